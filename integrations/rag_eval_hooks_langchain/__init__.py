@@ -1,0 +1,14 @@
+"""rag_eval_hooks for LangChain: `RagEvalCallbackHandler(evals)` as a callback."""
+
+from __future__ import annotations
+
+try:
+    import langchain_core  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        'rag_eval_hooks_langchain needs langchain-core: pip install "rag-eval-hooks[langchain]"'
+    ) from error
+
+from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
+
+__all__ = ["RagEvalCallbackHandler"]

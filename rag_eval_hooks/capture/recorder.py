@@ -1,0 +1,171 @@
+"""Framework-free bookkeeping: run events in, ended interactions out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from opentelemetry import context as otel_context
+
+from rag_eval_hooks.capture.run import DocumentList, Facts, Interaction, Run, RunKind
+from rag_eval_hooks.quiet import is_quiet
+from rag_eval_hooks.sample import Context, Status
+
+__all__ = ["Recorder"]
+
+_REMEMBERED = 10_000
+"""Ended run ids kept to recognise late events; some hundred kilobytes at most."""
+
+
+class Recorder:
+    """Follows runs by their ids and reports each interaction once, when its root ends.
+
+    An interaction is a root run in which something was retrieved. Every method is O(1) but
+    `end` of a root, takes no lock and may be called from any thread; events of one run come in
+    order, events of different runs in any. Late and repeated events are ignored.
+
+    Args:
+        on_end: Called with every ended interaction, in the thread of its last event.
+        ttl: Seconds after which an open interaction is abandoned.
+        max_open: Interactions that may be open; the oldest is abandoned for one more.
+    """
+
+    def __init__(self, on_end: Callable[[Interaction], None], *, ttl: float, max_open: int) -> None:
+        self._on_end = on_end
+        self._ttl_ns = int(ttl * 1e9)
+        self._max_open = max_open
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets everything open: what a forked child needs."""
+        self._runs: dict[Hashable, Run] = {}
+        self._open: dict[Hashable, Interaction] = {}
+        self._ended: dict[Hashable, None] = {}
+
+    def start(
+        self,
+        run_id: Hashable,
+        parent_id: Hashable | None,
+        kind: RunKind,
+        name: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] = (),
+    ) -> Run | None:
+        """A run begins. A parent that was never seen makes it a root.
+
+        Returns:
+            The run, for the caller to put down what it knows, or None when it is ignored: it
+            is known already, came late, or belongs to an evaluation of ours.
+        """
+        if run_id in self._runs or run_id in self._ended or parent_id in self._ended:
+            return None
+        parent = self._runs.get(parent_id) if parent_id is not None else None
+        if parent is None:
+            return self._start_root(run_id, kind, name, metadata or {}, tags)
+        run = Run(run_id, kind, name, parent, parent.interaction, time.time_ns())
+        parent.interaction.runs.append(run)
+        self._runs[run_id] = run
+        return run
+
+    def _start_root(
+        self,
+        run_id: Hashable,
+        kind: RunKind,
+        name: str,
+        metadata: Mapping[str, Any],
+        tags: Sequence[str],
+    ) -> Run | None:
+        if is_quiet():
+            return None
+        if len(self._open) >= self._max_open:
+            self._abandon_oldest()
+        interaction = Interaction(otel_context.get_current(), dict(metadata), tuple(tags))
+        run = Run(run_id, kind, name, None, interaction, time.time_ns())
+        interaction.runs.append(run)
+        self._runs[run_id] = run
+        self._open[run_id] = interaction
+        return run
+
+    def get(self, run_id: Hashable) -> Run | None:
+        """An open run, or None for one that was never seen or has ended."""
+        run = self._runs.get(run_id)
+        return run if run is not None and run.end is None else None
+
+    def documents(self, run: Run, contexts: Sequence[Context]) -> None:
+        """A run gave out documents."""
+        run.interaction.lists.append(DocumentList(run, tuple(contexts)))
+
+    def end(self, run: Run, *, facts: Facts | None = None) -> None:
+        """A run ended well; the end of a root ends its interaction."""
+        if facts:
+            run.facts.update(facts)
+        self._finish(run, Status.OK)
+
+    def fail(self, run: Run, error: BaseException) -> None:
+        """A run ended with an exception."""
+        run.error_type = type(error).__qualname__
+        self._finish(run, _status_of(error))
+
+    def sweep(self) -> None:
+        """Abandons the interactions that are older than the time limit."""
+        oldest_allowed = time.time_ns() - self._ttl_ns
+        while self._open:
+            root = self._oldest()
+            if root is None or root.start > oldest_allowed:
+                return
+            self._finish(root, Status.ABANDONED)
+
+    def __len__(self) -> int:
+        """Interactions open at this moment."""
+        return len(self._open)
+
+    def _finish(self, run: Run, status: Status) -> None:
+        if run.end is not None:
+            return
+        run.end = time.time_ns()
+        if run.parent is None:
+            self._finish_interaction(run, status)
+
+    def _finish_interaction(self, root: Run, status: Status) -> None:
+        interaction = root.interaction
+        # Whoever takes it out of the map reports it: a root's end and a sweep may race.
+        if self._open.pop(root.id, None) is None:
+            return
+        interaction.status = _closed_early(interaction) if status is Status.OK else status
+        for run in interaction.runs:
+            self._runs.pop(run.id, None)
+            self._ended[run.id] = None
+            run.end = run.end or root.end
+        while len(self._ended) > _REMEMBERED:
+            self._ended.pop(next(iter(self._ended), None), None)
+        if interaction.lists and root.kind is not RunKind.RETRIEVER:
+            self._on_end(interaction)
+
+    def _abandon_oldest(self) -> None:
+        root = self._oldest()
+        if root is not None:
+            self._finish(root, Status.ABANDONED)
+
+    def _oldest(self) -> Run | None:
+        try:
+            return next(iter(self._open.values())).root
+        except (StopIteration, RuntimeError):
+            # Another thread changed the map meanwhile; the next call looks again.
+            return None
+
+
+def _closed_early(interaction: Interaction) -> Status:
+    """A root that ends well while its model still runs was a stream that nobody read on."""
+    models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+    return Status.CLOSED if models and models[-1].end is None else Status.OK
+
+
+def _status_of(error: BaseException) -> Status:
+    if isinstance(error, GeneratorExit):
+        return Status.CLOSED
+    if isinstance(error, asyncio.CancelledError):
+        return Status.CANCELLED
+    return Status.ERROR

@@ -1,0 +1,174 @@
+"""Emits the spans of an ended interaction: RAG, retrieval, model, tool, embedding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvider
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.capture.assemble import session_of
+from rag_eval_hooks.capture.run import Facts, Interaction, Run, RunKind
+from rag_eval_hooks.sample import Context, Status
+
+__all__ = ["SpanWriter"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How a kind of run looks as a span."""
+
+    operation: str
+    openinference_kind: str
+    span_kind: SpanKind
+
+
+_FORMS: Mapping[RunKind, _Form] = {
+    RunKind.RETRIEVER: _Form("retrieval", "RETRIEVER", SpanKind.CLIENT),
+    RunKind.MODEL: _Form("chat", "LLM", SpanKind.CLIENT),
+    RunKind.TOOL: _Form("execute_tool", "TOOL", SpanKind.INTERNAL),
+    RunKind.EMBEDDING: _Form("embeddings", "EMBEDDING", SpanKind.CLIENT),
+}
+
+
+class SpanWriter:
+    """Writes spans after the fact, with the times at which things happened.
+
+    Nothing is attached to any context, and an interaction that is dropped leaves no open span.
+    The RAG span's parent is the span that was current when the root run began.
+
+    Args:
+        provider: A tracer provider, or None for the global one, also when it is set later.
+        workflow: Name on the RAG span, or None for the root run's name.
+        capture_content: Whether questions, documents and answers are put on spans.
+    """
+
+    def __init__(
+        self, provider: TracerProvider | None, *, workflow: str | None, capture_content: bool
+    ) -> None:
+        self._tracer: Tracer = trace.get_tracer(
+            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
+        )
+        self._workflow = workflow
+        self._content = capture_content
+
+    def write(self, interaction: Interaction) -> Span:
+        """Emits all spans and ends all but the first.
+
+        Returns:
+            The RAG span, not ended, so that scores can still be set on it. Without an SDK, or
+            in a trace that is not sampled, it records nothing and has no children.
+        """
+        root = interaction.root
+        name = self._workflow or root.name
+        span = self._tracer.start_span(
+            f"invoke_workflow {name}",
+            interaction.otel,
+            attributes=self._root_attributes(interaction, name),
+            start_time=root.start,
+        )
+        _mark_failure(span, root.error_type, interaction.status)
+        if span.is_recording():
+            self._write_children(interaction, span)
+        return span
+
+    def _write_children(self, interaction: Interaction, root_span: Span) -> None:
+        spans: dict[Run, Span] = {interaction.root: root_span}
+        documents = {found.run: found.contexts for found in interaction.lists}
+        for run in interaction.runs[1:]:
+            if run.kind in _FORMS:
+                parent = trace.set_span_in_context(_enclosing(run, spans), interaction.otel)
+                spans[run] = self._child(run, parent, documents.get(run, ()))
+        for run, span in spans.items():
+            if span is not root_span:
+                span.end(run.end)
+
+    def _child(self, run: Run, parent: Any, documents: Sequence[Context]) -> Span:
+        form = _FORMS[run.kind]
+        attributes: Facts = {
+            semconv.GEN_AI_OPERATION_NAME: form.operation,
+            semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
+            **run.facts,
+        }
+        if run.kind is RunKind.RETRIEVER and self._content:
+            attributes |= _retrieval_content(run, documents)
+        if run.kind is RunKind.MODEL and self._content:
+            attributes |= _texts("\n".join(run.prompt), run.text)
+        span = self._tracer.start_span(
+            f"{form.operation} {_subject(run)}",
+            parent,
+            kind=form.span_kind,
+            attributes=attributes,
+            start_time=run.start,
+        )
+        _mark_failure(span, run.error_type, Status.OK)
+        return span
+
+    def _root_attributes(self, interaction: Interaction, name: str) -> Facts:
+        told = interaction.metadata
+        attributes: Facts = {
+            semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
+            semconv.GEN_AI_WORKFLOW_NAME: name,
+            semconv.OPENINFERENCE_SPAN_KIND: "CHAIN",
+        }
+        if (session := session_of(told)) is not None:
+            attributes[semconv.GEN_AI_CONVERSATION_ID] = session
+            attributes[semconv.SESSION_ID] = session
+        if told.get("user_id") is not None:
+            attributes[semconv.USER_ID] = str(told["user_id"])
+        if self._content:
+            attributes |= _texts(interaction.root.query, interaction.root.text)
+        return attributes
+
+
+def _enclosing(run: Run, spans: Mapping[Run, Span]) -> Span:
+    outer = run.parent
+    while outer is not None and outer not in spans:
+        outer = outer.parent
+    return spans[outer if outer is not None else run.interaction.root]
+
+
+def _subject(run: Run) -> str:
+    key = (
+        semconv.GEN_AI_DATA_SOURCE_ID
+        if run.kind is RunKind.RETRIEVER
+        else semconv.GEN_AI_REQUEST_MODEL
+    )
+    return str(run.facts.get(key, run.name))
+
+
+def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
+    if error_type is None and status in (Status.OK, Status.CLOSED):
+        return
+    span.set_attribute(semconv.ERROR_TYPE, error_type or status.value)
+    span.set_status(StatusCode.ERROR)
+
+
+def _texts(given: str | None, gave: str | None) -> Facts:
+    pairs = {semconv.INPUT_VALUE: given, semconv.OUTPUT_VALUE: gave}
+    return {key: value for key, value in pairs.items() if value is not None}
+
+
+def _retrieval_content(run: Run, documents: Sequence[Context]) -> Facts:
+    content: Facts = {}
+    if run.query is not None:
+        content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = run.query
+    for place, document in enumerate(documents):
+        prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{place}.document"
+        content[f"{prefix}.content"] = document.text
+        if document.id is not None:
+            content[f"{prefix}.id"] = document.id
+        if document.score is not None:
+            content[f"{prefix}.score"] = document.score
+        if document.metadata:
+            content[f"{prefix}.metadata"] = json.dumps(dict(document.metadata), default=str)
+    # Phoenix drops the whole list when one document lacks an id or a score.
+    if documents and all(d.id is not None and d.score is not None for d in documents):
+        rows = [{"id": d.id, "score": d.score} for d in documents]
+        content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = json.dumps(rows)
+    return content

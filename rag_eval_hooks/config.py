@@ -1,0 +1,142 @@
+"""All settings: one frozen, validated object from arguments, environment and file.
+
+Explicit arguments win over `RAG_EVAL_*` variables, these over `rag_eval_hooks.toml` or the
+`[tool.rag_eval_hooks]` table of `pyproject.toml` in the working directory, these over a few
+variables that are shared with other software (`OPENAI_API_KEY`, `OPENAI_BASE_URL`,
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.sources import merged
+
+__all__ = ["RagEvalConfig"]
+
+
+def _split(value: object) -> object:
+    """Environment variables give lists as comma-separated text."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+
+
+def _setting(default: Any, wants: str, **limits: Any) -> Any:
+    return Field(default, json_schema_extra={"wants": wants}, **limits)
+
+
+def _seconds(default: float) -> Any:
+    return Field(
+        default, gt=0, allow_inf_nan=False, json_schema_extra={"wants": "seconds, above 0"}
+    )
+
+
+def _count(default: int) -> Any:
+    return Field(default, ge=1, json_schema_extra={"wants": "a whole number, 1 or more"})
+
+
+class RagEvalConfig(BaseModel):
+    """Every setting with its default. Each is also `RAG_EVAL_<NAME>` and a key in the file.
+
+    Attributes:
+        metrics: Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`. By default all
+            that a sample can feed: without a reference, those that need none.
+        judge: `local` (embedded, no network) or `openai:<model>`.
+        embedder: `auto`, `none`, `openai:<model>` or `sentence-transformers:<name or path>`.
+            `auto` is the judge's endpoint with `text-embedding-3-small` for an OpenAI judge, and
+            MiniLM for the local judge where the `embeddings` extra is installed.
+        sample_rate: Share of interactions to evaluate, 0 to 1; consistent by trace id.
+        sinks: Where scores go besides the span: `jsonl:<path>`.
+        judge_base_url: Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM.
+        judge_api_key: Its key; never printed.
+        judge_headers: Extra HTTP headers for a gateway; values are secret, never printed.
+        judge_query: Extra query parameters for a gateway, such as `api-version`.
+        judge_temperature: Sampling temperature, or `None` to send none.
+        judge_timeout: Seconds for one judge call.
+        judge_retries: Further tries after a 429, a 5xx or a time-out.
+        judge_concurrency: Judge calls in flight at once.
+        evaluator_concurrency: Samples evaluated at once.
+        sample_timeout: Seconds for all findings of one sample.
+        queue_size: Samples that may wait; one more is dropped and counted.
+        hold: Whether RAG spans wait for their scores.
+        hold_timeout: Seconds that a span waits at most.
+        max_held: Spans that may wait at once; one more ends at once.
+        exit_timeout: Seconds to finish waiting samples when the process exits.
+        interaction_ttl: Seconds after which an interaction without an end is abandoned.
+        max_open_interactions: Interactions that may be open at once; the oldest is abandoned.
+        max_contexts: Contexts kept per sample.
+        max_text_chars: Characters kept of each context, of the question and of the answer.
+        capture_content: Whether question, contexts and answer are put on spans.
+        workflow: Name on the RAG span; by default the name of the outermost run.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    metrics: Names = _setting((), "names of suites or metrics, separated by commas")
+    judge: str = _setting("local", "'local' or 'openai:<model>'")
+    embedder: str = _setting(
+        "auto", "'auto', 'none', 'openai:<model>' or 'sentence-transformers:<name or path>'"
+    )
+    sample_rate: float = _setting(1.0, "a number from 0 to 1", ge=0, le=1)
+    sinks: Names = _setting((), "'jsonl:<path>', separated by commas")
+    judge_base_url: str | None = _setting(None, "a URL", pattern=r"^https?://")
+    judge_api_key: SecretStr | None = _setting(None, "a key")
+    judge_headers: dict[str, SecretStr] = _setting({}, "names and values")
+    judge_query: dict[str, str] = _setting({}, "names and values")
+    judge_temperature: float | None = _setting(0.0, "a number from 0 to 2 or null", ge=0, le=2)
+    judge_timeout: float = _seconds(30.0)
+    judge_retries: int = _setting(3, "a whole number, 0 or more", ge=0)
+    judge_concurrency: int = _count(16)
+    evaluator_concurrency: int = _count(16)
+    sample_timeout: float = _seconds(120.0)
+    queue_size: int = _count(1000)
+    hold: bool = _setting(True, "true or false")
+    hold_timeout: float = _seconds(10.0)
+    max_held: int = _count(1000)
+    exit_timeout: float = _seconds(5.0)
+    interaction_ttl: float = _seconds(600.0)
+    max_open_interactions: int = _count(10_000)
+    max_contexts: int = _count(50)
+    max_text_chars: int = _count(20_000)
+    capture_content: bool = _setting(False, "true or false")
+    workflow: str | None = _setting(None, "a name")
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None:
+            """Validates explicit values only; `load` adds environment and file.
+
+            Raises:
+                ConfigError: A name is unknown or a value is not accepted.
+            """
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                raise _config_error(error, values) from None
+
+    @classmethod
+    def load(cls, **explicit: Any) -> RagEvalConfig:
+        """The settings of this process: explicit values over environment over file.
+
+        Raises:
+            ConfigError: A name is unknown, a value is not accepted, or the file is no TOML.
+        """
+        return cls(**merged(cls.model_fields, explicit))
+
+
+def _config_error(error: ValidationError, values: dict[str, Any]) -> ConfigError:
+    first = error.errors(include_url=False, include_context=False)[0]
+    name = str(first["loc"][0])
+    if name not in RagEvalConfig.model_fields:
+        return ConfigError.unknown(name, "an unknown setting", RagEvalConfig.model_fields)
+    extra = RagEvalConfig.model_fields[name].json_schema_extra
+    wants = str(extra["wants"]) if isinstance(extra, dict) else str(first["msg"])
+    secret = name in ("judge_api_key", "judge_headers")
+    return ConfigError(name, "**********" if secret else values.get(name), wants)

@@ -1,0 +1,40 @@
+"""Errors that reach a user: raised at start-up or by inline calls, never inside a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = ["ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError"]
+
+
+class RagEvalError(Exception):
+    """Base class of every error that this package raises on purpose."""
+
+
+class ConfigError(RagEvalError, ValueError):
+    """A setting has a value that cannot be used.
+
+    Attributes:
+        field: Name of the setting, as in `RagEvalConfig` or the constructor.
+        got: The value given; secrets are masked before they come here.
+        wants: What is accepted, in words.
+    """
+
+    def __init__(self, field: str, got: object, wants: str) -> None:
+        super().__init__(f"{field}: got {got!r}; wants {wants}")
+        self.field = field
+        self.got = got
+        self.wants = wants
+
+    @classmethod
+    def unknown(cls, field: str, got: str, known: Iterable[str]) -> ConfigError:
+        """The error for a name that is none of the known ones, which it lists."""
+        return cls(field, got, "one of " + ", ".join(sorted(known)))
+
+
+class JudgeError(RagEvalError):
+    """A judge or an embedder gave no usable reply; its findings are absent as `judge_failed`."""
+
+
+class JudgeTimeout(JudgeError):
+    """A judge or an embedder did not reply in time; its findings are absent as `timeout`."""

@@ -1,0 +1,226 @@
+"""`RagEval`: the one object that an application makes."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from opentelemetry.trace import Span, TracerProvider, format_span_id, format_trace_id
+
+from rag_eval_hooks.capture import Interaction, Recorder, SpanWriter, assemble
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges import Embedder, Judge, choose_embedder, choose_judge
+from rag_eval_hooks.metrics import Metric, choose
+from rag_eval_hooks.pipeline import Offer, Pipeline, Stats
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks import as_sink
+from rag_eval_hooks.sinks.base import SinkSpec
+from rag_eval_hooks.sinks.held_span import HeldSpan
+
+__all__ = ["RagEval"]
+
+_KEEP_RAW_CHARS = 200_000
+"""Above this, a captured interaction is cut to the content limits before it waits in the queue."""
+
+
+class RagEval:
+    """Evaluates RAG interactions in the background and puts the scores on their spans.
+
+    Make one per process and give it to a framework's handler; without arguments it evaluates
+    every request with the embedded judge and all metrics that a sample can feed. Every argument
+    is also a setting (environment or file), see `RagEvalConfig`; the argument wins.
+
+    Args:
+        metrics: Suites, metric ids, `all`, or `Metric` objects.
+        judge: `local`, `openai:<model>`, or a `Judge`.
+        sample_rate: Share of interactions to evaluate, 0 to 1.
+        sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`, or
+            `jsonl:<path>`.
+        config: Further settings; those set in it count as given here.
+        embedder: An `Embedder` of your own, instead of the one that the settings name.
+        tracer_provider: Where spans go, or None for the global provider.
+
+    Raises:
+        ConfigError: A value cannot be used; the text names field, value and what is accepted.
+        ImportError: A chosen judge or embedder needs an extra that is not installed.
+    """
+
+    def __init__(
+        self,
+        metrics: str | Iterable[str | Metric] | None = None,
+        judge: str | Judge | None = None,
+        sample_rate: float | None = None,
+        sinks: Iterable[SinkSpec] | None = None,
+        config: RagEvalConfig | None = None,
+        *,
+        embedder: Embedder | None = None,
+        tracer_provider: TracerProvider | None = None,
+    ) -> None:
+        self.config = _load(config, judge=judge, sample_rate=sample_rate)
+        embedder = choose_embedder(self.config) if embedder is None else embedder
+        self._pipeline = Pipeline(
+            self.config,
+            _chosen(metrics, self.config),
+            judge if isinstance(judge, Judge) else choose_judge(self.config, embedder),
+            embedder,
+            [as_sink(sink) for sink in (self.config.sinks if sinks is None else sinks)],
+            tick=lambda: self.recorder.sweep(),
+        )
+        self._spans = SpanWriter(
+            tracer_provider,
+            workflow=self.config.workflow,
+            capture_content=self.config.capture_content,
+        )
+        self.recorder = Recorder(
+            self._on_end,
+            ttl=self.config.interaction_ttl,
+            max_open=self.config.max_open_interactions,
+        )
+        _guard_forks(self._pipeline, self.recorder)
+
+    @property
+    def incidents(self) -> Incidents:
+        """Where integrations count what went wrong in a callback."""
+        return self._pipeline.incidents
+
+    def offer(self, sample: Sample) -> bool:
+        """Offers a sample of your own for evaluation in the background. Never blocks.
+
+        Returns:
+            Whether it will be evaluated: not sampled out, not dropped.
+        """
+        key = sample.trace_id or sample.sample_id
+        return self._pipeline.offer(Offer(key=key, status=sample.status, sample=lambda: sample))
+
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """The outcomes of a sample, now: the same scores as in the background.
+
+        Not sampled, not counted in `stats`, not given to sinks. Blocks; in async code use
+        `aevaluate`.
+
+        Raises:
+            RuntimeError: After `shutdown`.
+        """
+        return self._pipeline.evaluate(sample).result()
+
+    async def aevaluate(self, sample: Sample) -> Outcomes:
+        """`evaluate` for async code.
+
+        Raises:
+            RuntimeError: After `shutdown`.
+        """
+        return await asyncio.wrap_future(self._pipeline.evaluate(sample))
+
+    def stats(self) -> Stats:
+        """What became of everything offered so far, as of one moment."""
+        self.recorder.sweep()
+        return self._pipeline.stats()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Waits until everything accepted so far is evaluated and delivered.
+
+        Args:
+            timeout: Seconds, or None without limit. Blocks; in async code call it in a thread.
+
+        Returns:
+            Whether nothing is pending.
+        """
+        return self._pipeline.flush(timeout)
+
+    def shutdown(self, timeout: float = 5.0) -> bool:
+        """Finishes what is pending within `timeout` seconds, then ends; called at exit too.
+
+        What is not finished is dropped as `shutdown`; later offers are dropped as well.
+
+        Returns:
+            Whether everything pending was finished.
+        """
+        return self._pipeline.shutdown(timeout)
+
+    def __enter__(self) -> Self:
+        """The object itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Shuts down."""
+        self.shutdown()
+
+    def _on_end(self, interaction: Interaction) -> None:
+        span = self._spans.write(interaction)
+        context = span.get_span_context()
+        known = context.is_valid
+        build = functools.partial(
+            assemble,
+            interaction,
+            trace_id=format_trace_id(context.trace_id) if known else None,
+            span_id=format_span_id(context.span_id) if known and span.is_recording() else None,
+            max_contexts=self.config.max_contexts,
+            max_text_chars=self.config.max_text_chars,
+        )
+        key = format_trace_id(context.trace_id) if known else str(interaction.root.id)
+        self._pipeline.offer(
+            Offer(
+                key=key,
+                status=interaction.status,
+                sample=build if interaction.chars <= _KEEP_RAW_CHARS else _built(build),
+                held=_held(span, interaction),
+            )
+        )
+
+
+def _load(config: RagEvalConfig | None, *, judge: object, sample_rate: object) -> RagEvalConfig:
+    """The settings of the process, under those in `config`, under the arguments."""
+    explicit: dict[str, Any] = {}
+    if config is not None:
+        explicit |= {name: getattr(config, name) for name in config.model_fields_set}
+    if isinstance(judge, str):
+        explicit["judge"] = judge
+    elif judge is not None and not isinstance(judge, Judge):
+        raise ConfigError("judge", judge, "'local', 'openai:<model>' or a Judge")
+    if sample_rate is not None:
+        explicit["sample_rate"] = sample_rate
+    return RagEvalConfig.load(**explicit)
+
+
+def _chosen(
+    metrics: str | Iterable[str | Metric] | None, config: RagEvalConfig
+) -> tuple[Metric, ...] | None:
+    if metrics is None:
+        return choose(config.metrics) if config.metrics else None
+    if not isinstance(metrics, Iterable):
+        raise ConfigError("metrics", metrics, "names of suites or metrics, or Metric objects")
+    return choose([metrics] if isinstance(metrics, str) else metrics)
+
+
+def _built(build: Callable[[], Sample]) -> Callable[[], Sample]:
+    sample = build()
+    return lambda: sample
+
+
+def _held(span: Span, interaction: Interaction) -> HeldSpan | None:
+    if not span.is_recording() or interaction.root.end is None:
+        return None
+    return HeldSpan(span, interaction.root.end)
+
+
+def _guard_forks(pipeline: Pipeline, recorder: Recorder) -> None:
+    if not hasattr(os, "register_at_fork"):
+        return
+
+    def in_child() -> None:
+        pipeline.reset()
+        recorder.reset()
+
+    os.register_at_fork(before=pipeline.before_fork, after_in_child=in_child)

@@ -1,0 +1,195 @@
+"""The `ragas` suite, 0 to 1: six metrics of retrieval and answer, over shared findings.
+
+Source: seed 003 (RAGAS Metrics Guide), the RAGAS part of seed 001, and the decisions of the
+metric specification where these leave a case open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rag_eval_hooks.findings import Finding, Findings, Support, Verdict, made
+from rag_eval_hooks.metrics.formulas import average_precision, mean, share
+from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
+
+__all__ = ["METRICS"]
+
+_ERROR_RATE = Scale(0.0, 1.0, higher_is_better=False)
+
+
+def _answer_relevancy(_sample: Sample, findings: Findings) -> Outcome:
+    questions = made(findings.questions)
+    if questions.noncommittal:
+        return UNIT.score(0.0, explanation={"noncommittal": True})
+    similarities = made(findings.question_similarity)
+    value = mean(similarities)
+    if value is None:
+        return NotScored(Cause.UNDEFINED, "the answer answers no question")
+    rows = [
+        {"question": text, "similarity": similarity}
+        for text, similarity in zip(questions.texts, similarities, strict=True)
+    ]
+    # A cosine can be below 0; the metric's range, and the scale of every viewer, is 0 to 1.
+    explanation = {"noncommittal": False, "questions": rows}
+    return UNIT.score(min(1.0, max(0.0, value)), explanation=explanation)
+
+
+def _faithfulness(_sample: Sample, findings: Findings) -> Outcome:
+    claims = made(findings.answer_claims)
+    return _supported_share(claims, made(findings.answer_support), "the answer makes no claim")
+
+
+def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
+    claims = made(findings.reference_claims)
+    return _supported_share(
+        claims, made(findings.reference_support), "the reference makes no claim"
+    )
+
+
+def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: str) -> Outcome:
+    value = share([found.supported for found in support])
+    if value is None:
+        return NotScored(Cause.UNDEFINED, empty)
+    rows = [
+        {
+            "claim": claim,
+            "supported": found.supported,
+            "chunks": _numbers(found.by_chunk),
+            "together": found.together,
+            "reason": found.reason,
+        }
+        for claim, found in zip(claims, support, strict=True)
+    ]
+    return UNIT.score(value, explanation={"claims": rows})
+
+
+def _context_precision(_sample: Sample, findings: Findings) -> Outcome:
+    relevance = made(findings.relevance)
+    value = average_precision([chunk.useful for chunk in relevance])
+    if value is None:
+        return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
+    rows = [
+        {"chunk": number, "useful": chunk.useful, "rating": chunk.rating, "reason": chunk.reason}
+        for number, chunk in enumerate(relevance, start=1)
+    ]
+    return UNIT.score(value, explanation={"chunks": rows})
+
+
+def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
+    entities = made(findings.entities)
+    found = made(findings.entities_found)
+    value = share([verdict.holds for verdict in found])
+    if value is None:
+        return NotScored(Cause.UNDEFINED, "the reference names no entity")
+    rows = [
+        {"entity": entity, "found": verdict.holds, "reason": verdict.reason}
+        for entity, verdict in zip(entities, found, strict=True)
+    ]
+    return UNIT.score(value, explanation={"entities": rows})
+
+
+def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
+    claims = made(findings.answer_claims)
+    agreement = made(findings.answer_agreement)
+    support = made(findings.answer_support)
+    useful = [chunk.useful for chunk in made(findings.relevance)]
+    if not claims:
+        return NotScored(Cause.UNDEFINED, "the answer makes no claim")
+    kinds = [_error_kind(*verdicts, useful) for verdicts in zip(agreement, support, strict=True)]
+    parts = {
+        kind: kinds.count(kind) / len(claims) for kind in ("relevant", "irrelevant", "unsupported")
+    }
+    rows = [
+        {
+            "claim": claim,
+            "correct": kind is None,
+            "error": kind,
+            "chunks": _numbers(found.by_chunk),
+            "reason": verdict.reason,
+        }
+        for claim, kind, found, verdict in zip(claims, kinds, support, agreement, strict=True)
+    ]
+    wrong = len(claims) - kinds.count(None)
+    return _ERROR_RATE.score(wrong / len(claims), parts=parts, explanation={"claims": rows})
+
+
+def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool]) -> str | None:
+    """Where a wrong claim came from, or None when the reference supports the claim.
+
+    A claim that only several chunks support together came from relevant ones as soon as any
+    chunk is relevant: the judge does not say which of them it drew on.
+    """
+    if agreement.holds:
+        return None
+    if support.together and not any(support.by_chunk):
+        return "relevant" if any(useful) else "irrelevant"
+    if any(has and use for has, use in zip(support.by_chunk, useful, strict=True)):
+        return "relevant"
+    return "irrelevant" if support.supported else "unsupported"
+
+
+def _numbers(flags: Sequence[bool]) -> list[int]:
+    """Chunk numbers, counted from 1, whose flag is true."""
+    return [number for number, flag in enumerate(flags, start=1) if flag]
+
+
+METRICS = (
+    Metric(
+        id="ragas.answer_relevancy",
+        score=_answer_relevancy,
+        needs=frozenset({Field.QUESTION, Field.ANSWER}),
+        findings=frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}),
+        summary="Mean cosine of the question and three questions that the answer would answer.",
+        source="seed 003, section 1",
+    ),
+    Metric(
+        id="ragas.faithfulness",
+        score=_faithfulness,
+        needs=frozenset({Field.ANSWER, Field.CONTEXTS}),
+        findings=frozenset({Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}),
+        summary="Share of the answer's claims that the contexts support.",
+        source="seed 003, section 2",
+    ),
+    Metric(
+        id="ragas.context_precision",
+        score=_context_precision,
+        needs=frozenset({Field.QUESTION, Field.CONTEXTS}),
+        findings=frozenset({Finding.RELEVANCE}),
+        summary="Rank-aware precision: are the useful chunks the first ones.",
+        source="seed 003, section 3",
+    ),
+    Metric(
+        id="ragas.context_recall",
+        score=_context_recall,
+        needs=frozenset({Field.CONTEXTS, Field.REFERENCE}),
+        findings=frozenset({Finding.REFERENCE_CLAIMS, Finding.REFERENCE_SUPPORT}),
+        summary="Share of the reference's claims that the contexts support.",
+        source="seed 003, section 4",
+    ),
+    Metric(
+        id="ragas.context_entity_recall",
+        score=_context_entity_recall,
+        needs=frozenset({Field.CONTEXTS, Field.REFERENCE}),
+        findings=frozenset({Finding.ENTITIES, Finding.ENTITIES_FOUND}),
+        summary="Share of the reference's names, dates, places and numbers in the contexts.",
+        source="seed 003, section 5",
+    ),
+    Metric(
+        id="ragas.noise_sensitivity",
+        score=_noise_sensitivity,
+        needs=frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER, Field.REFERENCE}),
+        findings=frozenset(
+            {
+                Finding.ANSWER_CLAIMS,
+                Finding.ANSWER_AGREEMENT,
+                Finding.ANSWER_SUPPORT,
+                Finding.RELEVANCE,
+            }
+        ),
+        scale=_ERROR_RATE,
+        summary="Share of the answer's claims that the reference does not support.",
+        source="seed 003, section 6",
+    ),
+)

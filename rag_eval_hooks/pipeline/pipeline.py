@@ -1,0 +1,244 @@
+"""From an offered interaction to delivered scores: decide, hold, queue, evaluate, deliver."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.pipeline.delivery import Delivery
+from rag_eval_hooks.pipeline.evaluator import Evaluator
+from rag_eval_hooks.pipeline.exit import ExitHook
+from rag_eval_hooks.pipeline.ledger import Ledger, Stats
+from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
+from rag_eval_hooks.pipeline.scorer import Scorer
+from rag_eval_hooks.quiet import quiet
+from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.score import NotScored, Outcomes
+from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.sinks.base import Sink
+from rag_eval_hooks.sinks.held_span import Attributes, HeldSpan, SpanHolder, attributes_of
+
+__all__ = ["Offer", "Pipeline"]
+
+_STOP_TIMEOUT = 2.0
+"""Seconds for cancelled work and for the closing of sinks and judges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An ended interaction, before anything expensive was done with it.
+
+    Attributes:
+        key: What the sampler decides by: the trace id, or any unique id.
+        status: How the interaction ended.
+        sample: Builds the sample; called in the evaluator, only when it is sampled.
+        held: The RAG span with its true end time, where one is recorded.
+    """
+
+    key: str
+    status: Status
+    sample: Callable[[], Sample]
+    held: HeldSpan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    offer: Offer
+    decision: Decision
+
+
+class Pipeline:
+    """Everything behind `offer`. Thread-safe.
+
+    Args:
+        config: Limits and rates.
+        metrics: The chosen metrics, or None for all that a sample can feed.
+        judge: Makes the findings.
+        embedder: Embeds texts, where there is one.
+        sinks: Where outcomes go besides the span.
+        tick: Called a few times a second while the evaluator runs.
+    """
+
+    def __init__(
+        self,
+        config: RagEvalConfig,
+        metrics: Sequence[Metric] | None,
+        judge: Judge,
+        embedder: Embedder | None,
+        sinks: Sequence[Sink],
+        tick: Callable[[], None],
+    ) -> None:
+        self.incidents = Incidents()
+        self._config = config
+        self._judge = judge
+        self._embedder = embedder
+        self._sinks = sinks
+        self._external_tick = tick
+        self._sampler = RatioSampler(config.sample_rate)
+        self._scorer = Scorer(metrics, judge, embedder, config.sample_timeout, self.incidents)
+        self.reset()
+
+    def reset(self) -> None:
+        """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
+        self.incidents.reset()
+        self._ledger = Ledger()
+        self._holder = SpanHolder(
+            hold_timeout=self._config.hold_timeout,
+            max_held=self._config.max_held,
+            incidents=self.incidents,
+        )
+        self._delivery = Delivery(self._sinks, self.incidents)
+        self._exit = ExitHook(self.flush, self.shutdown, self._config.exit_timeout)
+        self._evaluator: Evaluator[_Work] = Evaluator(
+            self._evaluate,
+            on_tick=self._tick,
+            on_close=self._close,
+            queue_size=self._config.queue_size,
+            concurrency=self._config.evaluator_concurrency,
+        )
+
+    def offer(self, offer: Offer) -> bool:
+        """Decides about an interaction and queues it. Never blocks.
+
+        Returns:
+            Whether it will be evaluated.
+        """
+        if offer.status is not Status.OK:
+            self._ledger.dropped(offer.status.value)
+            self._end(offer.held, _refusal(offer.status))
+            return False
+        decision = self._sampler.decide(offer.key)
+        if not decision.sampled:
+            self._ledger.sampled_out()
+            self._end(offer.held, {semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value})
+            return False
+        return self._accept(_Work(offer, decision))
+
+    def _accept(self, work: _Work) -> bool:
+        self._exit.arm()
+        self._ledger.accepted()
+        held = work.offer.held
+        if held is not None and self._config.hold:
+            # Held before it is queued: the evaluator may be done before submit returns.
+            self._holder.hold(held)
+        else:
+            self._end(held, {})
+        if self._evaluator.submit(work):
+            return True
+        reason = "shutdown" if self._evaluator.closed else "queue_full"
+        self._ledger.settle_dropped(reason)
+        if held is not None:
+            self._holder.finish(held, _dropped(reason))
+        return False
+
+    def evaluate(self, sample: Sample) -> Future[Outcomes]:
+        """The outcomes of a sample, beside the queue: no sampling, no sinks, no books."""
+        return self._evaluator.run(self._evaluate_inline(sample))
+
+    def stats(self) -> Stats:
+        """The books at this moment."""
+        return self._ledger.snapshot(self.incidents.counts())
+
+    def flush(self, timeout: float | None) -> bool:
+        """Waits until nothing is pending; False when `timeout` seconds did not suffice."""
+        return self._ledger.wait_idle(timeout)
+
+    def shutdown(self, timeout: float) -> bool:
+        """Refuses new samples, finishes what is pending within `timeout` seconds, ends.
+
+        What is not finished by then is dropped as `shutdown`, held spans end. Idempotent.
+
+        Returns:
+            Whether everything pending was finished.
+        """
+        self._exit.disarm()
+        self._evaluator.close()
+        finished = self._ledger.wait_idle(timeout)
+        for _ in self._evaluator.stop(_STOP_TIMEOUT):
+            self._ledger.settle_dropped("shutdown")
+        self._holder.release_all(EvalStatus.SHUTDOWN)
+        return finished
+
+    def before_fork(self) -> None:
+        """Ends held spans in the parent: in the child they would be exported a second time."""
+        self._holder.release_all(EvalStatus.FORK)
+
+    async def _evaluate(self, work: _Work) -> None:
+        try:
+            with quiet():
+                await self._evaluate_sample(work)
+        except asyncio.CancelledError:
+            self._ledger.settle_dropped("shutdown")
+            raise
+
+    async def _evaluate_sample(self, work: _Work) -> None:
+        began = time.monotonic()
+        try:
+            sample = work.offer.sample()
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+            self.incidents.report("capture", error)
+            self._ledger.settle_failed("capture_failed")
+            self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
+            return
+        outcomes = await self._scorer.score(sample)
+        self._finish(
+            work,
+            attributes_of(
+                outcomes,
+                probability=work.decision.probability,
+                duration=time.monotonic() - began,
+            ),
+        )
+        await self._delivery.deliver(sample, outcomes)
+        self._settle(outcomes)
+
+    async def _evaluate_inline(self, sample: Sample) -> Outcomes:
+        with quiet():
+            return await self._scorer.score(sample)
+
+    def _settle(self, outcomes: Outcomes) -> None:
+        causes = [outcome.cause for outcome in outcomes.values() if isinstance(outcome, NotScored)]
+        if len(causes) < len(outcomes):
+            self._ledger.settle_scored()
+        else:
+            failures = [cause for cause in causes if cause.is_failure]
+            self._ledger.settle_failed((failures or causes)[0].value)
+
+    def _finish(self, work: _Work, attributes: Attributes) -> None:
+        if work.offer.held is not None:
+            self._holder.finish(work.offer.held, attributes)
+
+    def _end(self, held: HeldSpan | None, attributes: Attributes) -> None:
+        if held is not None:
+            self._holder.end(held, attributes)
+
+    def _tick(self) -> None:
+        self._holder.expire()
+        self._external_tick()
+
+    async def _close(self) -> None:
+        await self._delivery.close()
+        for part in (self._judge, self._embedder):
+            if part is not None:
+                try:
+                    await part.aclose()
+                except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
+                    self.incidents.report(f"close {part.name}", error)
+
+
+def _refusal(status: Status) -> Attributes:
+    if status is Status.ABANDONED:
+        return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
+    return _dropped(status.value)
+
+
+def _dropped(reason: str) -> Attributes:
+    return {semconv.EVAL_STATUS: EvalStatus.DROPPED.value, semconv.EVAL_REASON: reason}

@@ -1,0 +1,80 @@
+"""Names of spans, attributes and values that we emit, spelled once.
+
+OpenTelemetry's `gen_ai.*` names are in development and change with their package, so none is
+imported. OpenInference's names stand beside them: Jaeger's readers search the first, Phoenix
+reads the second.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["EvalStatus", "eval_label", "eval_score"]
+
+TRACER_NAME: Final = "rag_eval_hooks"
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.37.0"
+
+# OpenTelemetry, general and GenAI
+ERROR_TYPE: Final = "error.type"
+SESSION_ID: Final = "session.id"
+USER_ID: Final = "user.id"
+GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
+GEN_AI_WORKFLOW_NAME: Final = "gen_ai.workflow.name"
+GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
+GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
+GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
+GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
+GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
+GEN_AI_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+GEN_AI_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+GEN_AI_DATA_SOURCE_ID: Final = "gen_ai.data_source.id"
+GEN_AI_RETRIEVAL_TOP_K: Final = "gen_ai.retrieval.top_k"
+GEN_AI_RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"
+GEN_AI_RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
+GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
+
+# OpenInference
+OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
+INPUT_VALUE: Final = "input.value"
+OUTPUT_VALUE: Final = "output.value"
+RETRIEVAL_DOCUMENTS: Final = "retrieval.documents"
+
+# Our own
+EVAL_STATUS: Final = "rag.eval.status"
+EVAL_FAILED: Final = "rag.eval.failed"
+EVAL_REASON: Final = "rag.eval.reason"
+EVAL_DURATION_MS: Final = "rag.eval.duration_ms"
+EVAL_SAMPLE_RATE: Final = "rag.eval.sample_rate"
+EVAL_VERSION: Final = "rag.eval.version"
+
+
+class EvalStatus(StrEnum):
+    """Values of `rag.eval.status`: why a RAG span carries the scores that it carries."""
+
+    OK = "ok"
+    PARTIAL = "partial"
+    """Some metric failed; `rag.eval.failed` names it."""
+    ERROR = "error"
+    """Every metric failed."""
+    TIMEOUT = "timeout"
+    """The scores were not ready within `hold_timeout`."""
+    OVERFLOW = "overflow"
+    """More than `max_held` spans were waiting for scores."""
+    FORK = "fork"
+    SHUTDOWN = "shutdown"
+    DROPPED = "dropped"
+    """Not evaluated; `rag.eval.reason` says why."""
+    SAMPLED_OUT = "sampled_out"
+    ABANDONED = "abandoned"
+    """The interaction never ended within `interaction_ttl`."""
+
+
+def eval_score(metric_id: str) -> str:
+    """Attribute key of a metric's value, in its native scale."""
+    return f"rag.eval.{metric_id}.score"
+
+
+def eval_label(metric_id: str) -> str:
+    """Attribute key of a metric's label."""
+    return f"rag.eval.{metric_id}.label"

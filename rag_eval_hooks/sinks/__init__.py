@@ -1,0 +1,6 @@
+"""Where outcomes go."""
+
+from rag_eval_hooks.sinks.base import CallableSink, Sink, as_sink
+from rag_eval_hooks.sinks.jsonl import JsonlSink
+
+__all__ = ["CallableSink", "JsonlSink", "Sink", "as_sink"]

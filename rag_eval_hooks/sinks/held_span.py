@@ -1,0 +1,157 @@
+"""RAG spans that wait for their scores, within limits, and end with their true end time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from opentelemetry.trace import Span
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.score import NotScored, Outcomes, Score
+from rag_eval_hooks.semconv import EvalStatus
+
+__all__ = ["Attributes", "HeldSpan", "SpanHolder", "attributes_of", "status_of"]
+
+Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+
+
+@dataclass(slots=True, eq=False)
+class HeldSpan:
+    """A span whose request is over and that is not ended yet.
+
+    Attributes:
+        span: The span; never current in any context.
+        end_time: When the request ended, in nanoseconds since the epoch.
+        deadline: On the monotonic clock, in seconds: when it ends without scores.
+    """
+
+    span: Span
+    end_time: int
+    deadline: float = field(default=0.0)
+
+
+class SpanHolder:
+    """Holds at most `max_held` spans, each at most `hold_timeout` seconds. Thread-safe.
+
+    Every span that passes through here is ended exactly once.
+
+    Args:
+        hold_timeout: Seconds.
+        max_held: Spans.
+        incidents: Where exceptions of the user's span processors are counted.
+    """
+
+    def __init__(self, *, hold_timeout: float, max_held: int, incidents: Incidents) -> None:
+        self._hold_timeout = hold_timeout
+        self._max_held = max_held
+        self._incidents = incidents
+        self._lock = threading.Lock()
+        # Insertion order is deadline order, as every span waits equally long.
+        self._held: dict[HeldSpan, None] = {}
+
+    def hold(self, held: HeldSpan) -> None:
+        """Begins to hold a span; ends it as `overflow` where too many are held."""
+        held.deadline = time.monotonic() + self._hold_timeout
+        with self._lock:
+            room = len(self._held) < self._max_held
+            if room:
+                self._held[held] = None
+        if not room:
+            self.end(held, {semconv.EVAL_STATUS: EvalStatus.OVERFLOW.value})
+
+    def finish(self, held: HeldSpan, attributes: Attributes) -> bool:
+        """Sets attributes on a span that is still held, and ends it.
+
+        Returns:
+            False when it had already ended, for whatever reason.
+        """
+        with self._lock:
+            if held not in self._held:
+                return False
+            del self._held[held]
+        self.end(held, attributes)
+        return True
+
+    def expire(self) -> None:
+        """Ends the spans that have waited too long, as `timeout`."""
+        now = time.monotonic()
+        with self._lock:
+            late = []
+            for held in self._held:
+                if held.deadline > now:
+                    break
+                late.append(held)
+            for held in late:
+                del self._held[held]
+        for held in late:
+            self.end(held, {semconv.EVAL_STATUS: EvalStatus.TIMEOUT.value})
+
+    def release_all(self, status: EvalStatus) -> None:
+        """Ends all held spans at once with a status that says why."""
+        with self._lock:
+            held_spans = list(self._held)
+            self._held.clear()
+        for held in held_spans:
+            self.end(held, {semconv.EVAL_STATUS: status.value})
+
+    def __len__(self) -> int:
+        """Spans held at this moment."""
+        return len(self._held)
+
+    def end(self, held: HeldSpan, attributes: Attributes) -> None:
+        """Ends a span that is not held."""
+        try:
+            held.span.set_attributes(attributes)
+            held.span.end(held.end_time)
+        except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+            self._incidents.report("span end", error)
+
+
+def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) -> Attributes:
+    """The attributes that carry outcomes on a RAG span: two a metric, and six for the whole.
+
+    Args:
+        outcomes: What the evaluation gave.
+        probability: Inclusion probability of the sample.
+        duration: Seconds that the evaluation took.
+    """
+    attributes: dict[str, str | float | int | bool | list[str]] = {
+        semconv.EVAL_STATUS: status_of(outcomes).value,
+        semconv.EVAL_DURATION_MS: round(duration * 1000, 3),
+        semconv.EVAL_SAMPLE_RATE: probability,
+        semconv.EVAL_VERSION: __version__,
+    }
+    for metric_id, outcome in outcomes.items():
+        if isinstance(outcome, Score):
+            attributes[semconv.eval_score(metric_id)] = outcome.value
+            if outcome.label is not None:
+                attributes[semconv.eval_label(metric_id)] = outcome.label
+    failed = _failed(outcomes)
+    if failed:
+        attributes[semconv.EVAL_FAILED] = failed
+    return attributes
+
+
+def status_of(outcomes: Outcomes) -> EvalStatus:
+    """`ok` when nothing failed, `partial` beside scores, else `error`.
+
+    A metric that the sample cannot feed, or that is undefined for it, has not failed.
+    """
+    if not _failed(outcomes):
+        return EvalStatus.OK
+    scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
+    return EvalStatus.PARTIAL if scored else EvalStatus.ERROR
+
+
+def _failed(outcomes: Outcomes) -> list[str]:
+    return [
+        name
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, NotScored) and outcome.cause.is_failure
+    ]

@@ -1,0 +1,75 @@
+"""Results as one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TextIO
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import NotScored, Outcome, Outcomes
+
+__all__ = ["JsonlSink", "outcome_to_dict"]
+
+_CONTENT = ("question", "contexts", "answer", "reference")
+
+
+class JsonlSink:
+    """Appends a line per sample: `{"sample": {...}, "outcomes": {id: {...}}}`.
+
+    The file is opened with the first line, flushed after each, and may be shared by processes
+    as far as the file system's append is atomic.
+
+    Args:
+        path: File to append to; its folder must exist.
+        content: Whether question, contexts, answer, reference and explanations are written.
+
+    Raises:
+        ConfigError: The folder does not exist or the path is a folder.
+    """
+
+    def __init__(self, path: str | Path, *, content: bool = True) -> None:
+        self._path = Path(path)
+        if self._path.is_dir() or not self._path.parent.is_dir():
+            raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
+        self._content = content
+        self._file: TextIO | None = None
+
+    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        """Writes one line.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        line = json.dumps(self._record(sample, outcomes), ensure_ascii=False, default=str)
+        if self._file is None:
+            self._file = self._path.open("a", encoding="utf-8")
+        self._file.write(line + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _record(self, sample: Sample, outcomes: Outcomes) -> dict[str, Any]:
+        described = sample.to_dict()
+        results = {name: outcome_to_dict(outcome) for name, outcome in outcomes.items()}
+        if not self._content:
+            described = {k: v for k, v in described.items() if k not in _CONTENT}
+            for result in results.values():
+                result.pop("explanation", None)
+        return {"sample": described, "outcomes": results}
+
+
+def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
+    """An outcome as plain types: a score's fields, or `not_scored` with cause and detail."""
+    if isinstance(outcome, NotScored):
+        return {"not_scored": outcome.cause.value, "detail": outcome.detail}
+    values = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
+    plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+    return {k: v for k, v in plain.items() if v not in (None, {}, ())}

@@ -1,0 +1,86 @@
+"""Where settings come from: environment and file. The only module that reads them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rag_eval_hooks.errors import ConfigError
+
+__all__ = ["merged"]
+
+_PREFIX = "RAG_EVAL_"
+_FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
+_CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+_CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
+
+
+def merged(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by name: shared variables < file < `RAG_EVAL_*` < explicit.
+
+    Args:
+        names: All settings that there are.
+        explicit: Values that win over all others.
+
+    Raises:
+        ConfigError: A `RAG_EVAL_*` variable is unknown, or the file cannot be used.
+    """
+    variables = {_PREFIX + name.upper(): name for name in names}
+    _refuse_unknown_variables({*variables, _FILE_VARIABLE})
+    environment = {
+        name: _pairs(name, os.environ[variable])
+        for variable, name in variables.items()
+        if variable in os.environ
+    }
+    return {**_shared_variables(), **_file_values(), **environment, **explicit}
+
+
+def _refuse_unknown_variables(known: set[str]) -> None:
+    for name in os.environ:
+        if name.startswith(_PREFIX) and name not in known:
+            raise ConfigError.unknown(name, "an unknown variable", known)
+
+
+def _pairs(name: str, value: str) -> Any:
+    """`a=1,b=2` as a mapping, for the settings that are mappings."""
+    if name not in ("judge_headers", "judge_query"):
+        return value
+    pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+    return {key.strip(): text.strip() for key, _, text in pairs}
+
+
+def _shared_variables() -> dict[str, Any]:
+    named = {"judge_api_key": "OPENAI_API_KEY", "judge_base_url": "OPENAI_BASE_URL"}
+    values: dict[str, Any] = {
+        name: os.environ[variable] for name, variable in named.items() if os.environ.get(variable)
+    }
+    if os.environ.get(_CONTENT_VARIABLE, "").upper() in _CONTENT_ON_SPANS:
+        values["capture_content"] = True
+    return values
+
+
+def _file_values() -> dict[str, Any]:
+    named = os.environ.get(_FILE_VARIABLE)
+    if named:
+        return _read(Path(named))
+    for path in (Path("rag_eval_hooks.toml"), Path("pyproject.toml")):
+        if path.is_file() and (values := _read(path)):
+            return values
+    return {}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The settings in a file: its top level, or the tool table where it is a pyproject.toml."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError("config_file", str(path), f"a readable TOML file ({error})") from None
+    if path.name != "pyproject.toml":
+        return document
+    table = document.get("tool", {}).get("rag_eval_hooks", {})
+    if not isinstance(table, dict):
+        raise ConfigError("tool.rag_eval_hooks", table, "a table")
+    return table

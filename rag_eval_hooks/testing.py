@@ -1,0 +1,132 @@
+"""For the tests of applications that use this package: no network, no model, real scores.
+
+Example:
+    ```python
+    sink = MemorySink()
+    judge = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
+    evals = RagEval(metrics=["ragas.faithfulness"], judge=judge, sinks=[sink])
+    chain.invoke(question, config={"callbacks": [RagEvalCallbackHandler(evals)]})
+    evals.flush()
+    assert sink.results[0].outcomes["ragas.faithfulness"].value == 1.0
+    ```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rag_eval_hooks.findings import (
+    ChunkRelevance,
+    Decompose,
+    Finding,
+    Findings,
+    Questions,
+    Support,
+    Verdict,
+    Verify,
+)
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import AnnotatorKind, Outcomes
+
+__all__ = [
+    "ChunkRelevance",
+    "Decompose",
+    "Finding",
+    "Findings",
+    "MemorySink",
+    "Questions",
+    "Result",
+    "ScriptedJudge",
+    "Support",
+    "Verdict",
+    "Verify",
+]
+
+Task: TypeAlias = Decompose | Verify
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One delivery.
+
+    Attributes:
+        sample: What was evaluated.
+        outcomes: Outcome by metric id.
+    """
+
+    sample: Sample
+    outcomes: Outcomes
+
+
+class MemorySink:
+    """Keeps all deliveries in a list.
+
+    Attributes:
+        results: In order of delivery; complete after `RagEval.flush`.
+        closed: Whether `RagEval` was shut down.
+    """
+
+    def __init__(self) -> None:
+        self.results: list[Result] = []
+        self.closed = False
+
+    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        """Keeps one delivery."""
+        self.results.append(Result(sample, outcomes))
+
+    def close(self) -> None:
+        """Notes that no more will come."""
+        self.closed = True
+
+
+class ScriptedJudge:
+    """Makes the findings that it was given.
+
+    Args:
+        script: The findings to make, or a function from the task to them. A finding that is
+            asked for and not in the script is absent as `judge_failed`.
+        error: Raised instead of every reply, such as `JudgeError("down")`.
+        latency: Seconds before each reply.
+
+    Attributes:
+        tasks: What was asked, in order.
+    """
+
+    name = "scripted"
+    annotator_kind = AnnotatorKind.CODE
+    version = "scripted"
+
+    def __init__(
+        self,
+        script: Findings | Callable[[Task], Findings] | None = None,
+        *,
+        error: Exception | None = None,
+        latency: float = 0.0,
+    ) -> None:
+        self._script = script or Findings()
+        self._error = error
+        self._latency = latency
+        self.tasks: list[Task] = []
+
+    async def decompose(self, task: Decompose) -> Findings:
+        """The scripted findings among those wanted."""
+        return await self._reply(task)
+
+    async def verify(self, task: Verify) -> Findings:
+        """The scripted findings among those wanted."""
+        return await self._reply(task)
+
+    async def aclose(self) -> None:
+        """Does nothing."""
+
+    async def _reply(self, task: Task) -> Findings:
+        self.tasks.append(task)
+        await asyncio.sleep(self._latency)
+        if self._error is not None:
+            raise self._error
+        script = self._script(task) if callable(self._script) else self._script
+        wanted = (kind.value for kind in task.wanted if script.asked(kind))
+        return Findings(**{name: getattr(script, name) for name in wanted})
