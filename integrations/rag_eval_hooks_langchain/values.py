@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, SupportsFloat
+from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
@@ -165,8 +165,10 @@ def _first_message(result: LLMResult) -> BaseMessage | None:
 def _score(metadata: Mapping[str, Any]) -> float | None:
     for key in _SCORE_KEYS:
         value = metadata.get(key)
-        # Rerankers give NumPy numbers, which are floats by `__float__` only.
-        if isinstance(value, SupportsFloat) and not isinstance(value, bool):
+        if isinstance(value, float | int):
+            return float(value)
+        # Rerankers give NumPy numbers, which have this one method in common with ours.
+        if value is not None and hasattr(value, "__float__"):
             return float(value)
     return None
 

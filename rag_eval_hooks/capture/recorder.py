@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ class Recorder:
         """Forgets everything open: what a forked child needs."""
         self._runs: dict[Hashable, Run] = {}
         self._open: dict[Hashable, Interaction] = {}
-        self._ended: dict[Hashable, None] = {}
+        self._ended: OrderedDict[Hashable, None] = OrderedDict()
 
     def start(
         self,
@@ -140,7 +141,7 @@ class Recorder:
             self._ended[run.id] = None
             run.end = run.end or root.end
         while len(self._ended) > _REMEMBERED:
-            self._ended.pop(next(iter(self._ended), None), None)
+            self._ended.popitem(last=False)
         if interaction.lists and root.kind is not RunKind.RETRIEVER:
             self._on_end(interaction)
 

@@ -146,6 +146,8 @@ class Evaluator(Generic[W]):
                 task.cancel()
             await asyncio.gather(ticker, *running, return_exceptions=True)
             await self._on_close()
+            with self._lock:
+                self._loop = None
 
     def _take(self, running: set[asyncio.Task[None]]) -> None:
         """Starts as many items as there is room for."""

@@ -1,0 +1,255 @@
+"""What a callback handler adds to one request of a RAG chain.
+
+Five variants of the same chain take turns, request by request: no handler, a handler that does
+nothing, ours with the request sampled out, ours with the request evaluated, and OpenInference's
+instrumentor. The chain rewrites the question, retrieves five contexts of 1 kB and answers: four
+spans, to an in-memory exporter. The figures are medians of the differences to the plain request
+of the same round:
+
+- CPU: of all threads of the process, after the background evaluator has finished its part (its
+  one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
+- wall: of the request as its caller sees it.
+
+    python benchmarks/handler_overhead.py [--rounds 200]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import statistics
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnablePassthrough
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import Metric, RagEval, Sample, Score
+from rag_eval_hooks.testing import Findings
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+try:
+    from openinference.instrumentation.langchain import LangChainInstrumentor
+except ImportError:
+    LangChainInstrumentor = None
+
+QUESTION = "When does the ferry leave?"
+SENTENCE = "The ferry leaves the quay at twenty to eight on every working day of the year. "
+CONTEXTS = [f"Passage {n}. " + (SENTENCE * 13)[:1012] for n in range(5)]
+TOKENS = ["token "] * 300
+
+
+class Retriever(BaseRetriever):
+    """Five documents of 1 kB."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [
+            Document(page_content=text, id=str(n), metadata={"source": "handbook", "page": n})
+            for n, text in enumerate(CONTEXTS)
+        ]
+
+
+class Model(BaseChatModel):
+    """Answers at once, or streams the tokens it is given."""
+
+    tokens: list[str]
+
+    @property
+    def _llm_type(self) -> str:
+        return "instant"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        text = "".join(self.tokens)
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(content=text))])
+
+    async def _agenerate(self, messages: list[BaseMessage], *a: Any, **k: Any) -> ChatResult:
+        return self._generate(messages)
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for token in self.tokens:
+            yield ChatGenerationChunk(message=AIMessageChunk(content=token))
+
+
+class Empty(BaseCallbackHandler):
+    """Does nothing."""
+
+    run_inline = True
+
+
+def build_chain() -> Runnable[Any, str]:
+    """Rewrite, retrieve, answer."""
+    rewritten = Model(tokens=["ferry leaves?"]) | (lambda message: message.content)
+    context = rewritten | Retriever() | (lambda ds: "\n\n".join(d.page_content for d in ds))
+    prompt = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}")
+    inputs: Any = {"context": context, "question": RunnablePassthrough()}
+    return inputs | prompt | Model(tokens=TOKENS) | StrOutputParser()
+
+
+class Tracing:
+    """A provider with an in-memory exporter."""
+
+    def __init__(self) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+
+
+@dataclass
+class Variant:
+    """One way of running the chain.
+
+    Attributes:
+        callbacks: What the request is given.
+        switch: Entered around each request, outside the measured time.
+        settle: Called after each request, inside the measured CPU time.
+        clear: Called after each request, outside the measured time.
+    """
+
+    callbacks: list[Any] = field(default_factory=list)
+    switch: Callable[[], AbstractContextManager[None]] = nullcontext
+    settle: Callable[[], object] = bool
+    clear: Callable[[], object] = bool
+
+
+def constant(_sample: Sample, _findings: Findings) -> Score:
+    """A metric that costs nothing, so that only the way to it is measured."""
+    return Score(value=1.0, normalised=1.0)
+
+
+def ours(sample_rate: float) -> Variant:
+    """Our handler, with every request sampled out or every request evaluated."""
+    tracing = Tracing()
+    evals = RagEval(
+        metrics=[Metric(id="bench.constant", score=constant, needs=frozenset())],
+        judge="local",
+        sample_rate=sample_rate,
+        tracer_provider=tracing.provider,
+    )
+    handler = RagEvalCallbackHandler(evals)
+    return Variant([handler], settle=evals.flush, clear=tracing.exporter.clear)
+
+
+def openinference(instrumentor: Any) -> Variant:
+    """OpenInference's instrumentor, switched on for one request at a time."""
+    tracing = Tracing()
+
+    @contextmanager
+    def switch() -> Iterator[None]:
+        instrumentor.instrument(tracer_provider=tracing.provider)
+        yield
+        instrumentor.uninstrument()
+
+    return Variant(switch=switch, clear=tracing.exporter.clear)
+
+
+def invoke(chain: Runnable[Any, str], callbacks: list[Any]) -> None:
+    """One sync request."""
+    chain.invoke(QUESTION, {"callbacks": callbacks})
+
+
+def ainvoke(chain: Runnable[Any, str], callbacks: list[Any]) -> None:
+    """One async request."""
+    LOOP.run_until_complete(chain.ainvoke(QUESTION, {"callbacks": callbacks}))
+
+
+def astream(chain: Runnable[Any, str], callbacks: list[Any]) -> None:
+    """One async request, read token by token."""
+
+    async def request() -> None:
+        async for _ in chain.astream(QUESTION, {"callbacks": callbacks}):
+            pass
+
+    LOOP.run_until_complete(request())
+
+
+LOOP = asyncio.new_event_loop()
+WARM_UP = 20
+
+Figures = dict[str, list[tuple[float, float]]]
+
+
+def measure(way: Callable[..., None], variants: dict[str, Variant], rounds: int) -> Figures:
+    """Milliseconds (CPU, wall) of every round, by variant."""
+    chain = build_chain()
+    figures: Figures = {name: [] for name in variants}
+    for number in range(rounds + WARM_UP):
+        for name in random.sample(list(variants), len(variants)):
+            figure = once(way, chain, variants[name])
+            if number >= WARM_UP:
+                figures[name].append(figure)
+    return figures
+
+
+def once(
+    way: Callable[..., None], chain: Runnable[Any, str], variant: Variant
+) -> tuple[float, float]:
+    """Milliseconds (CPU, wall) of one request."""
+    with variant.switch():
+        cpu, wall = time.process_time(), time.perf_counter()
+        way(chain, variant.callbacks)
+        wall = time.perf_counter() - wall
+        variant.settle()
+        cpu = time.process_time() - cpu
+    variant.clear()
+    return cpu * 1e3, wall * 1e3
+
+
+def report(title: str, figures: Figures) -> None:
+    """Prints what each variant adds, and what OpenInference adds in multiples of ours."""
+    plain = figures.pop("none")
+    base = statistics.median(cpu for cpu, _ in plain)
+    print(f"\n{title}: the plain request takes {base:.2f} ms CPU")
+    print(f"{'added by':<20}{'CPU':>11}{'wall':>12}{'of plain CPU':>15}{'OpenInference':>16}")
+    added = {
+        name: [
+            statistics.median(
+                row[column] - zero[column] for row, zero in zip(rows, plain, strict=True)
+            )
+            for column in (0, 1)
+        ]
+        for name, rows in figures.items()
+    }
+    foreign = added.get("OpenInference", [0.0])[0]
+    for name, (cpu, wall) in added.items():
+        print(f"{name:<20}{cpu:>8.3f} ms{wall:>9.3f} ms{cpu / base:>15.2f}{foreign / cpu:>14.1f} x")
+
+
+def main() -> None:
+    """Runs all three ways of calling."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    rounds = parser.parse_args().rounds
+    # OpenInference meets a deprecation in langchain-core once per span; printing it costs more
+    # than its own work.
+    warnings.simplefilter("ignore")
+    variants = {
+        "none": Variant(),
+        "empty handler": Variant([Empty()]),
+        "ours, sampled out": ours(0.0),
+        "ours, evaluated": ours(1.0),
+    }
+    if LangChainInstrumentor is not None:
+        variants["OpenInference"] = openinference(LangChainInstrumentor())
+    for title, way in (("invoke", invoke), ("ainvoke", ainvoke), ("astream 300", astream)):
+        report(title, measure(way, variants, rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""The laws of the background evaluator, with a real thread and a scripted judge."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import (
+    Field,
+    JudgeError,
+    Metric,
+    NotScored,
+    Outcomes,
+    RagEval,
+    RagEvalConfig,
+    Sample,
+    Score,
+    Stats,
+    Status,
+)
+from rag_eval_hooks.score import UNIT
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+
+GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
+Make = Callable[..., RagEval]
+
+
+def sample(**fields: Any) -> Sample:
+    return Sample(**({"question": "q", "contexts": ("c",), "answer": "a"} | fields))
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[RagEval] = []
+
+    def build(judge: Any = None, **arguments: Any) -> RagEval:
+        arguments.setdefault("metrics", ["ragas.faithfulness"])
+        made.append(RagEval(judge=judge or ScriptedJudge(GOOD), **arguments))
+        return made[-1]
+
+    yield build
+    for evals in made:
+        evals.shutdown(0.1)
+
+
+def total(stats: Stats) -> int:
+    counted = stats.scored + stats.sampled_out + stats.pending
+    return counted + sum(stats.dropped.values()) + sum(stats.failed.values())
+
+
+def test_an_offered_sample_reaches_every_sink(make: Make) -> None:
+    """Sinks, callables and async callables all get every result."""
+    seen: list[str] = []
+
+    async def later(sample: Sample, _outcomes: Outcomes) -> None:
+        await asyncio.sleep(0)
+        seen.append(f"async {sample.answer}")
+
+    memory = MemorySink()
+    sinks = [memory, lambda s, _o: seen.append(f"sync {s.answer}"), later]
+    evals = make(sinks=sinks)
+    assert evals.offer(sample())
+    assert evals.flush(5)
+    assert [type(r.outcomes["ragas.faithfulness"]) for r in memory.results] == [Score]
+    assert seen == ["sync a", "async a"]
+
+
+def test_background_and_inline_scores_are_the_same(make: Make) -> None:
+    """The same sample gets the same scores in the background, inline and async inline."""
+    memory = MemorySink()
+    evals = make("local", metrics=["ragas", "lexical"], sinks=[memory])
+    subject = sample(
+        contexts=("The quay opened in 1931. It has two berths.",),
+        answer="The quay opened in 1931. It has nine berths.",
+        reference="It opened in 1931.",
+    )
+    evals.offer(subject)
+    evals.flush(5)
+    inline = evals.evaluate(subject)
+    assert inline == memory.results[0].outcomes
+    assert asyncio.run(evals.aevaluate(subject)) == inline
+
+
+def test_inline_evaluation_is_outside_the_books(make: Make) -> None:
+    """What a caller evaluates by hand is neither counted nor delivered."""
+    memory = MemorySink()
+    evals = make(sinks=[memory])
+    evals.evaluate(sample())
+    assert evals.stats() == Stats()
+    assert memory.results == []
+
+
+def test_inline_evaluation_works_inside_a_running_loop(make: Make) -> None:
+    """The evaluator has its own loop, so a caller's loop is no obstacle."""
+    evals = make()
+
+    async def application() -> Outcomes:
+        return evals.evaluate(sample())
+
+    assert isinstance(asyncio.run(application())["ragas.faithfulness"], Score)
+
+
+@pytest.mark.parametrize("status", [Status.ERROR, Status.CANCELLED, Status.CLOSED])
+def test_only_ok_is_evaluated(status: Status, make: Make) -> None:
+    """Other ends are counted by their status and cost no judge call."""
+    judge = ScriptedJudge(GOOD)
+    evals = make(judge)
+    assert not evals.offer(sample(status=status))
+    assert evals.stats().dropped == {status.value: 1}
+    assert judge.tasks == []
+
+
+def test_sampled_out_is_counted(make: Make) -> None:
+    """What the rate leaves out stands in the books and costs nothing."""
+    evals = make(sample_rate=0.0)
+    assert not evals.offer(sample())
+    assert evals.stats() == Stats(offered=1, sampled_out=1)
+
+
+def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -> None:
+    """With a stuck judge offers return at once; what does not fit is dropped and counted."""
+    config = RagEvalConfig(queue_size=10, evaluator_concurrency=2)
+    evals = make(ScriptedJudge(GOOD, latency=60), config=config)
+    began = time.monotonic()
+    accepted = sum(evals.offer(sample()) for _ in range(1000))
+    assert time.monotonic() - began < 5
+    stats = evals.stats()
+    assert accepted <= 12
+    assert stats.pending == accepted
+    assert stats.dropped == {"queue_full": 1000 - accepted}
+    assert stats.offered == total(stats) == 1000
+
+
+def test_shutdown_accounts_for_what_it_drops(make: Make) -> None:
+    """What shutdown does not wait for is dropped as such, and nothing is pending after it."""
+    config = RagEvalConfig(queue_size=10, evaluator_concurrency=2)
+    evals = make(ScriptedJudge(GOOD, latency=60), config=config)
+    for _ in range(6):
+        evals.offer(sample())
+    assert not evals.shutdown(0.05)
+    assert evals.stats() == Stats(offered=6, dropped={"shutdown": 6})
+    assert not evals.offer(sample())
+    assert evals.stats().dropped == {"shutdown": 7}
+
+
+def test_shutdown_finishes_what_it_can_and_closes_sinks(make: Make) -> None:
+    """Pending samples are finished within the time given; sinks are closed after them."""
+    memory = MemorySink()
+    evals = make(ScriptedJudge(GOOD, latency=0.05), sinks=[memory])
+    for _ in range(5):
+        evals.offer(sample())
+    assert evals.shutdown(5)
+    assert evals.shutdown(5)
+    assert (len(memory.results), memory.closed) == (5, True)
+    assert evals.stats() == Stats(offered=5, scored=5)
+
+
+def test_after_shutdown_an_inline_call_says_so(make: Make) -> None:
+    """An inline evaluation after shutdown is an error of the caller, and clear."""
+    evals = make()
+    evals.shutdown()
+    with pytest.raises(RuntimeError, match="shut down"):
+        evals.evaluate(sample())
+
+
+@pytest.mark.parametrize(
+    ("judge", "cause"),
+    [
+        (ScriptedJudge(error=JudgeError("down")), "judge_failed"),
+        (ScriptedJudge(error=KeyError("bug")), "judge_failed"),
+        (ScriptedJudge(Findings()), "judge_failed"),
+    ],
+)
+def test_a_failing_judge_gives_failures_not_scores(
+    judge: ScriptedJudge, cause: str, make: Make
+) -> None:
+    """No reply, a crash and a silent omission all end as an absence with its cause."""
+    memory = MemorySink()
+    evals = make(judge, sinks=[memory])
+    evals.offer(sample())
+    evals.flush(5)
+    (outcome,) = memory.results[0].outcomes.values()
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause == cause
+    assert evals.stats().failed == {cause: 1}
+
+
+def test_a_slow_judge_runs_out_of_time(make: Make) -> None:
+    """Past the sample's time limit its findings are absent as timeout; formulas still score."""
+    config = RagEvalConfig(sample_timeout=0.05)
+    judge = ScriptedJudge(GOOD, latency=60)
+    evals = make(judge, config=config, metrics=["ragas.faithfulness", "lexical.source_citation"])
+    outcomes = evals.evaluate(sample())
+    late = outcomes["ragas.faithfulness"]
+    assert isinstance(late, NotScored)
+    assert late.cause == "timeout"
+    assert isinstance(outcomes["lexical.source_citation"], Score)
+
+
+def test_a_crashing_sink_harms_nothing_else(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    """A sink that raises is counted every time, logged once, and other sinks are served."""
+
+    class Broken(MemorySink):
+        def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+            raise OSError("secret content")
+
+    memory = MemorySink()
+    evals = make(sinks=[Broken(), memory])
+    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
+        for _ in range(3):
+            evals.offer(sample())
+        evals.flush(5)
+    assert evals.stats().incidents == {"sink Broken: OSError": 3}
+    assert evals.stats().scored == len(memory.results) == 3
+    assert len(caplog.records) == 1
+    assert "secret" not in caplog.text
+
+
+def test_a_crashing_metric_harms_nothing_else(make: Make) -> None:
+    """A metric of the user's that raises is absent; the others are scored."""
+
+    def crash(_sample: Sample, _findings: Findings) -> Score:
+        raise ZeroDivisionError
+
+    def length(sample: Sample, _findings: Findings) -> Score:
+        return UNIT.score(min(1.0, len(sample.answer or "") / 10))
+
+    need = frozenset({Field.ANSWER})
+    own = [
+        Metric(id="my.crash", score=crash, needs=need),
+        Metric(id="my.len", score=length, needs=need),
+    ]
+    outcomes = make(metrics=own).evaluate(sample())
+    assert isinstance(outcomes["my.crash"], NotScored)
+    assert outcomes["my.crash"].cause == "metric_failed"
+    assert isinstance(outcomes["my.len"], Score)
+    assert outcomes["my.len"].value == 0.1
+
+
+def test_each_finding_is_asked_once(make: Make) -> None:
+    """All metrics together cost one decomposition and one verification."""
+    judge = ScriptedJudge(GOOD)
+    make(judge, metrics=["ragas"]).evaluate(sample(reference="r"))
+    assert len(judge.tasks) == 2
+
+
+def test_nothing_is_asked_that_no_metric_needs(make: Make) -> None:
+    """Metrics without findings cost no judge call."""
+    judge = ScriptedJudge(GOOD)
+    make(judge, metrics=["lexical"]).evaluate(sample(reference="r"))
+    assert judge.tasks == []
+
+
+def test_by_default_metrics_that_the_sample_cannot_feed_are_left_out(make: Make) -> None:
+    """Without a choice, outcomes are those of the metrics that the sample feeds."""
+    evals = make("local", metrics=None)
+    without = evals.evaluate(sample())
+    with_reference = evals.evaluate(sample(reference="r"))
+    assert "ragas.context_recall" not in without
+    assert set(without) < set(with_reference)
+
+
+def test_scores_say_who_judged(make: Make) -> None:
+    """Every score carries annotator, kind and version; a formula has no annotator."""
+    evals = make(metrics=["ragas.faithfulness", "lexical.source_citation"])
+    judged, counted = evals.evaluate(sample()).values()
+    assert isinstance(judged, Score)
+    assert isinstance(counted, Score)
+    assert (judged.annotator, judged.annotator_kind) == ("scripted", "CODE")
+    assert judged.version.endswith("+scripted")
+    assert (counted.annotator, "+" in counted.version) == (None, False)
+
+
+def test_offers_from_many_threads_add_up(make: Make) -> None:
+    """However many threads offer, every sample stands in the books once."""
+    evals = make(ScriptedJudge(GOOD), config=RagEvalConfig(queue_size=50, sample_rate=0.5))
+
+    def work() -> None:
+        for n in range(250):
+            status = Status.ERROR if n % 10 == 0 else Status.OK
+            evals.offer(sample(status=status))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert evals.flush(10)
+    stats = evals.stats()
+    assert stats.offered == total(stats) == 2000
+    assert stats.dropped["error"] == 200
+    assert stats.scored > 0

@@ -1,0 +1,455 @@
+"""A real LangChain RAG chain, called in every way, with concurrent requests."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.documents import Document
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
+
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Status
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+DOCUMENT = "Document {} about {} holds what is to be known of it."
+
+
+class Store(BaseRetriever):
+    """Two documents for any question, none for 'nothing', an error for 'broken'."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        if query == "broken":
+            raise LookupError("the store is down")
+        if query == "nothing":
+            return []
+        return [
+            Document(
+                DOCUMENT.format(n, query), id=f"d{n}", metadata={"score": n / 2, "page": n, "x": []}
+            )
+            for n in (1, 2)
+        ]
+
+
+class Echo(BaseChatModel):
+    """Answers with the question, token by token."""
+
+    model_name: str = "echo-1"
+    delay: float = 0.0
+
+    @property
+    def _llm_type(self) -> str:
+        return "echo"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        message = AIMessage(
+            " ".join(self._tokens(messages)),
+            usage_metadata={"input_tokens": 7, "output_tokens": 3, "total_tokens": 10},
+            response_metadata={"model_name": "echo-1-2026"},
+        )
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        await asyncio.sleep(self.delay)
+        return self._generate(messages)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for token in self._tokens(messages):
+            yield ChatGenerationChunk(message=AIMessageChunk(content=token + " "))
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for token in self._tokens(messages):
+            await asyncio.sleep(self.delay)
+            yield ChatGenerationChunk(message=AIMessageChunk(content=token + " "))
+
+    def _tokens(self, messages: list[BaseMessage]) -> list[str]:
+        question = str(messages[-1].content).rpartition("Question: ")[2]
+        if question == "crash":
+            raise ConnectionError("the model is down")
+        return ["You", "asked:", question]
+
+
+def build_chain(delay: float = 0.0) -> Runnable[Any, str]:
+    def text(documents: list[Document]) -> str:
+        return "\n\n".join(document.page_content for document in documents)
+
+    prompt = ChatPromptTemplate.from_template("Use {context}\nQuestion: {question}")
+    inputs = {"context": Store() | text, "question": RunnablePassthrough()}
+    return inputs | prompt | Echo(delay=delay) | StrOutputParser()
+
+
+class World:
+    """An evaluator with everything observable."""
+
+    def __init__(self, sampler: Sampler = ALWAYS_ON, **config: Any) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(sampler=sampler)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.memory = MemorySink()
+        self.judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
+        self.evals = RagEval(
+            metrics=["ragas.faithfulness", "lexical.source_citation"],
+            judge=self.judge,
+            sinks=[self.memory],
+            config=RagEvalConfig(**config),
+            tracer_provider=self.provider,
+        )
+        self.handler = RagEvalCallbackHandler(self.evals)
+
+    @property
+    def config(self) -> RunnableConfig:
+        return {"callbacks": [self.handler]}
+
+    def samples(self) -> list[Sample]:
+        assert self.evals.flush(20)
+        return [result.sample for result in self.memory.results]
+
+    def spans(self, name: str = "") -> list[ReadableSpan]:
+        self.evals.flush(20)
+        return [s for s in self.exporter.get_finished_spans() if s.name.startswith(name)]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.evals.shutdown()
+
+
+def check(sample: Sample, question: str) -> None:
+    assert sample.question == question
+    assert sample.answer is not None
+    assert sample.answer.strip() == f"You asked: {question}"
+    assert sample.contexts is not None
+    texts = [context.text for context in sample.contexts]
+    assert texts == [DOCUMENT.format(n, question) for n in (1, 2)]
+    assert sample.status is Status.OK
+
+
+def call(way: str, chain: Runnable[Any, str], questions: list[str], config: RunnableConfig) -> None:
+    """Calls a chain for some questions in one of six ways."""
+
+    async def ainvoke() -> None:
+        await asyncio.gather(*(chain.ainvoke(question, config) for question in questions))
+
+    async def abatch() -> None:
+        await chain.abatch(questions, config)
+
+    async def read(question: str) -> None:
+        async for _ in chain.astream(question, config):
+            pass
+
+    async def astream() -> None:
+        await asyncio.gather(*map(read, questions))
+
+    if way == "invoke":
+        for question in questions:
+            chain.invoke(question, config)
+    elif way == "batch":
+        chain.batch(questions, config)
+    elif way == "stream":
+        for question in questions:
+            list(chain.stream(question, config))
+    else:
+        asyncio.run({"ainvoke": ainvoke, "abatch": abatch, "astream": astream}[way]())
+
+
+WAYS = ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_question_contexts_and_answer_are_right(way: str, world: World) -> None:
+    """However a chain is called, question, contexts and answer of every request are captured."""
+    questions = [f"what is {n}?" for n in range(5)]
+    call(way, build_chain(), questions, world.config)
+    samples = sorted(world.samples(), key=lambda sample: sample.question)
+    for sample, question in zip(samples, questions, strict=True):
+        check(sample, question)
+    assert len(world.evals.recorder) == 0
+    assert world.evals.stats().incidents == {}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_three_spans_of_one_trace_for_each_request(way: str, world: World) -> None:
+    """Every request gives one trace: RAG over retrieval and model, scores on the RAG span."""
+    call(way, build_chain(), ["one?", "two?"], world.config)
+    spans = world.spans()
+    roots = [span for span in spans if span.parent is None]
+    assert len(roots) == 2
+    for root in roots:
+        mine = [s for s in spans if s.context.trace_id == root.context.trace_id]
+        names = sorted(span.name for span in mine)
+        assert names == ["chat echo-1", "invoke_workflow RunnableSequence", "retrieval Store"]
+        for child in mine:
+            assert child is root or (child.parent and child.parent.span_id == root.context.span_id)
+            assert (root.start_time or 0) <= (child.start_time or 0)
+            assert (child.end_time or 0) <= (root.end_time or 0)
+        assert (root.attributes or {})["rag.eval.status"] == "ok"
+        assert (root.attributes or {})["rag.eval.lexical.source_citation.score"] == 0.0
+
+
+def test_attributes_follow_the_conventions(world: World) -> None:
+    """Spans carry GenAI and OpenInference attributes side by side, and no content unasked."""
+    config: RunnableConfig = {
+        **world.config,
+        "metadata": {"session_id": "s1", "user_id": "u1", "tenant": "t1"},
+        "run_name": "help",
+    }
+    build_chain().invoke("one?", config)
+    root = dict(world.spans("invoke_workflow help")[0].attributes or {})
+    assert root["gen_ai.operation.name"] == "invoke_workflow"
+    assert root["gen_ai.workflow.name"] == "help"
+    assert root["openinference.span.kind"] == "CHAIN"
+    assert root["session.id"] == root["gen_ai.conversation.id"] == "s1"
+    assert root["user.id"] == "u1"
+    model = dict(world.spans("chat")[0].attributes or {})
+    assert model["gen_ai.provider.name"] == "echo"
+    assert model["gen_ai.response.model"] == "echo-1-2026"
+    assert model["gen_ai.usage.input_tokens"] == 7
+    assert model["gen_ai.usage.output_tokens"] == 3
+    retrieval = dict(world.spans("retrieval")[0].attributes or {})
+    assert retrieval["gen_ai.data_source.id"] == "Store"
+    everything = str([dict(span.attributes or {}) for span in world.spans()])
+    assert "Document 1" not in everything
+    assert "one?" not in everything
+
+
+def test_content_is_on_spans_when_asked_for() -> None:
+    """With content capture on, question, documents and answer are on the spans."""
+    world = World(capture_content=True)
+    build_chain().invoke("one?", world.config)
+    root = dict(world.spans("invoke_workflow")[0].attributes or {})
+    assert (root["input.value"], root["output.value"]) == ("one?", "You asked: one?")
+    retrieval = dict(world.spans("retrieval")[0].attributes or {})
+    assert retrieval["retrieval.documents.1.document.content"] == DOCUMENT.format(2, "one?")
+    assert retrieval["retrieval.documents.1.document.id"] == "d2"
+    assert retrieval["retrieval.documents.1.document.score"] == 1.0
+    world.evals.shutdown()
+
+
+def test_sample_carries_ids_scores_and_metadata(world: World) -> None:
+    """Document ids, scores and scalar metadata, and the run's own metadata, are on the sample."""
+    metadata = {"question_id": "Q1", "reference": "ref", "session_id": "s", "k": 1}
+    build_chain().invoke("one?", {**world.config, "metadata": metadata, "tags": ["blue"]})
+    (sample,) = world.samples()
+    assert (sample.question_id, sample.reference, sample.session_id) == ("Q1", "ref", "s")
+    assert (dict(sample.metadata), sample.tags) == ({"k": 1}, ("blue",))
+    assert sample.contexts is not None
+    first = sample.contexts[0]
+    assert (first.id, first.score, dict(first.metadata)) == ("d1", 0.5, {"score": 0.5, "page": 1})
+
+
+def test_ids_on_the_sample_are_those_of_the_span(world: World) -> None:
+    """Trace and span id on a sample lead to its RAG span."""
+    build_chain().invoke("one?", world.config)
+    (sample,) = world.samples()
+    context = world.spans("invoke_workflow")[0].context
+    assert sample.trace_id == f"{context.trace_id:032x}"
+    assert sample.span_id == f"{context.span_id:016x}"
+
+
+def test_the_rag_span_stands_under_the_current_span(world: World) -> None:
+    """An application's own span is the parent of the RAG span, sync and async."""
+    with world.provider.get_tracer("app").start_as_current_span("request") as outer:
+        build_chain().invoke("one?", world.config)
+        asyncio.run(build_chain().ainvoke("two?", world.config))
+    spans = world.spans("invoke_workflow")
+    assert [span.parent and span.parent.span_id for span in spans] == [
+        outer.get_span_context().span_id
+    ] * 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_current_span_is_left_alone(way: str, world: World) -> None:
+    """No callback changes what is current in the application's context."""
+    with world.provider.get_tracer("app").start_as_current_span("request") as outer:
+        call(way, build_chain(), ["one?"], world.config)
+        assert trace.get_current_span() is outer
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize("question", ["broken", "crash"])
+def test_an_error_reaches_the_caller_and_is_counted(way: str, question: str, world: World) -> None:
+    """The application's exception passes unchanged; where something was retrieved it counts."""
+    error = LookupError if question == "broken" else ConnectionError
+    with pytest.raises(error):
+        call(way, build_chain(), [question], world.config)
+    assert world.samples() == []
+    assert world.evals.stats().dropped == ({"error": 1} if question == "crash" else {})
+    if question == "crash":
+        root = world.spans("invoke_workflow")[0]
+        assert (root.attributes or {})["error.type"] == "ConnectionError"
+        assert (root.attributes or {})["rag.eval.reason"] == "error"
+        assert not root.status.is_ok
+    assert len(world.evals.recorder) == 0
+
+
+def test_an_empty_retrieval_is_captured_as_such(world: World) -> None:
+    """A retrieval that finds nothing gives empty contexts, not none."""
+    build_chain().invoke("nothing", world.config)
+    (sample,) = world.samples()
+    assert sample.contexts == ()
+
+
+def test_a_chain_without_retrieval_is_no_interaction(world: World) -> None:
+    """A model called without retrieval is not evaluated."""
+    (RunnableLambda(lambda q: [HumanMessage(f"Question: {q}")]) | Echo()).invoke("q", world.config)
+    assert world.evals.stats().offered == 0
+
+
+@pytest.mark.parametrize("way", ["stream", "astream"])
+def test_a_stream_closed_early_is_not_scored(way: str, world: World) -> None:
+    """An answer that its reader cut short is counted as closed and never scored."""
+    chain = build_chain()
+
+    async def close_early() -> None:
+        stream = chain.astream("one?", world.config)
+        await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]
+        await asyncio.sleep(0.05)
+
+    if way == "astream":
+        asyncio.run(close_early())
+    else:
+        reader = chain.stream("one?", world.config)
+        next(reader)
+        reader.close()  # type: ignore[attr-defined]
+    assert world.evals.stats().dropped == {"closed": 1}
+    assert len(world.evals.recorder) == 0
+
+
+def test_a_cancelled_request_is_counted(world: World) -> None:
+    """A cancelled task ends its interaction as cancelled."""
+
+    async def cancel() -> None:
+        task = asyncio.create_task(build_chain(delay=5).ainvoke("one?", world.config))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+    assert world.evals.stats().dropped == {"cancelled": 1}
+    assert len(world.evals.recorder) == 0
+
+
+def test_concurrent_requests_never_mix(world: World) -> None:
+    """Hundreds of concurrent requests in threads and tasks keep to themselves."""
+    rng = random.Random(7)
+    chain = build_chain(delay=0.001)
+    questions = [f"question number {n}?" for n in range(300)]
+    groups: dict[str, list[str]] = {way: [] for way in WAYS}
+    for question in questions:
+        groups[rng.choice(WAYS)].append(question)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda way: call(way, chain, groups[way], world.config), WAYS))
+    samples = world.samples()
+    for sample in samples:
+        check(sample, sample.question)
+    assert sorted(s.question for s in samples) == sorted(questions)
+    assert len({s.trace_id for s in samples}) == len(questions)
+    assert world.evals.stats().scored == len(questions)
+
+
+def test_a_handler_that_fails_never_reaches_the_application(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of our own in a callback is counted, and the request goes on."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("bug")
+
+    monkeypatch.setattr(world.evals.recorder, "start", broken)
+    assert build_chain().invoke("one?", world.config) == "You asked: one?"
+    incidents = world.evals.stats().incidents
+    assert incidents["capture on_chain_start: RuntimeError"] > 0
+
+
+def test_the_same_handler_twice_counts_once(world: World) -> None:
+    """A handler passed twice gives one sample."""
+    chain = build_chain().with_config(callbacks=[world.handler])
+    chain.invoke("one?", {"callbacks": [world.handler, RagEvalCallbackHandler(world.evals)]})
+    assert len(world.samples()) == 1
+
+
+def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
+    """With no tracer provider configured nothing is emitted, and everything else works."""
+    memory = MemorySink()
+    judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
+    evals = RagEval(metrics=["lexical.source_citation"], judge=judge, sinks=[memory])
+    build_chain().invoke("one?", {"callbacks": [RagEvalCallbackHandler(evals)]})
+    evals.flush(5)
+    check(memory.results[0].sample, "one?")
+    assert memory.results[0].sample.trace_id is None
+    evals.shutdown()
+
+
+def test_content_limits_cut_and_say_so() -> None:
+    """Texts past the limits are cut, and the sample names what was cut."""
+    world = World(max_contexts=1, max_text_chars=10)
+    build_chain().invoke("what is the meaning?", world.config)
+    (sample,) = world.samples()
+    assert sample.contexts is not None
+    assert [context.text for context in sample.contexts] == ["Document 1"]
+    assert sample.question == "what is th"
+    assert set(sample.truncated) == {"contexts", "contexts[0].text", "question", "answer"}
+    world.evals.shutdown()
+
+
+def test_sampled_out_spans_end_at_once_and_say_so() -> None:
+    """A request that is not evaluated has its spans, with the status that says why."""
+    world = World(sample_rate=0.0)
+    build_chain().invoke("one?", world.config)
+    (root,) = [s for s in world.exporter.get_finished_spans() if s.parent is None]
+    assert (root.attributes or {})["rag.eval.status"] == "sampled_out"
+    assert world.evals.stats().sampled_out == 1
+    world.evals.shutdown()
+
+
+def test_an_unsampled_trace_records_nothing_and_is_still_evaluated() -> None:
+    """Tracing and evaluation are sampled apart: sinks get what no span was recorded for."""
+    world = World(sampler=ALWAYS_OFF)
+    build_chain().invoke("one?", world.config)
+    (sample,) = world.samples()
+    assert (sample.span_id, world.spans()) == (None, [])
+    world.evals.shutdown()

@@ -1,0 +1,206 @@
+"""Exit, fork and threads, in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PRELUDE = """
+import os, sys, threading, time
+from opentelemetry import trace
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample, setup_tracing
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.sample import Context
+provider = setup_tracing(path="traces.jsonl")
+GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
+
+def make(latency, **config):
+    return RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD, latency=latency),
+                   sinks=["jsonl:results.jsonl"], config=RagEvalConfig(**config))
+
+def request(evals, name):
+    recorder = evals.recorder
+    root = recorder.start(name, None, RunKind.CHAIN, "app")
+    root.query, root.text = "q", "a"
+    run = recorder.start(name + "-r", name, RunKind.RETRIEVER, "store")
+    recorder.documents(run, [Context(text="a chunk")])
+    recorder.end(run)
+    recorder.end(root)
+"""
+
+
+def run(folder: Path, script: str) -> float:
+    """Runs a script as its own process; gives the seconds it took."""
+    began = time.monotonic()
+    code = PRELUDE + textwrap.dedent(script)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    return time.monotonic() - began
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "results.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def rag_spans(folder: Path) -> list[dict[str, Any]]:
+    """Attributes of the RAG spans in the trace file, with the span's id."""
+    found = []
+    for line in (folder / "traces.jsonl").read_text().splitlines():
+        for resource in json.loads(line)["resourceSpans"]:
+            for scope in resource["scopeSpans"]:
+                for span in scope["spans"]:
+                    if span["name"].startswith("invoke_workflow"):
+                        attributes = {
+                            a["key"]: next(iter(a["value"].values())) for a in span["attributes"]
+                        }
+                        found.append({"id": span["spanId"], **attributes})
+    return found
+
+
+def test_a_script_that_just_ends_loses_nothing(tmp_path: Path) -> None:
+    """Waiting samples are finished at exit, and their spans carry the scores."""
+    run(tmp_path, "evals = make(0.1)\nfor n in range(5): request(evals, str(n))")
+    assert len(results(tmp_path)) == 5
+    spans = rag_spans(tmp_path)
+    assert [span["rag.eval.status"] for span in spans] == ["ok"] * 5
+    assert all(span["rag.eval.ragas.faithfulness.score"] == 1.0 for span in spans)
+
+
+def test_names_can_still_be_resolved_at_exit(tmp_path: Path) -> None:
+    """A judge that needs the loop's worker threads at exit, as for DNS, still has them."""
+    run(
+        tmp_path,
+        """
+        import asyncio
+        class Resolving(ScriptedJudge):
+            async def verify(self, task):
+                await asyncio.sleep(0.3)
+                await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+                return await super().verify(task)
+        evals = RagEval(metrics=["ragas.faithfulness"], judge=Resolving(GOOD),
+                        sinks=["jsonl:results.jsonl"])
+        request(evals, "1")
+        """,
+    )
+    assert results(tmp_path)[0]["outcomes"]["ragas.faithfulness"]["value"] == 1.0
+
+
+def test_a_stuck_judge_delays_exit_by_no_more_than_the_limit(tmp_path: Path) -> None:
+    """A process ends in spite of a judge that hangs; its spans say why they have no scores."""
+    script = "evals = make(600, exit_timeout=0.5, hold_timeout=60)\nrequest(evals, '1')"
+    assert run(tmp_path, script) < 15
+    assert [span["rag.eval.status"] for span in rag_spans(tmp_path)] == ["shutdown"]
+
+
+def test_a_hanging_sink_does_not_keep_the_process(tmp_path: Path) -> None:
+    """A sink that never returns does not keep the process from ending."""
+    script = """
+    evals = RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD),
+                    sinks=[lambda s, o: time.sleep(600)], config=RagEvalConfig(exit_timeout=0.5))
+    request(evals, "1")
+    """
+    assert run(tmp_path, script) < 15
+    assert [span["rag.eval.status"] for span in rag_spans(tmp_path)] == ["ok"]
+
+
+def test_threads_that_outlive_the_main_thread_are_served(tmp_path: Path) -> None:
+    """The end of the main thread does not end the evaluation of a service in other threads."""
+    run(
+        tmp_path,
+        """
+        evals = make(0.05)
+        def serve():
+            time.sleep(0.5)
+            request(evals, "late")
+        request(evals, "early")
+        threading.Thread(target=serve).start()
+        """,
+    )
+    assert len(results(tmp_path)) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_fork_doubles_no_span_and_both_sides_go_on(tmp_path: Path) -> None:
+    """At a fork held spans end at once in the parent; the child begins with empty books."""
+    run(
+        tmp_path,
+        """
+        evals = make(0.5)
+        request(evals, "before")
+        pid = os.fork()
+        if pid == 0:
+            assert evals.stats().offered == 0
+            request(evals, "child")
+            assert evals.flush(10) and evals.stats().scored == 1
+            provider.force_flush()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        request(evals, "parent")
+        assert evals.flush(10) and evals.stats().scored == 2
+        """,
+    )
+    spans = rag_spans(tmp_path)
+    assert len({span["id"] for span in spans}) == len(spans) == 3
+    assert sorted(span["rag.eval.status"] for span in spans) == ["fork", "ok", "ok"]
+    assert len(results(tmp_path)) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_child_never_scores_the_parents_samples(tmp_path: Path) -> None:
+    """What the parent accepted is evaluated by the parent alone."""
+    run(
+        tmp_path,
+        """
+        evals = make(0.3)
+        for n in range(4): request(evals, str(n))
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(1)
+            os._exit(evals.stats().offered)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert evals.flush(10) and evals.stats().scored == 4
+        """,
+    )
+    assert len(results(tmp_path)) == 4
+
+
+def test_importing_pulls_in_no_framework_and_no_model() -> None:
+    """`import rag_eval_hooks` loads no framework, no client and no model library."""
+    heavy = (
+        "langchain",
+        "llama_index",
+        "openai",
+        "torch",
+        "transformers",
+        "numpy",
+        "httpx",
+        "sklearn",
+    )
+    code = f"import sys, rag_eval_hooks; print([m for m in sys.modules if m.startswith({heavy!r})])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout.strip() == "[]"

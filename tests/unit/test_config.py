@@ -1,0 +1,169 @@
+"""Settings: where they come from, which wins, and what a wrong one says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
+from rag_eval_hooks.testing import ScriptedJudge
+
+
+@pytest.fixture(autouse=True)
+def _empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_defaults_are_valid_and_need_nothing() -> None:
+    """Without any setting there is a valid configuration that evaluates everything locally."""
+    config = RagEvalConfig.load()
+    assert (config.judge, config.sample_rate, config.metrics) == ("local", 1.0, ())
+
+
+def test_argument_wins_over_environment_over_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Explicit arguments win over the environment, the environment over the file."""
+    Path("rag_eval_hooks.toml").write_text("sample_rate = 0.1\nqueue_size = 7\njudge_retries = 9\n")
+    monkeypatch.setenv("RAG_EVAL_SAMPLE_RATE", "0.2")
+    monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
+    config = RagEvalConfig.load(sample_rate=0.3)
+    assert (config.sample_rate, config.queue_size, config.judge_retries) == (0.3, 8, 9)
+
+
+def test_pyproject_table_is_read() -> None:
+    """The table of pyproject.toml serves where there is no file of our own."""
+    Path("pyproject.toml").write_text('[tool.rag_eval_hooks]\nmetrics = ["ragas"]\n')
+    assert RagEvalConfig.load().metrics == ("ragas",)
+
+
+def test_named_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """RAG_EVAL_CONFIG_FILE names the file wherever it is."""
+    path = tmp_path / "elsewhere.toml"
+    path.write_text("max_held = 3\n")
+    monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(path))
+    assert RagEvalConfig.load().max_held == 3
+
+
+@pytest.mark.parametrize("text", ["ragas, lexical", "ragas,lexical"])
+def test_lists_in_the_environment_are_separated_by_commas(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list in an environment variable is comma-separated, spaces aside."""
+    monkeypatch.setenv("RAG_EVAL_METRICS", text)
+    assert RagEvalConfig.load().metrics == ("ragas", "lexical")
+
+
+def test_pairs_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mapping in an environment variable is written as name=value pairs."""
+    monkeypatch.setenv("RAG_EVAL_JUDGE_QUERY", "api-version=2024-06-01, x=y=z")
+    assert RagEvalConfig.load().judge_query == {"api-version": "2024-06-01", "x": "y=z"}
+
+
+def test_shared_variables_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The OpenAI variables serve where no setting of our own says otherwise."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-shared")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://shared:1/v1")
+    monkeypatch.setenv("RAG_EVAL_JUDGE_BASE_URL", "http://ours:2/v1")
+    config = RagEvalConfig.load()
+    assert config.judge_api_key is not None
+    assert config.judge_api_key.get_secret_value() == "sk-shared"
+    assert config.judge_base_url == "http://ours:2/v1"
+
+
+@pytest.mark.parametrize(("value", "expected"), [("SPAN_ONLY", True), ("NO_CONTENT", False)])
+def test_content_capture_follows_opentelemetry(
+    value: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The standard variable for content capture is heeded."""
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
+    assert RagEvalConfig.load().capture_content is expected
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("sample_rate", 1.5),
+        ("sample_rate", float("nan")),
+        ("sample_rate", "often"),
+        ("queue_size", 0),
+        ("hold_timeout", 0),
+        ("hold_timeout", float("inf")),
+        ("judge_base_url", "localhost:8000"),
+        ("metrics", 5),
+        ("hold", "maybe"),
+    ],
+)
+def test_wrong_value_names_field_value_and_wants(field: str, value: object) -> None:
+    """A wrong value is refused at start-up, with the field, the value and what is accepted."""
+    with pytest.raises(ConfigError) as caught:
+        RagEvalConfig(**{field: value})
+    assert caught.value.field == field
+    assert repr(value) in str(caught.value)
+    assert "wants" in str(caught.value)
+
+
+def test_misspelt_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is no setting is an error wherever it stands: it would be silently ignored."""
+    with pytest.raises(ConfigError, match="sample_rat: .*sample_rate"):
+        RagEvalConfig(sample_rat=0.1)
+    monkeypatch.setenv("RAG_EVAL_SAMPLE_RAT", "0.1")
+    with pytest.raises(ConfigError, match="RAG_EVAL_SAMPLE_RAT"):
+        RagEvalConfig.load()
+
+
+def test_broken_file_is_refused() -> None:
+    """A file that is no TOML is an error that names it."""
+    Path("rag_eval_hooks.toml").write_text("sample_rate = = 1")
+    with pytest.raises(ConfigError, match=r"rag_eval_hooks\.toml"):
+        RagEvalConfig.load()
+
+
+def test_settings_are_frozen() -> None:
+    """A configuration never changes after start-up."""
+    config = RagEvalConfig()
+    with pytest.raises(ValueError, match="frozen"):
+        config.sample_rate = 0.5  # type: ignore[misc]
+
+
+def test_secrets_are_never_printed() -> None:
+    """Neither a configuration nor an error shows a key."""
+    config = RagEvalConfig(judge_api_key="sk-secret", judge_headers={"X-Key": "sk-header"})
+    assert "sk-" not in repr(config)
+    with pytest.raises(ConfigError) as caught:
+        RagEvalConfig(judge_headers="sk-secret")
+    assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"metrics": ["ragas.faithfulnes"]}, "metrics"),
+        ({"metrics": []}, "metrics"),
+        ({"metrics": 7}, "metrics"),
+        ({"judge": "gpt-4o"}, "judge"),
+        ({"judge": object()}, "judge"),
+        ({"judge": "openai:gpt-4o-mini"}, "judge_api_key"),
+        ({"sinks": ["csv:x"]}, "sinks"),
+        ({"sinks": ["jsonl:/no/such/folder/x.jsonl"]}, "sinks"),
+        ({"sinks": [3]}, "sinks"),
+        ({"sample_rate": -1}, "sample_rate"),
+        ({"config": RagEvalConfig(embedder="minilm")}, "embedder"),
+    ],
+)
+def test_constructor_refuses_what_it_cannot_use(arguments: dict[str, object], field: str) -> None:
+    """Everything that can be wrong in the constructor is found there, never in a request."""
+    with pytest.raises(ConfigError) as caught:
+        RagEval(**arguments)  # type: ignore[arg-type]
+    assert caught.value.field == field
+
+
+def test_settings_in_config_count_as_given_and_the_rest_is_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a config object sets wins over the environment; what it leaves open does not."""
+    monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
+    monkeypatch.setenv("RAG_EVAL_MAX_HELD", "9")
+    evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(queue_size=5))
+    assert (evals.config.queue_size, evals.config.max_held) == (5, 9)

@@ -1,0 +1,155 @@
+"""What the answering model saw."""
+
+from __future__ import annotations
+
+import pytest
+
+from rag_eval_hooks.capture.contexts import find_contexts
+from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.run import Interaction, Run, RunKind
+from rag_eval_hooks.sample import Context
+
+A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
+B = "Bicycles travel free of charge on all sailings outside the summer."
+C = "Dogs must be on a lead while they are on the car deck of the ship."
+
+
+class Story:
+    """Builds an interaction event by event."""
+
+    def __init__(self) -> None:
+        self.ended: list[Interaction] = []
+        self.recorder = Recorder(self.ended.append, ttl=60, max_open=9)
+        self.root = self.run("root", None, RunKind.CHAIN)
+
+    def run(self, name: str, parent: Run | None, kind: RunKind) -> Run:
+        parent_id = parent.id if parent else None
+        run = self.recorder.start(name, parent_id, kind, name)
+        assert run is not None
+        return run
+
+    def gave(self, name: str, *texts: str, kind: str = "retriever", parent: str = "root") -> None:
+        run = self.run(name, self.recorder.get(parent) or self.root, RunKind(kind))
+        self.recorder.documents(run, [Context(text=text, id=name) for text in texts])
+        self.recorder.end(run)
+
+    def asked(self, name: str, prompt: str, reply: str) -> None:
+        run = self.run(name, self.root, RunKind.MODEL)
+        run.prompt, run.text = (prompt,), reply
+        self.recorder.end(run)
+
+    def contexts(self, answer: str) -> list[str] | None:
+        self.root.text = answer
+        self.recorder.end(self.root)
+        if not self.ended:
+            return None
+        found = find_contexts(self.ended[0])
+        return None if found is None else [context.text for context in found]
+
+
+def test_contexts_stand_in_prompt_order() -> None:
+    """The contexts are what stands in the answering prompt, in its order."""
+    story = Story()
+    story.gave("r", A, B, C)
+    story.asked("m", f"Use this:\n{C}\n{A}\nWhen?", "At 07:40.")
+    assert story.contexts("At 07:40.") == [C, A]
+
+
+def test_whitespace_does_not_hide_a_context() -> None:
+    """A formatter may reflow a text."""
+    story = Story()
+    story.gave("r", A.replace(" ", "\n "))
+    story.asked("m", f"Use {A}", "yes, indeed")
+    assert story.contexts("yes, indeed") == [A.replace(" ", "\n ")]
+
+
+def test_a_text_cut_by_a_formatter_is_still_found() -> None:
+    """The beginning of a long text is enough to know it."""
+    long = f"{A} {B} {C}" * 2
+    story = Story()
+    story.gave("r", long)
+    story.asked("m", f"Use {long[:200]}...", "yes, indeed")
+    assert story.contexts("yes, indeed") == [long]
+
+
+def test_other_model_calls_do_not_count() -> None:
+    """What only a grader or a rewriter saw is no context of the answer."""
+    story = Story()
+    story.gave("r", A, B)
+    story.asked("grader", f"Is this of use? {B}", "no")
+    story.asked("m", f"Use {A}", "It leaves at 07:40.")
+    assert story.contexts("It leaves at 07:40.") == [A]
+
+
+def test_a_call_whose_output_went_into_the_answer_counts() -> None:
+    """Summaries made of documents pass their documents on to the answer."""
+    story = Story()
+    story.gave("r", A, B)
+    story.asked("map", f"Sum up: {A}", "The morning ferry is at 07:40 from the quay.")
+    story.asked("m", "Answer from: The morning ferry is at 07:40 from the quay.", "At 07:40.")
+    assert story.contexts("At 07:40.") == [A]
+
+
+def test_a_later_stage_knows_more_about_the_same_text() -> None:
+    """Of two copies of a text, that of the later stage is kept."""
+    story = Story()
+    story.gave("retriever", A, B)
+    story.gave("reranker", A, kind="chain")
+    story.asked("m", f"Use {A}", "yes, indeed")
+    story.root.text = "yes, indeed"
+    story.recorder.end(story.root)
+    found = find_contexts(story.ended[0])
+    assert found is not None
+    assert [context.id for context in found] == ["reranker"]
+
+
+def test_a_text_inside_another_counts_once() -> None:
+    """A parent document shadows the child that it holds."""
+    story = Story()
+    story.gave("r", A, f"{A} {B}")
+    story.asked("m", f"Use {A} {B}", "yes, indeed")
+    assert story.contexts("yes, indeed") == [f"{A} {B}"]
+
+
+def test_without_a_match_the_last_list_outside_a_retriever_counts() -> None:
+    """Where no prompt holds a text, structure decides."""
+    story = Story()
+    story.gave("r", A, B, C)
+    story.gave("filter", B, kind="chain")
+    story.asked("m", "the documents were paraphrased", "yes, indeed")
+    assert story.contexts("yes, indeed") == [B]
+
+
+def test_without_a_match_outermost_retrievers_count_once() -> None:
+    """Retrievals inside a retriever are part of it, and equal texts count once."""
+    story = Story()
+    outer = story.run("outer", story.root, RunKind.RETRIEVER)
+    story.gave("inner", A, C, parent="outer")
+    story.recorder.documents(outer, [Context(text=A), Context(text=B)])
+    story.recorder.end(outer)
+    story.gave("second", B)
+    assert story.contexts("yes, indeed") == [A, B]
+
+
+def test_texts_too_short_to_match_go_by_structure() -> None:
+    """A text of a word or two stands in a prompt by chance and proves nothing."""
+    story = Story()
+    story.gave("r", "ferry", "quay")
+    story.asked("m", "ferry or quay?", "yes, indeed")
+    assert story.contexts("yes, indeed") == ["ferry", "quay"]
+
+
+@pytest.mark.parametrize(("texts", "expected"), [((), []), ((A,), [A])])
+def test_an_empty_retrieval_is_not_no_retrieval(
+    texts: tuple[str, ...], expected: list[str]
+) -> None:
+    """A retrieval that found nothing gives an empty list of contexts."""
+    story = Story()
+    story.gave("r", *texts)
+    assert story.contexts("an answer") == expected
+
+
+def test_no_retrieval_gives_no_contexts() -> None:
+    """Without any list of documents there are no contexts at all."""
+    story = Story()
+    assert find_contexts(story.root.interaction) is None

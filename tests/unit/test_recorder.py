@@ -1,0 +1,170 @@
+"""Run events in, interactions out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks.capture import Interaction, Recorder, Run, RunKind
+from rag_eval_hooks.quiet import quiet
+from rag_eval_hooks.sample import Context, Status
+
+
+class Log(list[Interaction]):
+    """Ended interactions, with a recorder that fills it."""
+
+    def __init__(self, ttl: float = 60, max_open: int = 100) -> None:
+        super().__init__()
+        self.recorder = Recorder(self.append, ttl=ttl, max_open=max_open)
+
+    def start(self, run_id: str, parent: str | None = None, kind: str = "chain") -> Run:
+        run = self.recorder.start(run_id, parent, RunKind(kind), run_id)
+        assert run is not None
+        return run
+
+    def retrieve(self, run_id: str, parent: str) -> None:
+        run = self.start(run_id, parent, "retriever")
+        self.recorder.documents(run, [Context(text="a chunk")])
+        self.recorder.end(run)
+
+
+@pytest.fixture
+def log() -> Iterator[Log]:
+    yield Log()
+
+
+def test_a_root_with_retrieval_is_an_interaction(log: Log) -> None:
+    """An interaction is reported once, when its root ends, with all its runs."""
+    root = log.start("root")
+    log.retrieve("r", "root")
+    assert not log
+    log.recorder.end(root)
+    log.recorder.end(root)
+    assert [[run.id for run in it.runs] for it in log] == [["root", "r"]]
+    assert log[0].status is Status.OK
+
+
+def test_a_root_without_retrieval_is_none(log: Log) -> None:
+    """Where nothing was retrieved there is nothing to evaluate."""
+    log.recorder.end(log.start("root"))
+    assert not log
+    assert len(log.recorder) == 0
+
+
+def test_a_retriever_alone_is_none(log: Log) -> None:
+    """A retrieval that nothing answers from is no interaction."""
+    root = log.start("root", kind="retriever")
+    log.recorder.documents(root, [Context(text="a")])
+    log.recorder.end(root)
+    assert not log
+
+
+def test_an_unseen_parent_makes_a_root(log: Log) -> None:
+    """A handler bound to a part of an application sees that part as a root."""
+    root = log.start("root", parent="never seen")
+    log.retrieve("r", "root")
+    log.recorder.end(root)
+    assert len(log) == 1
+
+
+def test_the_same_run_started_twice_counts_once(log: Log) -> None:
+    """A handler that was passed twice reports each run once."""
+    root = log.start("root")
+    assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
+    log.retrieve("r", "root")
+    log.recorder.end(root)
+    assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
+    assert len(log) == 1
+
+
+def test_late_children_are_ignored(log: Log) -> None:
+    """What begins under a run that has ended starts no interaction of its own."""
+    log.recorder.end(log.start("root"))
+    assert log.recorder.start("late", "root", RunKind.MODEL, "late") is None
+    assert len(log.recorder) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("x"), Status.ERROR),
+        (asyncio.CancelledError(), Status.CANCELLED),
+        (GeneratorExit(), Status.CLOSED),
+    ],
+)
+def test_the_status_says_how_it_ended(error: BaseException, status: Status, log: Log) -> None:
+    """Errors, cancellations and closed streams are told apart, and errors by their type."""
+    root = log.start("root")
+    log.retrieve("r", "root")
+    log.recorder.fail(root, error)
+    assert log[0].status is status
+    assert log[0].root.error_type == type(error).__qualname__
+
+
+def test_a_root_that_ends_before_its_model_was_closed(log: Log) -> None:
+    """A stream dropped by its reader looks like success; the open model tells."""
+    root = log.start("root")
+    log.retrieve("r", "root")
+    log.start("m", "root", "model")
+    log.recorder.end(root)
+    assert log[0].status is Status.CLOSED
+    assert all(run.end is not None for run in log[0].runs)
+
+
+def test_what_never_ends_is_abandoned() -> None:
+    """An interaction past its time limit is reported as abandoned and forgotten."""
+    log = Log(ttl=1e-9)
+    log.start("root")
+    log.retrieve("r", "root")
+    log.recorder.sweep()
+    assert [it.status for it in log] == [Status.ABANDONED]
+    assert len(log.recorder) == 0
+    assert log.recorder.get("root") is None
+
+
+def test_open_interactions_are_bounded() -> None:
+    """One interaction too many abandons the oldest."""
+    log = Log(max_open=2)
+    for name in "abc":
+        log.start(name)
+        log.retrieve(f"r{name}", name)
+    assert [it.root.id for it in log] == ["a"]
+    assert len(log.recorder) == 2
+
+
+def test_our_own_evaluation_is_never_captured(log: Log) -> None:
+    """What runs inside an evaluation starts no interaction."""
+    with quiet():
+        assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
+
+
+def test_ended_runs_are_not_remembered_for_ever() -> None:
+    """The memory for late events is bounded."""
+    log = Log()
+    for number in range(12_000):
+        log.recorder.end(log.start(str(number)))
+    assert len(log.recorder._ended) <= 10_000
+    assert not log.recorder._runs
+
+
+@given(st.permutations([f"{n}{step}" for n in "abc" for step in ("1start", "2retrieve", "3end")]))
+def test_interleaved_interactions_never_mix(events: list[str]) -> None:
+    """However the events of several roots interleave, each keeps its own runs."""
+    log = Log()
+    done: dict[str, int] = {"a": 0, "b": 0, "c": 0}
+    roots: dict[str, Run] = {}
+    for name in (event[0] for event in events):
+        step = done[name] = done[name] + 1
+        if step == 1:
+            roots[name] = log.start(name)
+        elif step == 2:
+            log.retrieve(f"{name}-r", name)
+        else:
+            log.recorder.end(roots[name])
+    assert sorted(tuple(str(run.id) for run in it.runs) for it in log) == [
+        (name, f"{name}-r") for name in "abc"
+    ]
