@@ -1,0 +1,65 @@
+"""How to reach an HTTP endpoint of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from rag_eval_hooks.errors import ConfigError
+
+__all__ = ["ClientOptions"]
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """How to reach an endpoint. Its repr shows no secret.
+
+    Attributes:
+        base_url: The endpoint; OpenAI's own by default.
+        api_key: Its key; may be left out for another `base_url` than OpenAI's.
+        headers: Extra headers, such as a gateway's own key.
+        query: Extra query parameters, such as `api-version`.
+        timeout: Seconds for one call, from sending to the reply's end; retries count anew.
+        retries: Further tries after a 429, a 5xx or a time-out.
+        concurrency: Calls in flight at once.
+    """
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
+    query: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
+    timeout: float = 30.0
+    retries: int = 3
+    concurrency: int = 16
+
+    def __post_init__(self) -> None:
+        """Refuses what no request can be sent with.
+
+        Raises:
+            ConfigError: `base_url` is no URL, a key is missing or cannot stand in a header, or
+                a limit is out of range.
+        """
+        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+            raise ConfigError("base_url", self.base_url, "a URL with http:// or https://")
+        _check_key(self)
+        _check_limits(self)
+
+
+def _check_key(options: ClientOptions) -> None:
+    if not (options.api_key or options.base_url or options.headers):
+        raise ConfigError("api_key", None, "a key, or the base_url of an endpoint without keys")
+    for name, text in (("api_key", options.api_key or ""), *options.headers.items()):
+        if not (text.isascii() and text.isprintable() and text == text.strip()):
+            raise ConfigError(name, "**********", "printable ASCII text without spaces around it")
+
+
+def _check_limits(options: ClientOptions) -> None:
+    if not 0 < options.timeout < float("inf"):
+        raise ConfigError("timeout", options.timeout, "seconds, above 0")
+    if options.retries < 0:
+        raise ConfigError("retries", options.retries, "a whole number, 0 or more")
+    if options.concurrency < 1:
+        raise ConfigError("concurrency", options.concurrency, "a whole number, 1 or more")

@@ -1,0 +1,19 @@
+"""What a language model is asked, and how its replies are read. Pure and versioned."""
+
+from rag_eval_hooks.prompts.ask import Ask, Items, Reading, ReplyError, Values
+from rag_eval_hooks.prompts.decompose import QUESTION_COUNT, DecomposeAsk
+from rag_eval_hooks.prompts.prompt import PROMPTS_VERSION, Prompt
+from rag_eval_hooks.prompts.verify import VerifyAsk
+
+__all__ = [
+    "PROMPTS_VERSION",
+    "QUESTION_COUNT",
+    "Ask",
+    "DecomposeAsk",
+    "Items",
+    "Prompt",
+    "Reading",
+    "ReplyError",
+    "Values",
+    "VerifyAsk",
+]

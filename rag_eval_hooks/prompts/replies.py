@@ -1,0 +1,178 @@
+"""The elements of a reply, strictly typed, and the reading of whole groups of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rag_eval_hooks.prompts.ask import ReplyError
+
+__all__ = [
+    "AgreementVerdict",
+    "EntityVerdict",
+    "NumberedList",
+    "QuestionList",
+    "RelevanceVerdict",
+    "SupportVerdict",
+    "parse",
+    "read_group",
+]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+T = TypeVar("T")
+
+_MOST_ITEMS = 500
+"""No sample within the content limits has more; a longer list is a runaway reply."""
+
+
+class _Element(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class _Numbered(_Element):
+    n: int
+    text: Annotated[str, Field(pattern=r"\S")]
+
+
+class NumberedList(_Element):
+    """A list whose numbers and count prove that nothing is missing."""
+
+    items: Annotated[list[_Numbered], Field(max_length=_MOST_ITEMS)]
+    count: Annotated[int, Field(ge=0)]
+
+    def texts(self) -> tuple[str, ...]:
+        """The texts in the order of their numbers, each once.
+
+        Raises:
+            ReplyError: The numbers are not exactly 1 to `count`.
+        """
+        if sorted(item.n for item in self.items) != list(range(1, self.count + 1)):
+            raise ReplyError("the numbers do not run from 1 to count")
+        ordered = sorted(self.items, key=lambda item: item.n)
+        return tuple(dict.fromkeys(item.text.strip() for item in ordered))
+
+
+class QuestionList(NumberedList):
+    """Generated questions and whether the answer evades."""
+
+    noncommittal: bool
+
+
+class SupportVerdict(_Element):
+    """One claim against all chunks."""
+
+    id: str
+    supporting: list[int]
+    not_supporting: list[int]
+    together: bool
+    reason: str = ""
+
+
+class AgreementVerdict(_Element):
+    """One claim against the other text."""
+
+    id: str
+    holds: bool
+    reason: str = ""
+
+
+class EntityVerdict(_Element):
+    """One entity against all chunks."""
+
+    id: str
+    found: bool
+    reason: str = ""
+
+
+class RelevanceVerdict(_Element):
+    """One chunk against the question."""
+
+    chunk: int
+    useful: bool
+    rating: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+    reason: str = ""
+
+
+def parse(model: type[ModelT], value: Any) -> ModelT:
+    """The value as the model.
+
+    Raises:
+        ReplyError: It does not fit; says which fields, without their contents.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ReplyError(_misfits(error)) from None
+
+
+def read_group(
+    group: Any, key: str, asked: Collection[str], read: Callable[[Any], T]
+) -> tuple[dict[str, T], list[str]]:
+    """The elements of one group by id, and what was wrong with the others.
+
+    An element that does not fit, is missing or stands twice leaves only its own item open. An
+    id that was not asked for spoils the whole group: the others may have been renumbered too.
+
+    Args:
+        group: The group as it stands in the reply, or `None`.
+        key: Name of the field that holds an element's id.
+        asked: The ids asked for.
+        read: Reads one element.
+
+    Raises:
+        ReplyError: Nothing in the group can be used. `read` may raise it too, for its
+            element: as itself to leave that one open, as `UnknownIdError` to spoil the group.
+    """
+    if not isinstance(group, list):
+        raise ReplyError("it is missing or no list")
+    elements = [element for element in group if isinstance(element, Mapping) and key in element]
+    _refuse_unknown([element[key] for element in elements], asked)
+    times = Counter(str(element[key]) for element in elements)
+    values: dict[str, T] = {}
+    problems = [f"{name} {_fault(times[name])}" for name in asked if times[name] != 1]
+    for element in elements:
+        name = str(element[key])
+        if times[name] == 1:
+            _read_one(name, element, read, values, problems)
+    return values, problems
+
+
+class UnknownIdError(ReplyError):
+    """An element speaks of something that was not asked about."""
+
+
+def _read_one(
+    name: str,
+    element: Any,
+    read: Callable[[Any], T],
+    values: dict[str, T],
+    problems: list[str],
+) -> None:
+    try:
+        values[name] = read(element)
+    except UnknownIdError:
+        raise
+    except ReplyError as error:
+        problems.append(f"{name}: {error}")
+
+
+def _refuse_unknown(names: Sequence[Any], asked: Collection[str]) -> None:
+    for name in names:
+        if isinstance(name, bool) or not isinstance(name, str | int) or str(name) not in asked:
+            raise UnknownIdError("it has an id or number that was not asked for")
+
+
+def _fault(times: int) -> str:
+    return "is missing" if times == 0 else "stands twice"
+
+
+def _misfits(error: ValidationError) -> str:
+    # An extra key is text of the reply; its name is not repeated.
+    fields = {
+        "an extra key" if found["type"] == "extra_forbidden" else str((*found["loc"], "it")[0])
+        for found in error.errors(include_url=False, include_context=False, include_input=False)
+    }
+    return ", ".join(sorted(fields)) + " missing, of the wrong type or out of range"

@@ -1,0 +1,140 @@
+"""Holding claims, chunks and entities against each other, with the contexts sent once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rag_eval_hooks.findings import Finding, Verify
+from rag_eval_hooks.prompts.ask import Items, Reading, ReplyError
+from rag_eval_hooks.prompts.json_text import one_object
+from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
+from rag_eval_hooks.prompts.replies import read_group
+from rag_eval_hooks.prompts.verdicts import EXAMPLES, KEYS, Element, reader
+
+__all__ = ["VerifyAsk"]
+
+_LISTS = {
+    Finding.ANSWER_SUPPORT: "answer_claims",
+    Finding.REFERENCE_SUPPORT: "reference_claims",
+    Finding.ANSWER_AGREEMENT: "answer_claims",
+    Finding.REFERENCE_AGREEMENT: "reference_claims",
+    Finding.ENTITIES_FOUND: "entities",
+    Finding.RELEVANCE: "chunks",
+}
+_AGAINST = {Finding.ANSWER_AGREEMENT: "reference", Finding.REFERENCE_AGREEMENT: "answer"}
+_SUPPORT = (
+    "per claim, sort every chunk number into supporting (this chunk alone states the whole claim "
+    "or it follows directly) or not_supporting (all else: part of it, the same topic, the "
+    "contrary). together: true only if no chunk alone supports the claim but several do jointly."
+)
+_PARTS = {
+    Finding.ANSWER_SUPPORT: _SUPPORT,
+    Finding.REFERENCE_SUPPORT: _SUPPORT,
+    Finding.ANSWER_AGREEMENT: "per answer claim, holds: the reference states or implies it.",
+    Finding.REFERENCE_AGREEMENT: "per reference claim, holds: the answer states or implies it.",
+    Finding.ENTITIES_FOUND: "per entity, found: a chunk names it, however spelled or formatted.",
+    Finding.RELEVANCE: (
+        "per chunk, useful: it helps {purpose}; rating: how much, from 0 (not at all) to 100 (it "
+        "suffices alone)."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyAsk:
+    """A `Verify` task as questions to a language model.
+
+    Items are `a1`... for answer claims, `r1`... for reference claims, `e1`... for entities and
+    plain numbers for chunks, each counted from 1.
+    """
+
+    task: Verify
+
+    def items(self) -> Items:
+        """The wanted verdicts, in a fixed order; none for an agreement without its other text."""
+        possible = [k for k in EXAMPLES if k in self.task.wanted and self.possible(k)]
+        every = {kind: tuple(self._texts(kind)) for kind in possible}
+        return {kind: keys for kind, keys in every.items() if keys}
+
+    def possible(self, kind: Finding) -> bool:
+        """Whether the task has the text that the verdicts are held against."""
+        return kind not in _AGAINST or getattr(self.task, _AGAINST[kind]) is not None
+
+    def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
+        """The prompt for these items; up to the end of the chunks it is one for all of them."""
+        chunks = {"question": self.task.question, "chunks": _numbered("", self.task.chunks)}
+        lines = [data_block(chunks), "", "Judge these items by the chunks above."]
+        document = self._document(items)
+        lines += [data_block(document)] if document else []
+        lines += self._instructions(items)
+        example = {kind.value: [EXAMPLES[kind]] for kind in items}
+        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "verdicts", example)
+
+    def read(self, items: Items, reply: str) -> Reading:
+        """The verdicts that fit, by item.
+
+        Raises:
+            ReplyError: The reply is not one JSON object.
+        """
+        groups = one_object(reply)
+        values: dict[Finding, Mapping[str, Any]] = {}
+        problems: list[str] = []
+        for kind, asked in items.items():
+            read = reader(kind, len(self.task.chunks))
+            try:
+                values[kind], wrong = read_group(groups.get(kind.value), KEYS[kind], asked, read)
+            except ReplyError as error:
+                wrong = [str(error)]
+            problems += [f"{kind.value}: {text}" for text in wrong]
+        return Reading(values, tuple(problems))
+
+    def content(self, kind: Finding, values: Mapping[str, Any]) -> tuple[Element, ...]:
+        """One verdict per item, in order."""
+        return tuple(values[key] for key in self._texts(kind))
+
+    def _texts(self, kind: Finding) -> dict[str, str]:
+        """What the verdicts of a finding are about, by id or number."""
+        name = _LISTS[kind]
+        prefix = "" if name == "chunks" else name[0]
+        return _numbered(prefix, getattr(self.task, name))
+
+    def _document(self, items: Items) -> dict[str, Any]:
+        """The texts that these items need, without the chunks."""
+        needed = {_AGAINST[kind] for kind in items if kind in _AGAINST}
+        needed |= {self._target() or ""} if Finding.RELEVANCE in items else set()
+        document: dict[str, Any] = {
+            name: getattr(self.task, name) for name in ("answer", "reference") if name in needed
+        }
+        for kind, keys in items.items():
+            if kind is not Finding.RELEVANCE:
+                shown = {key: text for key, text in self._texts(kind).items() if key in keys}
+                document[_LISTS[kind]] = document.get(_LISTS[kind], {}) | shown
+        return document
+
+    def _target(self) -> str | None:
+        """The text that a chunk is to be useful for."""
+        given = (name for name in ("reference", "answer") if getattr(self.task, name) is not None)
+        return next(given, None)
+
+    def _instructions(self, items: Items) -> list[str]:
+        """One line per finding; the two supports share one."""
+        names: dict[str, list[str]] = {}
+        for kind in items:
+            names.setdefault(_PARTS[kind], []).append(kind.value)
+        target = self._target()
+        purpose = f"to arrive at the {target}" if target else "to answer the question"
+        texts = [
+            f"- {', '.join(kinds)}: " + text.replace("{purpose}", purpose)
+            for text, kinds in names.items()
+        ]
+        return texts + [
+            f"- {kind.value}: only for {', '.join(keys)}."
+            for kind, keys in items.items()
+            if len(keys) < len(self._texts(kind))
+        ]
+
+
+def _numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
+    return {f"{prefix}{number}": text for number, text in enumerate(texts, start=1)}

@@ -1,0 +1,100 @@
+"""Laws of the OpenAI-compatible embedder, over real HTTP."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import EMBEDDINGS, JudgeServer
+
+
+@asynccontextmanager
+async def embedder_at(server: JudgeServer, **options: Any) -> AsyncIterator[OpenAIEmbedder]:
+    embedder = OpenAIEmbedder(base_url=server.url, retries=0, **options)
+    try:
+        yield embedder
+    finally:
+        await embedder.aclose()
+
+
+async def test_vectors_come_in_the_order_of_the_texts() -> None:
+    """One vector per text, whatever the order of the reply; like texts are alike."""
+    texts = ["an old lighthouse", "tulips", "the old lighthouse", ""]
+    with JudgeServer() as server:
+        async with embedder_at(server) as embedder:
+            assert isinstance(embedder, Embedder)
+            first, second, third, blank = await embedder.embed(texts)
+            assert await embedder.embed(["tulips"]) == [second]
+        call = server.calls(EMBEDDINGS)[0]
+    assert math.dist(first, third) < math.dist(first, second)
+    assert len(blank) == len(first)
+    assert call.body["encoding_format"] == "float"
+    assert "" not in call.body["input"]
+
+
+async def test_a_text_is_embedded_once() -> None:
+    """Known texts are not sent again; the one unused for longest leaves a full cache."""
+    with JudgeServer() as server:
+        async with embedder_at(server, cache_size=2) as embedder:
+            once = await embedder.embed(["a", "b", "a"])
+            assert await embedder.embed(["b", "a"]) == once[1:]
+            await embedder.embed(["c"])
+            await embedder.embed(["a", "b"])
+        sent = [call.body["input"] for call in server.calls(EMBEDDINGS)]
+    assert sent == [["a", "b"], ["c"], ["b"]]
+
+
+async def test_many_texts_are_sent_in_parts() -> None:
+    """More texts than fit one request give the same vectors as one by one."""
+    texts = [f"text number {n}" for n in range(300)]
+    with JudgeServer() as server:
+        async with embedder_at(server) as embedder:
+            vectors = await embedder.embed(texts)
+            assert len(server.calls(EMBEDDINGS)) == 3
+        async with embedder_at(server) as fresh:
+            assert await fresh.embed([texts[250]]) == [vectors[250]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        (FaultKind.RATE_LIMIT, JudgeError),
+        (FaultKind.SERVER_ERROR, JudgeError),
+        (FaultKind.DROP, JudgeError),
+        (FaultKind.CUT_BODY, JudgeError),
+        (FaultKind.HANG, JudgeTimeout),
+    ],
+)
+async def test_no_vectors_are_an_error(kind: FaultKind, error: type[JudgeError]) -> None:
+    """An endpoint that fails gives no vectors rather than wrong ones."""
+    with JudgeServer(faults=[Fault(kind=kind)]) as server:
+        async with embedder_at(server, timeout=0.5) as embedder:
+            with pytest.raises(error):
+                await embedder.embed(["text"])
+
+
+BAD_VECTORS = (
+    FaultKind.EMPTY,
+    FaultKind.MISSING,
+    FaultKind.DOUBLED,
+    FaultKind.RENUMBERED,
+    FaultKind.WRONG_TYPES,
+    FaultKind.OUT_OF_RANGE,
+)
+
+
+@pytest.mark.parametrize("kind", BAD_VECTORS)
+async def test_wrong_vectors_are_an_error(kind: FaultKind) -> None:
+    """Not exactly one vector per text, of numbers and of one length: no vectors at all."""
+    with JudgeServer(faults=[Fault(kind=kind)]) as server:
+        async with embedder_at(server) as embedder:
+            with pytest.raises(JudgeError):
+                await embedder.embed(["one text", "another text"])

@@ -1,0 +1,366 @@
+"""Laws of the OpenAI-compatible judge, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges.backoff import LONGEST_WAIT, retry_after
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+from rag_eval_hooks.score import Cause, NotScored
+from tests.servers.brain import truthful_reply
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import JudgeServer
+from tests.servers.samples import DECOMPOSE, VERIFY, verdicts
+
+KEY = "sk-test-0123456789"
+TRUTH = {
+    Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
+    Finding.REFERENCE_SUPPORT: [(True, False, False), (False, False, True)],
+    Finding.ANSWER_AGREEMENT: [True, False],
+    Finding.REFERENCE_AGREEMENT: [True, False],
+    Finding.RELEVANCE: [True, False, False],
+    Finding.ENTITIES_FOUND: [True, True, True, False],
+}
+
+
+@asynccontextmanager
+async def judge_at(server: JudgeServer, **options: Any) -> AsyncIterator[OpenAIJudge]:
+    judge = OpenAIJudge("test-model", **{"base_url": server.url, "api_key": KEY, **options})
+    try:
+        yield judge
+    finally:
+        await judge.aclose()
+
+
+async def verified(server: JudgeServer, **options: Any) -> Findings:
+    async with judge_at(server, **options) as judge:
+        return await judge.verify(VERIFY)
+
+
+def found(findings: Findings) -> dict[Finding, object]:
+    values = {kind: getattr(findings, kind.value) for kind in TRUTH}
+    return {k: v.cause if isinstance(v, NotScored) else verdicts(v) for k, v in values.items()}
+
+
+async def test_a_truthful_model_gives_true_findings() -> None:
+    """Two calls, strict schemas, temperature 0 and the key in its header."""
+    with JudgeServer(api_key=KEY) as server:
+        async with judge_at(server) as judge:
+            decomposed = await judge.decompose(DECOMPOSE)
+            assert found(await judge.verify(VERIFY)) == TRUTH
+        assert decomposed.reference_claims == VERIFY.reference_claims
+        assert [call.format for call in server.calls()] == ["json_schema"] * 2
+        assert [call.body["temperature"] for call in server.calls()] == [0.0] * 2
+        assert all(call.body["response_format"]["json_schema"]["strict"] for call in server.calls())
+
+
+LADDER = [
+    ({"json_schema": False}, ["json_schema", "json_object", "json_object"]),
+    (
+        {"json_schema": False, "json_object": False},
+        ["json_schema", "json_object", None, None],
+    ),
+]
+
+
+@pytest.mark.parametrize(("abilities", "formats"), LADDER)
+async def test_a_missing_response_format_is_learned_once(
+    abilities: dict[str, bool], formats: list[str | None]
+) -> None:
+    """What the endpoint does not take is tried once; afterwards it is not asked for."""
+    with JudgeServer(**abilities) as server:  # type: ignore[arg-type]
+        async with judge_at(server) as judge:
+            assert found(await judge.verify(VERIFY)) == TRUTH
+            assert found(await judge.verify(VERIFY)) == TRUTH
+        assert [call.format for call in server.calls()] == formats
+
+
+async def test_concurrent_calls_do_not_step_down_twice() -> None:
+    """Calls that meet one refusal at the same time learn one step, not one each."""
+    with JudgeServer(json_schema=False, latency=0.05) as server:
+        async with judge_at(server) as judge:
+            await asyncio.gather(*(judge.verify(VERIFY) for _ in range(6)))
+            await judge.verify(VERIFY)
+        assert {call.format for call in server.calls()} == {"json_schema", "json_object"}
+        assert server.calls()[-1].format == "json_object"
+
+
+async def test_a_step_that_does_not_help_is_not_learned() -> None:
+    """If the lower rung fails too, the next call starts at the top again."""
+    faults = [Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({2}))]
+    with JudgeServer(json_schema=False, faults=faults) as server:
+        async with judge_at(server, retries=0) as judge:
+            await judge.verify(VERIFY)
+            await judge.verify(VERIFY)
+        formats = [call.format for call in server.calls()]
+        assert formats == ["json_schema", "json_object", "json_schema", "json_object"]
+
+
+async def test_a_refused_temperature_is_left_out() -> None:
+    """A model that takes no temperature is sent none, after one refusal."""
+    with JudgeServer(temperature=False) as server:
+        async with judge_at(server) as judge:
+            assert found(await judge.verify(VERIFY)) == TRUTH
+            await judge.verify(VERIFY)
+        sent = ["temperature" in call.body for call in server.calls()]
+        assert sent == [True, False, False]
+        assert {call.format for call in server.calls()} == {"json_schema"}
+
+
+async def test_no_temperature_is_sent_if_none_is_set() -> None:
+    """`temperature=None` leaves it to the endpoint."""
+    with JudgeServer(temperature=False) as server:
+        assert found(await verified(server, temperature=None)) == TRUTH
+        assert len(server.calls()) == 1
+
+
+@pytest.mark.parametrize("kind", [FaultKind.RATE_LIMIT, FaultKind.SERVER_ERROR])
+async def test_passing_failures_are_tried_again(kind: FaultKind) -> None:
+    """A 429 and a 500 that go away cost time, no finding."""
+    with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
+        assert found(await verified(server)) == TRUTH
+        assert len(server.calls()) == 2
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+async def test_retry_after_is_honoured(form: str) -> None:
+    """The next try comes no earlier than the server asks for."""
+    # A date has whole seconds: two of them are at least one second away.
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
+    header = "1" if form == "seconds" else date
+    fault = Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}), retry_after=header)
+    with JudgeServer(faults=[fault]) as server:
+        assert found(await verified(server)) == TRUTH
+        first, second = server.calls()
+    assert second.at - first.at >= 0.9
+
+
+def test_retry_after_is_read_in_both_forms() -> None:
+    """Seconds or an HTTP date; nonsense, the past and infinity ask for nothing."""
+    assert retry_after("2.5", 0.0) == 2.5
+    assert retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 20.0) == 40.0
+    assert LONGEST_WAIT < 3600
+    for header in (None, "", "soon", "-3", "nan", "inf", "Thu, 01 Jan 1970 00:00:00 GMT"):
+        assert retry_after(header, 5.0) == 0.0
+
+
+async def test_tries_are_limited() -> None:
+    """A server that stays broken is called once and `retries` times more."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
+        findings = await verified(server, retries=2)
+        assert set(found(findings).values()) == {Cause.JUDGE_FAILED}
+        assert len(server.calls()) == 3
+
+
+@pytest.mark.parametrize(
+    ("server", "status"),
+    [({"api_key": "another-key"}, "HTTP 401"), ({"models": ["other"]}, "HTTP 404")],
+)
+async def test_lasting_failures_are_not_tried_again(server: dict[str, Any], status: str) -> None:
+    """A wrong key or model is told at once, in one line that says what to set."""
+    with JudgeServer(**server) as running:
+        finding = (await verified(running)).relevance
+        assert len(running.calls()) == 1
+    assert isinstance(finding, NotScored)
+    assert finding.cause is Cause.JUDGE_FAILED
+    assert status in finding.detail
+    assert "\n" not in finding.detail
+
+
+async def test_a_refused_connection_is_not_tried_again() -> None:
+    """Nobody listens: the error names the place, and comes quickly."""
+    with JudgeServer() as server:
+        url = server.url
+    begun = time.monotonic()
+    judge = OpenAIJudge("test-model", base_url=url)
+    finding = (await judge.verify(VERIFY)).relevance
+    await judge.aclose()
+    assert isinstance(finding, NotScored)
+    assert "127.0.0.1" in finding.detail
+    assert time.monotonic() - begun < 2.0
+
+
+async def test_a_stuck_endpoint_is_a_time_out() -> None:
+    """No reply within the limit, retries included: `timeout`, not a verdict."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.HANG)]) as server:
+        findings = await verified(server, timeout=0.2, retries=1)
+        assert set(found(findings).values()) == {Cause.TIMEOUT}
+        assert len(server.calls()) == 2
+
+
+async def test_a_short_stall_is_survived() -> None:
+    """A time-out is tried again."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.HANG, calls=frozenset({1}))]) as server:
+        assert found(await verified(server, timeout=0.5)) == TRUTH
+
+
+async def test_calls_in_flight_are_limited() -> None:
+    """Never more than `concurrency` requests are at the server at once, and as many as that."""
+    with JudgeServer(latency=0.05) as server:
+        async with judge_at(server, concurrency=3) as judge:
+            results = await asyncio.gather(*(judge.verify(VERIFY) for _ in range(12)))
+        assert server.peak == 3
+    assert all(found(findings) == TRUTH for findings in results)
+
+
+HARMLESS = (FaultKind.PROSE, FaultKind.FENCE, FaultKind.REORDERED)
+CURABLE = tuple(kind for kind in FaultKind if kind not in (*HARMLESS, FaultKind.HANG))
+CUT_OFF = (FaultKind.DROP, FaultKind.CUT_BODY)
+
+
+@pytest.mark.parametrize("kind", HARMLESS)
+async def test_a_clumsy_reply_is_read(kind: FaultKind) -> None:
+    """Prose or a fence around the reply, and another order, cost nothing."""
+    with JudgeServer(faults=[Fault(kind=kind)]) as server:
+        assert found(await verified(server)) == TRUTH
+        assert len(server.calls()) == 1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CURABLE if kind not in CUT_OFF])
+async def test_a_fault_that_shows_once_changes_no_verdict(kind: FaultKind) -> None:
+    """After one bad reply the findings are those of an honest model."""
+    with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
+        assert found(await verified(server)) == TRUTH
+        assert len(server.calls()) == 2
+
+
+@pytest.mark.parametrize("kind", CURABLE)
+@pytest.mark.parametrize("abilities", [{}, {"json_schema": False, "json_object": False}])
+async def test_a_lasting_fault_never_gives_a_wrong_verdict(
+    kind: FaultKind, abilities: dict[str, bool]
+) -> None:
+    """Whatever is wrong with every reply: each finding is right, or absent as `judge_failed`."""
+    with JudgeServer(faults=[Fault(kind=kind)], **abilities) as server:  # type: ignore[arg-type]
+        findings = found(await verified(server, retries=0))
+    assert Cause.JUDGE_FAILED in findings.values()
+    for part, value in findings.items():
+        assert value in (TRUTH[part], Cause.JUDGE_FAILED)
+
+
+@pytest.mark.parametrize("kind", CURABLE)
+async def test_a_lasting_fault_never_gives_a_wrong_list(kind: FaultKind) -> None:
+    """Claims, entities and questions are complete, or absent as `judge_failed`."""
+    fault = Fault(kind=kind, calls=frozenset(range(2, 9)))
+    with JudgeServer(faults=[fault]) as server:
+        async with judge_at(server, retries=0) as judge:
+            right = await judge.decompose(DECOMPOSE)
+            findings = await judge.decompose(DECOMPOSE)
+    for part in DECOMPOSE.wanted:
+        value = getattr(findings, part.value)
+        failed = isinstance(value, NotScored) and value.cause is Cause.JUDGE_FAILED
+        assert failed or value == getattr(right, part.value)
+
+
+async def test_a_reply_that_was_cut_off_is_not_read() -> None:
+    """At the token limit even a reply that happens to parse is no reply."""
+    fault = Fault(kind=FaultKind.LENGTH)
+    with JudgeServer(
+        faults=[fault], replies=lambda body: json.dumps(truthful_reply(body))
+    ) as server:
+        findings = await verified(server)
+        assert set(found(findings).values()) == {Cause.JUDGE_FAILED}
+        assert len(server.calls()) == 3
+
+
+async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    """No repr, error, absence or log record holds the key, even if the endpoint repeats it."""
+    caplog.set_level(logging.DEBUG)
+    shown = []
+    with JudgeServer(api_key="another-key") as server:
+        async with judge_at(server, headers={"x-gateway": KEY}) as judge:
+            shown += [repr(judge), repr(vars(judge)), repr(await judge.verify(VERIFY))]
+        embedder = OpenAIEmbedder("test-model", base_url=server.url, api_key=KEY)
+        with pytest.raises(JudgeError) as caught:
+            await embedder.embed(["text"])
+        await embedder.aclose()
+        shown += [repr(embedder), repr(caught.value), repr(caught.value.__cause__)]
+    shown += [record.getMessage() for record in caplog.records]
+    assert KEY not in "\n".join(shown)
+
+
+async def test_gateway_settings_are_sent_and_left_alone() -> None:
+    """Headers and query parameters reach the endpoint; the user's mappings stay as they were."""
+    headers, query = {"x-gateway": "one"}, {"api-version": "2"}
+    with JudgeServer() as server:
+        await verified(server, headers=headers, query=query)
+        call = server.calls()[0]
+    assert (call.headers["x-gateway"], call.query) == ("one", "api-version=2")
+    assert (headers, query) == ({"x-gateway": "one"}, {"api-version": "2"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"api_key": "key with newline\n"},
+        {"base_url": "http://localhost", "headers": {"x": "ü"}},
+        {"base_url": "localhost:8000/v1"},
+        {"api_key": KEY, "timeout": 0},
+        {"api_key": KEY, "retries": -1},
+        {"api_key": KEY, "concurrency": 0},
+    ],
+)
+def test_wrong_settings_are_told_at_once(options: dict[str, Any]) -> None:
+    """What no request can be sent with is refused when the judge is made, without secrets."""
+    with pytest.raises(ConfigError) as caught:
+        OpenAIJudge("test-model", **options)
+    assert "newline" not in str(caught.value)
+
+
+def test_one_judge_serves_one_event_loop_after_another() -> None:
+    """A judge that was used in a loop that is gone works in the next."""
+
+    async def once(judge: OpenAIJudge) -> Findings:
+        findings = await judge.verify(VERIFY)
+        await judge.aclose()
+        return findings
+
+    with JudgeServer() as server:
+        judge = OpenAIJudge("test-model", base_url=server.url)
+        assert found(asyncio.run(once(judge))) == found(asyncio.run(once(judge))) == TRUTH
+
+
+def test_without_the_extra_the_error_names_it() -> None:
+    """Where the client is not installed, the import says what to install."""
+    code = "import sys; sys.modules['openai'] = None; import rag_eval_hooks.judges.openai"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'pip install "rag-eval-hooks[openai]"' in done.stderr
+
+
+def test_the_server_runs_as_a_process_of_its_own() -> None:
+    """Load tests can run judge and server on different cores."""
+    command = [sys.executable, "-m", "tests.servers.judge_server"]
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            findings = asyncio.run(_verified_at(url))
+        finally:
+            process.terminate()
+    assert found(findings) == TRUTH
+
+
+async def _verified_at(url: str) -> Findings:
+    judge = OpenAIJudge("test-model", base_url=url)
+    try:
+        return await judge.verify(VERIFY)
+    finally:
+        await judge.aclose()

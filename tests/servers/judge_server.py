@@ -1,0 +1,273 @@
+"""An OpenAI-compatible endpoint on loopback: truthful, scripted or faulty, and recording.
+
+    with JudgeServer(faults=[Fault(kind=FaultKind.HANG, calls=frozenset({1}))]) as server:
+        judge = OpenAIJudge("test-model", base_url=server.url, api_key="test-key")
+
+As a process of its own, for load tests: `python -m tests.servers.judge_server --latency 0.2`
+prints its URL and serves until it is ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.servers.brain import truthful_reply
+from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled
+from tests.servers.wire import broken_off, completion, error, vectors
+
+__all__ = ["JudgeServer", "Recorded"]
+
+CHAT = "/v1/chat/completions"
+EMBEDDINGS = "/v1/embeddings"
+
+Script = Iterable[str] | Callable[[Mapping[str, Any]], str] | None
+
+
+@dataclass(slots=True)
+class Recorded:
+    """One request as it came.
+
+    Attributes:
+        number: Counted from 1, over all paths.
+        path: URL path.
+        query: URL query.
+        headers: In lower case.
+        body: The JSON document.
+        at: Monotonic time of its arrival in seconds.
+        fault: What was made of it, where something was.
+    """
+
+    number: int
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+    at: float = field(default_factory=time.monotonic)
+    fault: FaultKind | None = None
+
+    @property
+    def prompt_chars(self) -> int:
+        """Size of all messages."""
+        return sum(len(message["content"]) for message in self.body.get("messages", ()))
+
+    @property
+    def format(self) -> str | None:
+        """Type of the response format, or None for plain text."""
+        kind = self.body.get("response_format", {}).get("type")
+        return None if kind is None else str(kind)
+
+
+class _PromptServer(uvicorn.Server):
+    """Looks more often whether it is to stop: tests start and stop hundreds of them."""
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.01)
+
+
+class JudgeServer:
+    """The server, in a thread of its own; a context manager.
+
+    Args:
+        latency: Seconds before every reply.
+        faults: The first that hits a request is shown.
+        replies: Chat replies by order, or made from the request; the truthful brain by default
+            and after the last.
+        json_schema: Whether the endpoint takes response formats by JSON Schema.
+        json_object: Whether it takes JSON mode.
+        temperature: Whether it takes a temperature.
+        api_key: The one key accepted; any if None.
+        models: The models it knows; any if None.
+        port: Port on loopback; a free one if 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        latency: float = 0.0,
+        faults: Iterable[Fault] = (),
+        replies: Script = None,
+        json_schema: bool = True,
+        json_object: bool = True,
+        temperature: bool = True,
+        api_key: str | None = None,
+        models: Iterable[str] | None = None,
+        port: int = 0,
+    ) -> None:
+        self.latency = latency
+        self.faults = list(faults)
+        self.requests: list[Recorded] = []
+        self.peak = 0
+        self._replies = replies if callable(replies) or replies is None else iter(replies)
+        self._formats = {"json_schema": json_schema, "json_object": json_object}
+        self._temperature = temperature
+        self._api_key = api_key
+        self._models = None if models is None else tuple(models)
+        self._in_flight = 0
+        self._stopping = False
+        # asyncio switches Nagle's delay of 40 ms off only where the protocol is named.
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.bind(("127.0.0.1", port))
+        # Who knows the URL may connect, even before the server is up.
+        self._socket.listen(128)
+        self._server = _PromptServer(_config(self._app()))
+        self._thread = threading.Thread(target=self.run, name="judge-server", daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Base URL for clients."""
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}/v1"
+
+    def calls(self, path: str = CHAT) -> list[Recorded]:
+        """The requests to one path, in the order of their arrival."""
+        return [request for request in self.requests if request.path == path]
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        while not self._server.started:
+            if not self._thread.is_alive():
+                raise RuntimeError("the judge server did not start")
+            time.sleep(0.005)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping = True
+        self._server.should_exit = True
+        self._thread.join(timeout=10)
+        self._socket.close()
+
+    def run(self) -> None:
+        """Serves in this thread until it is told to stop."""
+        self._server.run(sockets=[self._socket])
+
+    def _app(self) -> Starlette:
+        routes = [
+            Route(CHAT, self._chat, methods=["POST"]),
+            Route(EMBEDDINGS, self._embeddings, methods=["POST"]),
+            Route("/v1/models", self._list_models),
+        ]
+        return Starlette(routes=routes)
+
+    async def _list_models(self, _request: Request) -> Response:
+        rows = [{"id": name, "object": "model"} for name in self._models or ("test-model",)]
+        return JSONResponse({"object": "list", "data": rows})
+
+    async def _chat(self, request: Request) -> Response:
+        return await self._handle(request, self._completion)
+
+    async def _embeddings(self, request: Request) -> Response:
+        return await self._handle(request, lambda recorded: vectors(recorded.body, recorded.fault))
+
+    async def _handle(
+        self, request: Request, answer: Callable[[Recorded], Mapping[str, Any]]
+    ) -> Response:
+        recorded = await self._record(request)
+        self._in_flight += 1
+        self.peak = max(self.peak, self._in_flight)
+        try:
+            await asyncio.sleep(self.latency)
+            refusal = self._refusal(recorded)
+            if refusal is not None:
+                return refusal
+            fault = self._fault(recorded)
+            if fault is not None and fault.kind in HTTP_FAULTS:
+                return await self._http_fault(fault)
+            return JSONResponse(answer(recorded))
+        finally:
+            self._in_flight -= 1
+
+    async def _record(self, request: Request) -> Recorded:
+        body = json.loads(await request.body())
+        url = request.url
+        number = len(self.requests) + 1
+        recorded = Recorded(number, url.path, url.query, dict(request.headers), body)
+        self.requests.append(recorded)
+        return recorded
+
+    def _fault(self, recorded: Recorded) -> Fault | None:
+        fault = next((fault for fault in self.faults if fault.hits(recorded.number)), None)
+        recorded.fault = fault.kind if fault else None
+        return fault
+
+    def _refusal(self, recorded: Recorded) -> Response | None:
+        body = recorded.body
+        sent_key = recorded.headers.get("authorization", "")
+        if self._api_key is not None and sent_key != f"Bearer {self._api_key}":
+            # Real endpoints repeat a part of the key here, and this one all of it.
+            return error(401, f"Incorrect API key provided: {sent_key}", code="invalid_api_key")
+        if self._models is not None and body["model"] not in self._models:
+            return error(404, "The model does not exist", code="model_not_found")
+        kind = recorded.format
+        if kind is not None and not self._formats[kind]:
+            text = f"Invalid parameter: 'response_format' of type '{kind}' is not supported"
+            return error(400, text, param="response_format")
+        if "temperature" in body and not self._temperature:
+            text = "Unsupported value: 'temperature' does not support 0 with this model."
+            return error(400, text, param="temperature", code="unsupported_value")
+        return None
+
+    async def _http_fault(self, fault: Fault) -> Response:
+        headers = {} if fault.retry_after is None else {"retry-after": fault.retry_after}
+        if fault.kind is FaultKind.RATE_LIMIT:
+            return error(429, "Too many requests", code="rate_limit_exceeded", headers=headers)
+        if fault.kind is FaultKind.SERVER_ERROR:
+            return error(500, "The server had an error", headers=headers)
+        if fault.kind is FaultKind.CUT_BODY:
+            return Response('{"id": "x", "choices": [{"mess', media_type="application/json")
+        if fault.kind is FaultKind.HANG:
+            while not self._stopping:
+                await asyncio.sleep(0.02)
+        return StreamingResponse(
+            broken_off(), media_type="application/json", headers={"content-length": "9999"}
+        )
+
+    def _completion(self, recorded: Recorded) -> Mapping[str, Any]:
+        content = self._content(recorded)
+        return completion(recorded.body["model"], content, recorded.fault, recorded.prompt_chars)
+
+    def _content(self, recorded: Recorded) -> str:
+        scripted = self._scripted(recorded.body)
+        if scripted is not None:
+            return scripted
+        reply = truthful_reply(recorded.body)
+        return spoiled(recorded.fault, reply) if recorded.fault else json.dumps(reply)
+
+    def _scripted(self, body: Mapping[str, Any]) -> str | None:
+        if callable(self._replies):
+            return self._replies(body)
+        return next(self._replies, None) if self._replies is not None else None
+
+
+def _config(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, log_config=None, log_level="critical", lifespan="off", timeout_graceful_shutdown=1
+    )
+
+
+def main() -> None:
+    """Serves on loopback until the process is ended."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0.0)
+    options = parser.parse_args()
+    server = JudgeServer(port=options.port, latency=options.latency)
+    print(server.url, flush=True)  # noqa: T201
+    server.run()
+
+
+if __name__ == "__main__":
+    main()
