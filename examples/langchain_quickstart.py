@@ -1,0 +1,68 @@
+"""A LangChain chain with one callback: every answer is scored, in the background.
+
+    pip install "rag-eval-hooks[langchain]"
+    python examples/langchain_quickstart.py
+
+The embedded judge needs no key and no network. The retriever and the model stand in for yours:
+the model's second sentence is wrong, and the score shows it.
+"""
+
+from collections.abc import Mapping
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnablePassthrough
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcome, Score
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+PASSAGES = [
+    "The clock tower of Brennick was built in 1921 by the mason Ida Roth.",
+    "The tower of Brennick has 7 bells, and the largest weighs 900 kilograms.",
+    "The market of Brennick takes place on Thursdays.",
+]
+
+
+class WordRetriever(BaseRetriever):
+    """The two passages that share most words with the question."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        asked = set(query.lower().split())
+        ranked = sorted(PASSAGES, key=lambda text: -len(asked & set(text.lower().split())))
+        return [Document(text) for text in ranked[:2]]
+
+
+def show(sample: Sample, outcomes: Mapping[str, Outcome]) -> None:
+    """A sink: gets every scored sample."""
+    print(f"{sample.question}\n{sample.answer}")
+    for metric, outcome in outcomes.items():
+        told = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
+        print(f"  {metric:32} {told}")
+
+
+evals = RagEval(metrics=["ragas", "lexical"], sinks=[show])
+
+prompt = ChatPromptTemplate.from_template("Answer from this:\n{passages}\n\nQuestion: {question}")
+model = FakeListChatModel(
+    responses=["The clock tower of Brennick was built in 1921. The tower has 12 bells."]
+)
+chain = (
+    {"passages": WordRetriever(), "question": RunnablePassthrough()}
+    | prompt
+    | model
+    | StrOutputParser()
+)
+
+chain.invoke(
+    "When was the clock tower of Brennick built?",
+    config={"callbacks": [RagEvalCallbackHandler(evals)]},
+)
+evals.shutdown(timeout=10)

@@ -1,0 +1,220 @@
+"""Asks the questions, waits for the scores and checks that nothing is missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from rag_eval_hooks import RagEval, setup_tracing
+from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli.framework import Ask, Framework, PipelineSettings
+from rag_eval_hooks.cli.results import Result, Results
+from rag_eval_hooks.cli.rows import Corpus, Row
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.score import Cause, NotScored
+
+if TYPE_CHECKING:
+    from rag_eval_hooks import Stats
+
+__all__ = ["Plan", "Report", "run_demo"]
+
+_MOST_PENDING: Final = 32
+"""Questions asked ahead of the scores; more would only make spans wait."""
+_TICK: Final = 0.1
+_GRACE: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that one run of the demo needs.
+
+    Attributes:
+        corpus: Passages and questions.
+        framework: Module that builds the pipeline.
+        settings: What the pipeline is made of.
+        config: Settings of the evaluation.
+        output: Folder for the two files.
+        otlp_endpoint: Where spans go besides the file, if anywhere.
+        console: Whether spans are printed.
+    """
+
+    corpus: Corpus
+    framework: Framework
+    settings: PipelineSettings
+    config: RagEvalConfig
+    output: Path
+    otlp_endpoint: str | None = None
+    console: bool = False
+
+    @property
+    def traces(self) -> Path:
+        """File of the spans."""
+        return self.output / "traces.jsonl"
+
+    @property
+    def results(self) -> Path:
+        """File of the scores with their explanations."""
+        return self.output / "results.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What came out.
+
+    Attributes:
+        results: By question id.
+        stats: The evaluator's accounts.
+        problems: One sentence each on what went wrong; none when all is well.
+        seconds: Wall time from the first question to the last score.
+    """
+
+    results: Mapping[str, Result]
+    stats: Stats
+    problems: tuple[str, ...]
+    seconds: float
+
+
+class Screen(Protocol):
+    """Where the run is shown."""
+
+    def start(self, plan: Plan, results: Results) -> None:
+        """Before the first question."""
+        ...
+
+    def tick(self) -> None:
+        """Every now and then; new results may have arrived."""
+        ...
+
+    def stop(self) -> None:
+        """After the last score, or when the run breaks off."""
+        ...
+
+    def report(self, plan: Plan, report: Report) -> None:
+        """The end."""
+        ...
+
+
+def run_demo(plan: Plan, screen: Screen) -> int:
+    """Runs the pipeline over all questions and shows what came out.
+
+    Returns:
+        0 when every question was answered and every sample scored, else 1.
+
+    Raises:
+        UsageError: The output folder cannot be written or a package is missing.
+    """
+    _prepare(plan)
+    try:
+        report = _traced(plan, screen)
+    except ImportError as error:
+        # Whoever imports an optional package names the command that installs it.
+        raise UsageError(str(error)) from None
+    screen.report(plan, report)
+    return 1 if report.problems else 0
+
+
+def _traced(plan: Plan, screen: Screen) -> Report:
+    provider = setup_tracing(
+        otlp_endpoint=plan.otlp_endpoint, console=plan.console, path=plan.traces
+    )
+    results = Results()
+    try:
+        with RagEval(sinks=[results, f"jsonl:{plan.results}"], config=plan.config) as evals:
+            ask = plan.framework.build(evals, plan.corpus.passages, plan.settings)
+            screen.start(plan, results)
+            return _ask_all(plan, evals, ask, results, screen.tick)
+    finally:
+        screen.stop()
+        provider.shutdown()
+
+
+def _prepare(plan: Plan) -> None:
+    try:
+        plan.output.mkdir(parents=True, exist_ok=True)
+        for path in (plan.traces, plan.results):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"--output: {error}") from None
+
+
+def _ask_all(
+    plan: Plan, evals: RagEval, ask: Ask, results: Results, tick: Callable[[], None]
+) -> Report:
+    started = time.monotonic()
+    failures = []
+    for row in plan.corpus.rows:
+        _wait(evals, plan.config, _MOST_PENDING, tick)
+        failure = _ask(ask, row)
+        if failure is not None:
+            failures.append(failure)
+        tick()
+    _wait(evals, plan.config, 1, tick)
+    evals.flush(_GRACE)
+    tick()
+    arrived, stats = results.snapshot(), evals.stats()
+    problems = [*failures, *_unscored(plan.corpus, arrived), *_unbalanced(stats)]
+    return Report(
+        results=arrived,
+        stats=stats,
+        problems=tuple(problems),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _ask(ask: Ask, row: Row) -> str | None:
+    """Asks one question; what went wrong, if anything did."""
+    metadata: dict[str, Any] = {"question_id": row.id}
+    if row.reference is not None:
+        metadata["reference"] = row.reference
+    if row.labels:
+        metadata["labels"] = dict(row.labels)
+    try:
+        ask(row.question, metadata)
+    except Exception as error:  # noqa: BLE001 - one failing request must not end the host
+        return f"{row.id}: the pipeline raised {type(error).__name__}"
+    return None
+
+
+def _wait(evals: RagEval, config: RagEvalConfig, fewer_than: int, tick: Callable[[], None]) -> None:
+    """Returns when fewer samples are pending, or none was scored for the time that one may take."""
+    pending = evals.stats().pending
+    deadline = time.monotonic() + config.sample_timeout + _GRACE
+    while pending >= fewer_than and time.monotonic() < deadline:
+        tick()
+        time.sleep(_TICK)
+        now = evals.stats().pending
+        if now < pending:
+            deadline = time.monotonic() + config.sample_timeout + _GRACE
+        pending = now
+
+
+def _unscored(corpus: Corpus, results: Mapping[str, Result]) -> list[str]:
+    problems = []
+    for row in corpus.rows:
+        result = results.get(row.id)
+        if result is None:
+            problems.append(f"{row.id}: no result arrived")
+        else:
+            problems += [f"{row.id}: {text}" for text in _failed(result)]
+    return problems
+
+
+def _failed(result: Result) -> list[str]:
+    return [
+        f"{metric} was not scored: {outcome.cause}"
+        for metric, outcome in result.outcomes.items()
+        if isinstance(outcome, NotScored) and outcome.cause.is_failure
+    ]
+
+
+def _unbalanced(stats: Stats) -> list[str]:
+    """What the accounts say: a sample may only lack a score where no metric has a value for it."""
+    undefined = sum(count for cause, count in stats.failed.items() if not Cause(cause).is_failure)
+    accounted = stats.scored + stats.sampled_out + stats.pending
+    accounted += sum(stats.dropped.values()) + sum(stats.failed.values())
+    if accounted == stats.offered == stats.scored + undefined and not stats.incidents:
+        return []
+    return [f"of {stats.offered} samples offered, {stats.scored} were scored: {stats}"]

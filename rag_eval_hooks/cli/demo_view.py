@@ -1,0 +1,178 @@
+"""Shows a run of the demo: live on a terminal, line by line elsewhere, and a report at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from rag_eval_hooks.cli.demo_tables import (
+    ASCII_STYLE,
+    UNICODE_STYLE,
+    scores,
+    shorten,
+    summary,
+    worst_sample,
+)
+from rag_eval_hooks.cli.results import FAITHFULNESS, Result, Results, mean, worst
+from rag_eval_hooks.cli.rows import Corpus
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.cli.demo_run import Plan, Report
+
+__all__ = ["View"]
+
+_MOST_ROWS: Final = 40
+"""Questions that a table of single scores is still readable for."""
+_PIPED_WIDTH: Final = 120
+_CALLBACK: Final = """\
+from rag_eval_hooks import RagEval
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+chain.invoke(question, config={"callbacks": [RagEvalCallbackHandler(RagEval())]})"""
+_JAEGER: Final = (
+    "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:latest",
+    "rag-eval-hooks demo --otlp-endpoint http://localhost:4318",
+    "and open http://localhost:16686",
+)
+
+
+class View:
+    """The demo's screen.
+
+    Args:
+        corpus: What is asked.
+        plain: ASCII, no colours, no live display.
+        live: Whether scores may be redrawn in place; they are only where there is a terminal.
+        console: Where to write; standard output by default.
+    """
+
+    def __init__(
+        self, corpus: Corpus, *, plain: bool, live: bool = True, console: Console | None = None
+    ) -> None:
+        self._corpus = corpus
+        self._console = console or _console(plain)
+        ascii_only = plain or not self._console.encoding.startswith("utf")
+        self._style = ASCII_STYLE if ascii_only else UNICODE_STYLE
+        self._redraw = live and not plain and self._console.is_terminal
+        self._live: Live | None = None
+        self._results = Results()
+        self._told = 0
+
+    def start(self, plan: Plan, results: Results) -> None:
+        """Says what runs, and begins the live display on a terminal."""
+        self._results = results
+        corpus, model = self._corpus, plan.settings.model or "extractive, quotes the passages"
+        self._print(f"{corpus.name}: {len(corpus.passages)} passages, {len(corpus.rows)} questions")
+        self._print(f"model: {model}; judge: {plan.config.judge}")
+        if self._redraw:
+            self._live = Live(get_renderable=self._progress, console=self._console, transient=True)
+            self._live.start()
+
+    def tick(self) -> None:
+        """Where nothing is redrawn: one line for each result that has arrived since."""
+        if self._live is not None:
+            return
+        arrived = list(self._results.snapshot().items())
+        for number, (row_id, result) in enumerate(arrived[self._told :], start=self._told + 1):
+            self._print(f"scored {number}/{len(self._corpus.rows)}  {_line(row_id, result)}")
+        self._told = len(arrived)
+
+    def stop(self) -> None:
+        """Ends the live display."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def report(self, plan: Plan, report: Report) -> None:
+        """Scores, summary, worst sample, accounts, files and what to do next."""
+        self._print()
+        if len(self._corpus.rows) <= _MOST_ROWS:
+            self._show(self._scores(report.results))
+        self._show(summary(report.results, self._style))
+        self._report_worst(report)
+        self._report_mistakes(report)
+        self._report_accounts(plan, report)
+        self._report_next(plan)
+        for problem in report.problems:
+            self._console.print(Text(f"problem: {shorten(problem, 300)}", style="bold red"))
+
+    def _progress(self) -> RenderableType:
+        results = self._results.snapshot()
+        count = Text(f"scored {len(results)} of {len(self._corpus.rows)}", style="bold")
+        if len(self._corpus.rows) <= _MOST_ROWS:
+            return Group(self._scores(results), count)
+        return Group(summary(results, self._style), count)
+
+    def _scores(self, results: Mapping[str, Result]) -> RenderableType:
+        return scores(self._corpus.rows, results, self._style, self._console.width)
+
+    def _report_worst(self, report: Report) -> None:
+        found = worst(report.results.values())
+        rows = {row.id: row for row in self._corpus.rows}
+        row = rows.get(found.sample.question_id or "") if found else None
+        if found is not None and row is not None:
+            self._show(worst_sample(row, found, self._style))
+            self._print()
+
+    def _report_mistakes(self, report: Report) -> None:
+        """How far apart the answers stand that were made wrong, where the model was told to."""
+        if not self._corpus.mistakes:
+            return
+        wrong = {row.id for row in self._corpus.rows if row.mistake and row.mistake.is_unfaithful}
+        spoiled = _faithfulness(result for key, result in report.results.items() if key in wrong)
+        others = _faithfulness(result for key, result in report.results.items() if key not in wrong)
+        self._print(f"mean {FAITHFULNESS}: {spoiled} where the model was told to change what the")
+        self._print(f"passages say, {others} elsewhere (an off-topic quotation is faithful; other")
+        self._print("metrics find it)")
+        self._print()
+
+    def _report_accounts(self, plan: Plan, report: Report) -> None:
+        stats = report.stats
+        parts = {"offered": stats.offered, "scored": stats.scored, "sampled out": stats.sampled_out}
+        parts |= {"dropped": sum(stats.dropped.values()), "failed": sum(stats.failed.values())}
+        parts["pending"] = stats.pending
+        told = ", ".join(f"{name} {count}" for name, count in parts.items())
+        self._print(f"samples  {told}; {report.seconds:.1f} s")
+        self._print(f"traces   {plan.traces}  (OTLP JSON; the RAG spans carry their scores)")
+        self._print(f"results  {plan.results}  (every score with its explanation)")
+        self._print()
+
+    def _report_next(self, plan: Plan) -> None:
+        lines = ["next", "  your own questions: rag-eval-hooks demo --data FILE.jsonl"]
+        lines += ["  your own chain:", *(f"    {line}" for line in _CALLBACK.splitlines())]
+        if plan.otlp_endpoint is None:
+            lines += ["  see the traces in Jaeger:", *(f"    {line}" for line in _JAEGER)]
+        for line in lines:
+            self._print(line)
+
+    def _print(self, line: str = "") -> None:
+        self._console.print(Text(line), soft_wrap=True)
+
+    def _show(self, renderable: RenderableType) -> None:
+        self._console.print(renderable)
+
+
+def _console(plain: bool) -> Console:
+    if plain:
+        return Console(width=_PIPED_WIDTH, no_color=True, force_terminal=False, highlight=False)
+    console = Console(highlight=False)
+    # Rich takes 80 columns where there is no terminal, too few for a table of scores.
+    return console if console.is_terminal else Console(width=_PIPED_WIDTH, highlight=False)
+
+
+def _line(row_id: str, result: Result) -> str:
+    score = result.score(FAITHFULNESS)
+    if score is not None:
+        return f"{shorten(row_id)}  {FAITHFULNESS} {score.value:.2f}"
+    overall = result.overall
+    return shorten(row_id) if overall is None else f"{shorten(row_id)}  overall {overall:.2f}"
+
+
+def _faithfulness(results: Iterable[Result]) -> str:
+    scored = (result.score(FAITHFULNESS) for result in results)
+    value = mean(score.value for score in scored if score is not None)
+    return "not scored" if value is None else f"{value:.2f}"

@@ -1,0 +1,58 @@
+"""The command line's entry point: parses, runs the chosen subcommand, turns errors into words."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.cli import demo
+from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.errors import ConfigError
+
+__all__ = ["build_parser", "main"]
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+
+USAGE_ERROR: Final = 2
+INTERRUPTED: Final = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser with every subcommand; the chosen one's function is in `run`."""
+    parser = argparse.ArgumentParser(
+        prog="rag-eval-hooks", description="Live quality evaluation for RAG pipelines."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (demo,):
+        command.register(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line.
+
+    Args:
+        argv: Arguments without the program's name; those of the process by default.
+
+    Returns:
+        The exit code: 0 when all went well, 1 when the command found something wrong, 2 for
+        wrong input, 130 after an interrupt.
+    """
+    arguments = build_parser().parse_args(argv)
+    run: Run = arguments.run
+    try:
+        return run(arguments)
+    except (UsageError, ConfigError) as error:
+        print(f"rag-eval-hooks: error: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        print("rag-eval-hooks: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())
