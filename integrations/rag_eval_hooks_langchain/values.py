@@ -69,7 +69,7 @@ def documents_in(value: Any) -> tuple[Context, ...] | None:
     if isinstance(value, list | tuple):
         if value and all(isinstance(item, Document) for item in value):
             return tuple(map(snapshot, value))
-    elif isinstance(value, Mapping):
+    elif isinstance(value, dict):
         for item in value.values():
             if isinstance(item, list | tuple) and (found := documents_in(item)) is not None:
                 return found
@@ -102,8 +102,10 @@ def result_text(result: LLMResult) -> str | None:
     return None
 
 
-def model_facts(metadata: Mapping[str, Any], invocation: Mapping[str, Any]) -> Facts:
-    """Provider and model that a call asks for."""
+def model_facts(started: Mapping[str, Any]) -> Facts:
+    """Provider and model that a call asks for, from the keywords of its start event."""
+    metadata = started.get("metadata") or {}
+    invocation = started.get("invocation_params") or {}
     model = metadata.get("ls_model_name") or invocation.get("model") or invocation.get("model_name")
     return _told(
         {

@@ -10,7 +10,7 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.run import DocumentList, Facts, Interaction, Run, RunKind
+from rag_eval_hooks.capture.run import DocumentList, Interaction, Run, RunKind
 from rag_eval_hooks.quiet import is_quiet
 from rag_eval_hooks.sample import Context, Status
 
@@ -51,9 +51,8 @@ class Recorder:
         parent_id: Hashable | None,
         kind: RunKind,
         name: str,
-        *,
         metadata: Mapping[str, Any] | None = None,
-        tags: Sequence[str] = (),
+        tags: Sequence[str] | None = None,
     ) -> Run | None:
         """A run begins. A parent that was never seen makes it a root.
 
@@ -65,7 +64,7 @@ class Recorder:
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
         if parent is None:
-            return self._start_root(run_id, kind, name, metadata or {}, tags)
+            return self._start_root(run_id, kind, name, metadata or {}, tags or ())
         run = Run(run_id, kind, name, parent, parent.interaction, time.time_ns())
         parent.interaction.runs.append(run)
         self._runs[run_id] = run
@@ -99,10 +98,8 @@ class Recorder:
         """A run gave out documents."""
         run.interaction.lists.append(DocumentList(run, tuple(contexts)))
 
-    def end(self, run: Run, *, facts: Facts | None = None) -> None:
+    def end(self, run: Run) -> None:
         """A run ended well; the end of a root ends its interaction."""
-        if facts:
-            run.facts.update(facts)
         self._finish(run, Status.OK)
 
     def fail(self, run: Run, error: BaseException) -> None:

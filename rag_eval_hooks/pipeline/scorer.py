@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
@@ -48,12 +48,17 @@ class Scorer:
         metrics = ALL_METRICS if self._chosen is None else self._chosen
         lacking = unfed(metrics, sample)
         fed = [metric for metric in metrics if metric.id not in lacking]
-        inquiry = Inquiry(sample, findings_for(fed), self._judge, self._embedder, self._incidents)
-        findings = await inquiry.run(self._sample_timeout)
+        findings = await self._find(sample, findings_for(fed))
         outcomes = {metric.id: self._measure(metric, sample, findings) for metric in fed}
         if self._chosen is None:
             return outcomes
         return {m.id: lacking[m.id] if m.id in lacking else outcomes[m.id] for m in metrics}
+
+    async def _find(self, sample: Sample, wanted: frozenset[Finding]) -> Findings:
+        if not wanted:
+            return Findings()
+        inquiry = Inquiry(sample, wanted, self._judge, self._embedder, self._incidents)
+        return await inquiry.run(self._sample_timeout)
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
