@@ -17,6 +17,8 @@ from rag_eval_hooks_langchain import values
 
 __all__ = ["RagEvalCallbackHandler"]
 
+_CONTAINERS = (list, tuple, dict)
+
 
 class RagEvalCallbackHandler(BaseCallbackHandler):
     """Captures RAG interactions of LangChain runs. Pass it in `config={"callbacks": [...]}`.
@@ -58,7 +60,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        self._note_documents(run, outputs)
+        if isinstance(outputs, _CONTAINERS):
+            self._note_documents(run, outputs)
         if run.parent is None:
             run.text = values.answer_of(outputs)
             self._note_streamed_question(run, extra)
@@ -159,7 +162,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Ends a tool call; its output may hold documents."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            self._note_documents(run, output)
+            if isinstance(output, _CONTAINERS):
+                self._note_documents(run, output)
             self._recorder.end(run)
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error

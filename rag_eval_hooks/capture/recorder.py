@@ -100,7 +100,10 @@ class Recorder:
 
     def end(self, run: Run) -> None:
         """A run ended well; the end of a root ends its interaction."""
-        self._finish(run, Status.OK)
+        if run.parent is None:
+            self._finish(run, Status.OK)
+        elif run.end is None:
+            run.end = time.time_ns()
 
     def fail(self, run: Run, error: BaseException) -> None:
         """A run ended with an exception."""

@@ -166,7 +166,9 @@ class Inquiry:
         """Takes over a reply; whatever of `kinds` it does not hold is absent, with the cause."""
         why = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
         try:
-            self.findings = self.findings.merged(await reply)
+            findings = await reply
+            # Read only now: the other branch may have added its findings meanwhile.
+            self.findings = self.findings.merged(findings)
         except JudgeTimeout as error:
             why = NotScored(Cause.TIMEOUT, str(error))
         except JudgeError as error:

@@ -1,0 +1,278 @@
+"""Agreement of the embedded judge with human labels, and its time per sample.
+
+    python benchmarks/embedded_judge.py [--data FOLDER] [--embeddings NAME_OR_PATH] [--limit N]
+
+The labelled data: set RAG_EVAL_DATA, or they are looked for at ../shared/data/open beside the
+repository. Without them the script says so and ends well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from rag_eval_hooks.findings import Decompose, Finding, Verify, made
+from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+
+FOLDS = 5
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A score beside its label; `positive` rows should score higher."""
+
+    score: float
+    positive: bool
+    group: str = ""
+    words: int = 0
+
+
+def auroc(rows: Sequence[Scored], near: int | None = None) -> float:
+    """Share of (positive, negative) pairs that the score orders rightly, ties counting half.
+
+    Args:
+        rows: The scores.
+        near: Only pairs whose answers differ by at most so many words, or None for all pairs.
+    """
+    wins = pairs = 0.0
+    negatives = [row for row in rows if not row.positive]
+    for up in (row for row in rows if row.positive):
+        for down in negatives:
+            if near is None or abs(up.words - down.words) <= near:
+                pairs += 1
+                wins += 1.0 if up.score > down.score else 0.5 * (up.score == down.score)
+    return wins / pairs if pairs else float("nan")
+
+
+def balanced_accuracy(rows: Iterable[Scored], threshold: float) -> float:
+    """Mean of the two recalls when scores from the threshold on count as positive."""
+    right = {True: [0, 0], False: [0, 0]}
+    for row in rows:
+        right[row.positive][0] += (row.score >= threshold) == row.positive
+        right[row.positive][1] += 1
+    return sum(hit / max(count, 1) for hit, count in right.values()) / 2
+
+
+def f1(rows: Iterable[Scored], threshold: float) -> float:
+    """F1 of the positive label."""
+    flags = [(row.score >= threshold, row.positive) for row in rows]
+    hit = sum(said and true for said, true in flags)
+    return 2 * hit / max(sum(said for said, _ in flags) + sum(true for _, true in flags), 1)
+
+
+def cross_validated(rows: Sequence[Scored]) -> float:
+    """Balanced accuracy at a threshold chosen on the other folds; a group stays in one fold."""
+    total = 0.0
+    for fold in range(FOLDS):
+        held = [row for row in rows if crc32(row.group.encode()) % FOLDS == fold]
+        rest = [row for row in rows if crc32(row.group.encode()) % FOLDS != fold]
+        cuts = sorted({row.score for row in rest})
+        total += balanced_accuracy(held, max(cuts, key=lambda c: balanced_accuracy(rest, c)))
+    return total / FOLDS
+
+
+async def faithfulness(judge: LocalJudge, row: Row) -> float | None:
+    """Supported claims / claims of the answer, or None without a claim."""
+    asked = Decompose(
+        wanted=frozenset({Finding.ANSWER_CLAIMS}), question=row["question"], answer=row["answer"]
+    )
+    claims = made((await judge.decompose(asked)).answer_claims)
+    task = Verify(
+        wanted=frozenset({Finding.ANSWER_SUPPORT}),
+        question=row["question"],
+        chunks=tuple(row["contexts"]),
+        answer=row["answer"],
+        answer_claims=claims,
+    )
+    verdicts = made((await judge.verify(task)).answer_support)
+    return sum(v.supported for v in verdicts) / len(verdicts) if verdicts else None
+
+
+async def relevance(judge: LocalJudge, row: Row, reference: str | None) -> list[float]:
+    """The rating of each chunk."""
+    task = Verify(
+        wanted=frozenset({Finding.RELEVANCE}),
+        question=row["question"],
+        chunks=tuple(row["contexts"]),
+        reference=reference,
+    )
+    return [chunk.rating for chunk in made((await judge.verify(task)).relevance)]
+
+
+async def states(judge: LocalJudge, row: Row, reference: str) -> tuple[bool, bool]:
+    """Does the answer state the reference; does the reference support any claim of the answer."""
+    both = frozenset({Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS})
+    texts = {"question": row["question"], "answer": row["answer"], "reference": reference}
+    found = await judge.decompose(Decompose(wanted=both, **texts))
+    task = Verify(
+        wanted=frozenset({Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT}),
+        chunks=("",),
+        answer_claims=made(found.answer_claims),
+        reference_claims=made(found.reference_claims),
+        **texts,
+    )
+    verdicts = await judge.verify(task)
+    backward = [v.holds for v in made(verdicts.reference_agreement)]
+    forward = [v.holds for v in made(verdicts.answer_agreement)]
+    return bool(backward) and all(backward), any(forward)
+
+
+async def judge_faithfulness(judge: LocalJudge, rows: list[Row]) -> list[Scored]:
+    """Faithfulness against the label `hallucinated`; answers without a claim are left out."""
+    found = []
+    for row in rows:
+        if (score := await faithfulness(judge, row)) is not None:
+            labels = row["labels"]
+            group = str(labels.get("source_id", row["id"]))
+            words = len(row["answer"].split())
+            found.append(Scored(score, not labels["hallucinated"], group, words))
+    return found
+
+
+async def report_ragtruth(judge: LocalJudge, rows: list[Row]) -> str:
+    """RAGTruth QA: AUROC and cross-validated balanced accuracy of faithfulness."""
+    scored = await judge_faithfulness(judge, rows)
+    return (
+        f"faithfulness, RAGTruth QA: AUROC {auroc(scored):.3f}, balanced accuracy "
+        f"{cross_validated(scored):.3f} ({len(scored)} of {len(rows)} have a claim)"
+    )
+
+
+async def report_halueval(judge: LocalJudge, rows: list[Row]) -> str:
+    """HaluEval QA: AUROC, and over pairs of nearly equal length."""
+    scored = await judge_faithfulness(judge, rows)
+    return (
+        f"faithfulness, HaluEval QA (unseen): AUROC {auroc(scored):.3f}; over pairs that differ "
+        f"by at most one word {auroc(scored, near=1):.3f} ({len(scored)} of {len(rows)})"
+    )
+
+
+async def report_relevance(judge: LocalJudge, rows: list[Row]) -> str:
+    """Chunk relevance per data set, by the question alone and with the reference."""
+    parts = []
+    for name, with_reference in (("hotpot", False), ("hotpot", True), ("clapnq", False)):
+        scored = []
+        for row in (row for row in rows if row["id"].startswith(name)):
+            reference = row["reference"] if with_reference else None
+            ratings = await relevance(judge, row, reference)
+            labels = row["labels"]["context_relevant"]
+            scored += [Scored(r, bool(v)) for r, v in zip(ratings, labels, strict=True)]
+        cut = 100 * judge.rules.useful
+        given = "question and reference" if with_reference else "question"
+        parts.append(
+            f"relevance, {name} by {given}: AUROC {auroc(scored):.3f}, F1 {f1(scored, cut):.3f}, "
+            f"balanced accuracy {balanced_accuracy(scored, cut):.3f} ({len(scored)} chunks)"
+        )
+    return "\n".join(parts)
+
+
+async def report_correctness(judge: LocalJudge, rows: list[Row]) -> str:
+    """Answer against any alias of the reference: accuracy of the agreement verdicts."""
+    stated, supported = [], []
+    for row in rows:
+        verdicts = [await states(judge, row, alias) for alias in aliases(row["reference"])]
+        stated.append(Scored(float(any(v[0] for v in verdicts)), row["labels"]["correct"]))
+        supported.append(Scored(float(any(v[1] for v in verdicts)), row["labels"]["correct"]))
+    return "\n".join(
+        f"agreement, EVOUNA, {what}: accuracy {accuracy(scored):.3f}, "
+        f"balanced {balanced_accuracy(scored, 0.5):.3f} ({len(scored)} answers)"
+        for what, scored in (("answer states reference", stated), ("and back", supported))
+    )
+
+
+def aliases(reference: str) -> Iterator[str]:
+    """The distinct aliases of a reference that lists them."""
+    return iter(dict.fromkeys(alias for part in reference.split("/") if (alias := part.strip())))
+
+
+def accuracy(rows: Sequence[Scored]) -> float:
+    """Share of right verdicts at 0.5."""
+    return sum((row.score >= 0.5) == row.positive for row in rows) / len(rows)
+
+
+async def report_time(judge: LocalJudge, rows: list[Row]) -> str:
+    """CPU time of all findings of a sample with five chunks of 1 kB."""
+    pool = " ".join(chunk for row in rows for chunk in row["contexts"])
+    samples = []
+    for at, row in enumerate(rows[:100]):
+        body = " ".join(row["contexts"]) + pool[5000 * at : 5000 * (at + 1)]
+        samples.append((row, tuple(body[1000 * i : 1000 * (i + 1)] for i in range(5))))
+    start = time.process_time()
+    for row, chunks in samples:
+        await all_findings(judge, row, chunks)
+    spent = 1000 * (time.process_time() - start) / len(samples)
+    return f"time: {spent:.2f} ms CPU a sample, all findings, five chunks of 1 kB"
+
+
+async def all_findings(judge: LocalJudge, row: Row, chunks: tuple[str, ...]) -> None:
+    """Everything the judge can say of a sample, the first words of a chunk as reference."""
+    texts = {"question": row["question"], "answer": row["answer"], "reference": chunks[0][:150]}
+    first = {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES}
+    found = await judge.decompose(Decompose(wanted=frozenset(first), **texts))
+    rest = set(Finding) - first - {Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}
+    await judge.verify(
+        Verify(
+            wanted=frozenset(rest),
+            chunks=chunks,
+            answer_claims=made(found.answer_claims),
+            reference_claims=made(found.reference_claims),
+            entities=made(found.entities),
+            **texts,
+        )
+    )
+
+
+REPORTS: dict[str, Callable[[LocalJudge, list[Row]], Any]] = {
+    "ragtruth_qa.jsonl": report_ragtruth,
+    "halueval_qa.jsonl": report_halueval,
+    "context_relevance.jsonl": report_relevance,
+    "answer_correctness.jsonl": report_correctness,
+}
+
+
+async def run(folder: Path, judge: LocalJudge, limit: int | None) -> None:
+    """Prints a report per file."""
+    for name, report in REPORTS.items():
+        rows = read(folder / name)[:limit]
+        print(await report(judge, rows), flush=True)
+    print(await report_time(judge, read(folder / "ragtruth_qa.jsonl")))
+    await judge.aclose()
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of a JSON lines file."""
+    with path.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def main() -> int:
+    """Runs from the command line."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "open"
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_EVAL_DATA", beside))
+    parser.add_argument("--embeddings", help="sentence-transformers model, name or path")
+    parser.add_argument("--limit", type=int, help="rows per file")
+    given = parser.parse_args()
+    if not (given.data / "ragtruth_qa.jsonl").is_file():
+        print(f"no labelled data at {given.data}; nothing measured")
+        return 0
+    embedder = SentenceEmbedder(given.embeddings) if given.embeddings else None
+    judge = LocalJudge(embedder)
+    print(judge.name, judge.version)
+    asyncio.run(run(given.data, judge, given.limit))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Whether answer and reference state the same, given the question."""
+
+from __future__ import annotations
+
+from rag_eval_hooks.findings import Verdict
+from rag_eval_hooks.judges.local.rules import RULES, Rules
+from rag_eval_hooks.judges.local.support import negation_differs
+from rag_eval_hooks.judges.local.units import Claim, Passage
+from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
+from rag_eval_hooks.judges.local.windows import best_window, weights
+
+__all__ = ["agrees"]
+
+_SHORT = 6  # terms; a text of no more is an answer in itself, not a description
+
+
+def agrees(
+    claim: Claim,
+    text: Passage,
+    question: frozenset[str],
+    vectors: Vectors = NO_VECTORS,
+    rules: Rules = RULES,
+) -> Verdict:
+    """Whether a claim is stated by a text that answers the same question.
+
+    Terms that the question holds are neutral. A text that is just the bare answer ("Cornish
+    heath") states every claim that contains it.
+    """
+    if not text.units:
+        return Verdict(False, "the other text is empty")
+    weight = _novel(weights(claim, rules=rules), question)
+    if not weight:
+        return Verdict(False, "the claim holds no content word")
+    window = best_window(weight, text, rules)
+    if window.units and (terms := negation_differs(claim.unit, window.closest())):
+        return Verdict(False, f"the negation differs at {', '.join(sorted(terms))}")
+    bare = _bare_answer(text, question)
+    if bare and bare <= claim.unit.terms:
+        return Verdict(True, "the claim contains the bare answer")
+    if differing := _differs(claim, text, question):
+        return Verdict(False, differing)
+    if window.score >= rules.agreed:
+        return Verdict(True, f"stated: {window.closest().text}")
+    cosine = vectors.best(claim.unit.text, text)
+    if cosine is not None and cosine >= rules.same:
+        return Verdict(True, f"said in other words, cosine {cosine:.2f}")
+    return Verdict(False, f"not stated: {', '.join(sorted(weight.keys() - window.held))}")
+
+
+def _novel(weight: dict[str, float], question: frozenset[str]) -> dict[str, float]:
+    """The terms that the question lacks; all of them when it lacks none."""
+    return {term: w for term, w in weight.items() if term not in question} or weight
+
+
+def _bare_answer(text: Passage, question: frozenset[str]) -> frozenset[str]:
+    """The terms of a text of one short sentence beside those of the question."""
+    if len(text.units) > 1:
+        return frozenset()
+    found = text.units[0].terms
+    return (found - question or found) if len(found) <= _SHORT else frozenset()
+
+
+def _differs(claim: Claim, text: Passage, question: frozenset[str]) -> str | None:
+    for number in sorted(claim.unit.numbers):
+        if not text.has_number(number) and str(number) not in question:
+            return f"the number {number} is not in the other text"
+    for phrase, parts in claim.names.items():
+        if parts and not parts & (question | text.index.keys()):
+            return f"the name {phrase!r} is not in the other text"
+    return None

@@ -1,0 +1,103 @@
+"""Claims by sentence and clause splitting."""
+
+# ruff: noqa: RUF001 - it is about such characters
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rag_eval_hooks.metrics.sentences import is_question, sentences, strip_marker
+from rag_eval_hooks.metrics.text import content_tokens, distinct, tokens
+
+__all__ = ["claims"]
+
+_SOURCE = r"(?:passage|document|context|text|source|excerpt|article|information|search result)"
+_NUMBERS = rf"[0-9]+(?:(?:,?\s*(?:and|&|to)|\s*[,–-])\s*(?:{_SOURCE}s?\s*)?[0-9]+)*"
+_CITED = rf"{_SOURCE}s?\s*\#?{_NUMBERS}"
+_SOURCES = (
+    rf"(?:(?:the|this|these|your|both)\s+)?(?:(?:given|provided)\s+)?(?:{_CITED}|{_SOURCE}s?)"
+)
+_CITATION = re.compile(
+    rf"\s*[(\[](?:[a-z :]{{0,20}}\s)?{_CITED}\s*[)\]]"
+    r"|\s*\[[0-9]+(?:\s*[,-]\s*[0-9]+)*\]"
+    rf"|,?\s+(?:according to|as (?:\w+\s)?in|(?:\w+ed\s)?in|from)\s+(?=passage|excerpt){_CITED}",
+    re.IGNORECASE,
+)
+_OPENINGS = (
+    r"(?:yes|sure|certainly|of course|absolutely|well)\b[,!.:]?\s*",
+    r"(?:based (?:up)?on|according to|from|in|per"
+    r"|as (?:stated|mentioned|described|per)(?: in| by)?)"
+    rf"\s+{_SOURCES}(?:\s+(?:provided|given|above|you provided))?\s*,\s*",
+    rf"{_SOURCES}\s+(?:also\s+)?(?:states?|says?|mentions?|suggests?|notes?|explains?|recommends?"
+    r"|describes?|indicates?|provides?|discuss(?:es)?|clarif(?:y|ies))(?:\s+that)?\s+",
+    rf"{_CITED}\s*:\s*",
+    r"it(?:'s|’s| is) (?:also )?(?:important|worth|essential|mentioned|stated|noted)"
+    r"(?: (?:to note|to remember|to mention|noting|mentioning))? that\s+",
+    r"(?:step|tip|option|method|part|section)\s+[0-9]+\s*[:.)–-]\s*",
+)
+_OPENING = re.compile(f"^(?:{'|'.join(_OPENINGS)})", re.IGNORECASE)
+_TALK = re.compile(
+    r"^(?:(?:i'?m )?(?:sorry|sure|certainly|of course|absolutely|great question)\b[^.]{0,60}"
+    r"|i (?:hope|can help|would be happy|am happy|apologi[sz]e|do not know|don't know)\b.*"
+    r"|here (?:is|are) .{0,80}|let me know .*|(?:hope )?this helps.*)$",
+    re.IGNORECASE,
+)
+_NO_ANSWER = re.compile(
+    rf"\b(?:unable to answer|cannot (?:be )?answer|can't answer)\b"
+    rf"|\b{_SOURCE}s?\b.{{0,40}}\b(?:do|does|did)"
+    r"(?: not|n't) (?:\w+ )?(?:contain|mention|provide|specify|state|include|say|give|offer)\b",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(r"^(?:#{1,6}\s.*|[*_]{2}[^*_]+[*_]{2}:?|.*[:：][*_\s]*)$")
+_CLAUSE = re.compile(
+    r"[;；]\s*|,\s+(?:but|while|whereas|although|though)\s+"
+    r"|,\s+and\s+(?=(?:he|she|it|they|this|these|the|there)\s)",
+    re.IGNORECASE,
+)
+_EMPHASIS = re.compile(r"[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}")
+_MIN_CLAUSE = 3  # content words; a shorter clause does not stand for itself
+
+
+def claims(text: str) -> tuple[str, ...]:
+    """The statements of a text, one per sentence or clause, in order and without doubles.
+
+    Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences on what the
+    passages fail to say are no claims. List markers, citations ("[2]", "(Passage 1)"), emphasis
+    and openings such as "Based on the passages," are cut off. A text of which nothing would be
+    left by the heading rule alone is kept whole: "Cornish heath" is one claim.
+    """
+    found = list(_claims(text, headings=False)) or list(_claims(text, headings=True))
+    return tuple(distinct(found))
+
+
+def _claims(text: str, *, headings: bool) -> Iterator[str]:
+    for sentence in sentences(text):
+        if is_question(sentence) or (_HEADING.match(sentence) and not headings):
+            continue
+        body = _bare(sentence)
+        if not headings and _HEADING.match(body):
+            continue
+        if _TALK.match(body) or _NO_ANSWER.search(body):
+            continue
+        yield from (clause for clause in _clauses(body) if tokens(clause))
+
+
+def _bare(sentence: str) -> str:
+    """The sentence without what is not said of the world."""
+    body = _CITATION.sub("", _EMPHASIS.sub("", strip_marker(sentence)))
+    while (shorter := _OPENING.sub("", body, count=1)) != body and shorter.strip(" .!"):
+        body = shorter
+    return body.strip()
+
+
+def _clauses(sentence: str) -> list[str]:
+    """The clauses; one that is too short to stand for itself stays with the one before it."""
+    cuts = [0, *(cut for match in _CLAUSE.finditer(sentence) for cut in match.span())]
+    kept: list[tuple[int, int, int]] = []  # start, end, content words
+    for start, end in zip(cuts[::2], [*cuts[1::2], len(sentence)], strict=True):
+        size = len(content_tokens(sentence[start:end]))
+        if kept and min(size, kept[-1][2]) < _MIN_CLAUSE:
+            start, size = kept[-1][0], kept.pop()[2] + size
+        kept.append((start, end, size))
+    return [sentence[start:end].strip() for start, end, _ in kept]

@@ -1,0 +1,138 @@
+"""Which chunks support a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rag_eval_hooks.findings import Support
+from rag_eval_hooks.judges.local.rules import RULES, Rules
+from rag_eval_hooks.judges.local.units import Claim, Passage, Unit
+from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
+from rag_eval_hooks.judges.local.windows import Window, best_window, weights
+
+__all__ = ["negation_differs", "supports"]
+
+
+_SHARED = 0.25  # of a claim's weight: least part of a chunk that supports it with others
+
+
+def unknown(claim: Claim, passages: Sequence[Passage], known: frozenset[str]) -> str | None:
+    """Names or states the number of the claim that no passage holds, as a reason; or None.
+
+    `known` are terms that need no support, such as those of the question.
+    """
+    for number in sorted(claim.unit.numbers):
+        if not any(passage.has_number(number) for passage in passages):
+            return f"the number {number} is in no chunk"
+    for phrase, parts in claim.names.items():
+        if not any(_has_name(passage, parts - known) for passage in passages):
+            return f"the name {phrase!r} is in no chunk"
+    return None
+
+
+def _has_name(passage: Passage, parts: frozenset[str]) -> bool:
+    return all(part in passage.index for part in parts)
+
+
+def negation_differs(claim: Unit, sentence: Unit) -> frozenset[str]:
+    """The terms that one of the two negates and the other states; empty for no conflict."""
+    for one, other in ((claim, sentence), (sentence, claim)):
+        denied = frozenset[str]().union(*other.negated)
+        for scope in one.negated:
+            if scope <= other.terms and not scope & denied:
+                return scope
+    return frozenset()
+
+
+def conflict(claim: Claim, passage: Passage, window: Window, known: frozenset[str]) -> str | None:
+    """Why a window does not support a claim that it covers, or None.
+
+    The number must stand in the window; a name may stand anywhere in its chunk, since sentences
+    after the first say "he" or "it".
+    """
+    stated = frozenset[str]().union(*(unit.terms for unit in window.units))
+    values = frozenset().union(*(unit.numbers for unit in window.units))
+    for number in sorted(claim.unit.numbers - values):
+        if number.percent or str(number) not in stated:
+            return f"the number {number} is not there"
+    for phrase, parts in claim.names.items():
+        if not _has_name(passage, parts - known):
+            return f"the name {phrase!r} is not there"
+    if window.units and (terms := negation_differs(claim.unit, window.closest())):
+        return f"the negation differs at {', '.join(sorted(terms))}"
+    return None
+
+
+def supports(
+    claim: Claim,
+    passages: Sequence[Passage],
+    known: frozenset[str] = frozenset(),
+    vectors: Vectors = NO_VECTORS,
+    rules: Rules = RULES,
+) -> Support:
+    """Which passages support the claim, alone or together, and why or why not."""
+    nowhere = (False,) * len(passages)
+    if missing := unknown(claim, passages, known):
+        return Support(nowhere, reason=missing)
+    weight = weights(claim, known, rules)
+    if not weight:
+        return Support(nowhere, reason="the claim holds no content word")
+    windows = [best_window(weight, passage, rules) for passage in passages]
+    against = [
+        conflict(claim, passage, window, known)
+        for passage, window in zip(passages, windows, strict=True)
+    ]
+    cosines = [vectors.best(claim.unit.text, passage) for passage in passages]
+    verdicts = tuple(
+        why is None and _enough(window.score, cosine, rules)
+        for why, window, cosine in zip(against, windows, cosines, strict=True)
+    )
+    if any(verdicts):
+        return Support(verdicts, reason=_found(verdicts, windows))
+    held = _joint(weight, windows, against)
+    if sum(weight[term] for term in held) >= rules.joint * sum(weight.values()):
+        return Support(nowhere, together=True, reason="several chunks cover it together")
+    return Support(nowhere, reason=_why_not(weight, windows, against))
+
+
+def _enough(score: float, cosine: float | None, rules: Rules) -> bool:
+    if score >= rules.covered or cosine is None:
+        return score >= rules.covered
+    return cosine >= rules.same or (cosine >= rules.cosine and score >= rules.paraphrased)
+
+
+def _joint(
+    weight: dict[str, float], windows: Sequence[Window], against: Sequence[str | None]
+) -> frozenset[str]:
+    """What the windows hold together.
+
+    Left out are those with an opposite statement, and those that share too little with the claim
+    to speak of the same thing, such as a bare number.
+    """
+    least = _SHARED * sum(weight.values())
+    held = frozenset[str]().union(
+        *(
+            window.held
+            for window, why in zip(windows, against, strict=True)
+            if (why is None or not why.startswith("the negation"))
+            and len(window.held) > 1
+            and sum(weight[term] for term in window.held) >= least
+        )
+    )
+    return held & weight.keys()
+
+
+def _found(verdicts: Sequence[bool], windows: Sequence[Window]) -> str:
+    at = max((i for i, yes in enumerate(verdicts) if yes), key=lambda i: windows[i].score)
+    quote = windows[at].closest().text if windows[at].units else ""
+    return f"chunk {at + 1}: {quote}" if quote else f"chunk {at + 1} says the same"
+
+
+def _why_not(
+    weight: dict[str, float], windows: Sequence[Window], against: Sequence[str | None]
+) -> str:
+    at = max(range(len(windows)), key=lambda i: windows[i].score)
+    if why := against[at]:
+        return f"chunk {at + 1} is closest, but {why}"
+    missing = ", ".join(sorted(weight.keys() - windows[at].held))
+    return f"no chunk holds enough of it; chunk {at + 1} is closest and lacks: {missing}"

@@ -1,0 +1,83 @@
+"""The sentences of a chunk that come closest to a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rag_eval_hooks.judges.local.rules import RULES, Rules
+from rag_eval_hooks.judges.local.units import Claim, Passage, Unit
+
+__all__ = ["Window", "best_window", "weights"]
+
+_SPAN = 3  # sentences in the longest window
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The consecutive sentences of a chunk that cover a claim best.
+
+    Attributes:
+        score: Weighted share of the claim's terms that they hold, after the discount.
+        held: Those terms.
+        units: The sentences.
+    """
+
+    score: float
+    held: frozenset[str]
+    units: Sequence[Unit]
+
+    def closest(self) -> Unit:
+        """The one sentence that holds most of what the window holds."""
+        return max(self.units, key=lambda unit: len(unit.terms & self.held))
+
+
+_NOTHING = Window(0.0, frozenset(), ())
+
+
+def weights(
+    claim: Claim, known: frozenset[str] = frozenset(), rules: Rules = RULES
+) -> dict[str, float]:
+    """The weight of each term of a claim; `known` are the terms of the question."""
+    special = frozenset[str]().union(*claim.names.values())
+    return {
+        term: rules.asked_weight
+        if term in known
+        else (rules.name_weight if term in special or term[0].isdigit() else 1.0)
+        for term in claim.unit.terms
+    }
+
+
+def best_window(weight: dict[str, float], passage: Passage, rules: Rules = RULES) -> Window:
+    """The window of one to three sentences that covers the weighted terms best."""
+    hits = _hits(weight, passage)
+    factors = [rules.discount**size for size in range(_SPAN)]
+    best, where = 0.0, (0, 0)
+    for start in sorted(hits):
+        held: set[str] = set()
+        covered = 0.0
+        for size, factor in enumerate(factors):
+            for term in hits.get(start + size, ()):
+                if term not in held:
+                    held.add(term)
+                    covered += weight[term]
+            if covered * factor > best:
+                best, where = covered * factor, (start, start + size + 1)
+    if not best:
+        return _NOTHING
+    units = passage.units[slice(*where)]
+    return Window(best / sum(weight.values()), _held(weight, units), units)
+
+
+def _hits(weight: dict[str, float], passage: Passage) -> dict[int, list[str]]:
+    """The weighted terms that each sentence holds; sentences without any are left out."""
+    hits: dict[int, list[str]] = {}
+    index = passage.index
+    for term in weight:
+        for at in index.get(term, ()):
+            hits.setdefault(at, []).append(term)
+    return hits
+
+
+def _held(weight: dict[str, float], units: Sequence[Unit]) -> frozenset[str]:
+    return frozenset(term for term in weight if any(term in unit.terms for unit in units))

@@ -1,0 +1,127 @@
+"""Numbers in a text, as values."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from decimal import Decimal
+from typing import NamedTuple
+
+__all__ = ["Number", "numbers"]
+
+
+class Number(NamedTuple):
+    """A value that a text states; equal values are equal however they are written.
+
+    Attributes:
+        value: The exact value, sign kept; in percent for a percentage.
+        percent: Whether it is a percentage: 0.305 % is not 0.305.
+    """
+
+    value: Decimal
+    percent: bool = False
+
+    def __str__(self) -> str:
+        """The value without grouping or trailing zeros, such as `-0.133%`."""
+        plain = format(self.value, "f")
+        if "." in plain:
+            plain = plain.rstrip("0").rstrip(".")
+        return plain + "%" * self.percent
+
+
+_MAX_DIGITS = 40  # longer runs are serial numbers or noise, and slow to turn into decimals
+_MAGNITUDES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+
+# Letters that make digits part of an identifier: Latin to Armenian, superscripts, fractions.
+_ID = (
+    "A-Za-z_\u00aa\u00b2\u00b3\u00b5\u00b9\u00ba\u00bc-\u00be\u00c0-\u00d6\u00d8-\u00f6"
+    "\u00f8-\u058f\u2070-\u2189"
+)
+_GAP = "[\u00a0\u2009\u202f']"  # groups digits in French, Swiss and ISO style
+_UNITS = (
+    "st|nd|rd|th|s|[ap]m|k|m|b|bn|x|c|f|g|h|l|v|w|[kmgt]b|[cdkmn]m|km/h|mph|[km]g|lbs?|oz|ft|in|"
+    "yds?|ml|cl|dl|mi|[km]w|kwh|[kmg]?hz|kcal|min|mins|sec|secs|hrs?|yrs?|usd|eur|gbp|px|pt|dpi"
+)
+_NUMBER = re.compile(
+    rf"""
+    (?=[-+$€£¥\ .]{{0,3}}[0-9])  # fails fast: most of a text is no number
+    (?: (?<![0-9{_ID}])(?<![0-9]\.) | (?<=[0-9]x) )
+    (?P<sign> (?<![0-9{_ID})\]])[-+](?=[.0-9$€£¥]) )?
+    [$€£¥]?\ ?(?P<inner>(?<=[$€£¥])-)?
+    (?P<digits>
+        [1-9][0-9]{{0,2}}(?:,[0-9]{{3}}){{1,9}}(?:\.[0-9]+)?(?!,?[0-9])
+      | [1-9][0-9]?(?:,[0-9]{{2}}){{1,9}},[0-9]{{3}}(?:\.[0-9]+)?(?!,?[0-9])
+      | [1-9][0-9]{{0,2}}(?:{_GAP}[0-9]{{3}}){{1,9}}(?:[.,][0-9]+)?(?!{_GAP}?[0-9])
+      | (?P<dots>[0-9]{{1,3}}(?:\.[0-9]{{3}}){{1,9}},[0-9]+ | [0-9]{{1,3}}(?:\.[0-9]{{3}}){{2,9}})
+      | (?P<comma>(?<![0-9],)(?:0,[0-9]+ | [0-9]+,[0-9]{{1,2}}))(?![0-9.,]{{0,9}}[0-9])
+      | [0-9]*\.[0-9]+
+      | [0-9]+
+    )
+    (?!\.?[0-9])
+    (?:
+        [ \u00a0\u202f]?(?P<percent>% | (?:percent|per\ cent|prozent|pour\ cent)\b)
+      | (?:\ |-)?(?P<magnitude>{"|".join(_MAGNITUDES)})s?\b
+      | (?:{_UNITS})[\u00b2\u00b3]?(?![0-9{_ID}])
+      | (?=x[0-9])
+      | (?![{_ID}])
+    )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_DIGIT = re.compile("[0-9]")
+_MARKER = re.compile(r"^\s*[0-9]{1,3}[.)][ \t]+(?=\S)", re.MULTILINE)
+_TYPOGRAPHY = {
+    0x2212: "-",
+    0x2013: "-",
+    0xFE63: "-",
+    0xFF0D: "-",
+    0x066A: "%",
+    0xFF05: "%",
+    0x066B: ".",
+    0x066C: ",",
+    0xFF0C: ",",
+    0xFF0E: ".",
+    0x2019: "'",
+}
+
+
+def numbers(text: str) -> list[Number]:
+    """The numbers that a text states, in order, doubles included.
+
+    "$604" is 604, "1,000" 1000, "0.305 percent" is 0.305 %, "2.5 million" 2500000, "1990s" 1990.
+    Read too: a decimal comma where it cannot group thousands ("0,305", "1,5", "1.000,50"), digits
+    of every script, Unicode minus. No numbers: digits inside identifiers ("A4b"), versions
+    ("1.2.3"), and the markers of a numbered list of two or more items. A hyphen after a digit
+    or letter is no sign.
+    """
+    text = _plain(text)
+    if _DIGIT.search(text) is None:
+        return []
+    if "\n" in text and len(_MARKER.findall(text)) > 1:
+        text = _MARKER.sub("", text)
+    found = (_read(match) for match in _NUMBER.finditer(text))
+    return [number for number in found if number is not None]
+
+
+def _plain(text: str) -> str:
+    if text.isascii():
+        return text
+    foreign = (c for c in set(text) if c > "\x7f" and c.isdecimal())
+    digits = {ord(c): str(unicodedata.decimal(c)) for c in foreign}
+    return text.translate({**_TYPOGRAPHY, **digits})
+
+
+def _read(match: re.Match[str]) -> Number | None:
+    digits = match["digits"]
+    if len(digits) > _MAX_DIGITS:
+        return None
+    if match["dots"] or match["comma"]:
+        digits = digits.replace(".", "").replace(",", ".")
+    elif re.search(_GAP, digits):
+        digits = re.sub(_GAP, "", digits).replace(",", ".")
+    value = Decimal(digits.replace(",", ""))
+    if match["sign"] == "-" or match["inner"]:
+        value = -value
+    if match["magnitude"]:
+        value = value.scaleb(_MAGNITUDES[match["magnitude"].lower()])
+    return Number(value, match["percent"] is not None)

