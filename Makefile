@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 DEMO_VENV ?= .venv-demo
-# A CPU build of torch, named before anything that would pull in a CUDA one.
+# Named before anything that wants torch, so that no other build of it is pulled in.
 TORCH ?= torch==2.13.0
 ARGS ?=
 

@@ -2,7 +2,7 @@
 
     python benchmarks/embedded_judge.py [--data FOLDER] [--embeddings NAME_OR_PATH] [--limit N]
 
-The labelled data: set RAG_EVAL_DATA, or they are looked for at ../shared/data/open beside the
+The labelled data: set RAGEVAL_DATA, or they are looked for at ../shared/data/open beside the
 repository. Without them the script says so and ends well.
 """
 
@@ -260,7 +260,7 @@ def main() -> int:
     """Runs from the command line."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data" / "open"
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=os.environ.get("RAG_EVAL_DATA", beside))
+    parser.add_argument("--data", type=Path, default=os.environ.get("RAGEVAL_DATA", beside))
     parser.add_argument("--embeddings", help="sentence-transformers model, name or path")
     parser.add_argument("--limit", type=int, help="rows per file")
     given = parser.parse_args()

@@ -25,7 +25,16 @@ def _split(value: object) -> object:
     return value
 
 
+def _none(value: object) -> object:
+    """Neither environment variables nor TOML can say `None`."""
+    return None if value == "none" else value
+
+
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Temperature = Annotated[
+    Annotated[float, Field(ge=0, le=2)] | None,
+    BeforeValidator(_none),
+]
 
 
 def _setting(default: Any, wants: str, **limits: Any) -> Any:
@@ -51,14 +60,15 @@ class RagEvalConfig(BaseModel):
         judge: `local` (embedded, no network) or `openai:<model>`.
         embedder: `auto`, `none`, `openai:<model>` or `sentence-transformers:<name or path>`.
             `auto` is the judge's endpoint with `text-embedding-3-small` for an OpenAI judge, and
-            MiniLM for the local judge where the `embeddings` extra is installed.
+            for the local judge MiniLM where the `embeddings` extra is installed and the model is
+            on disk: nothing is downloaded unasked.
         sample_rate: Share of interactions to evaluate, 0 to 1; consistent by trace id.
         sinks: Where scores go besides the span: `jsonl:<path>`.
         judge_base_url: Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM.
         judge_api_key: Its key; never printed.
         judge_headers: Extra HTTP headers for a gateway; values are secret, never printed.
         judge_query: Extra query parameters for a gateway, such as `api-version`.
-        judge_temperature: Sampling temperature, or `None` to send none.
+        judge_temperature: Sampling temperature, or `none` to send none.
         judge_timeout: Seconds for one judge call.
         judge_retries: Further tries after a 429, a 5xx or a time-out.
         judge_concurrency: Judge calls in flight at once.
@@ -90,7 +100,7 @@ class RagEvalConfig(BaseModel):
     judge_api_key: SecretStr | None = _setting(None, "a key")
     judge_headers: dict[str, SecretStr] = _setting({}, "names and values")
     judge_query: dict[str, str] = _setting({}, "names and values")
-    judge_temperature: float | None = _setting(0.0, "a number from 0 to 2 or null", ge=0, le=2)
+    judge_temperature: Temperature = _setting(0.0, "a number from 0 to 2, or 'none'")
     judge_timeout: float = _seconds(30.0)
     judge_retries: int = _setting(3, "a whole number, 0 or more", ge=0)
     judge_concurrency: int = _count(16)

@@ -185,7 +185,7 @@ class Pipeline:
             sample = work.offer.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self.incidents.report("capture", error)
-            self._ledger.settle_failed("capture_failed")
+            self._ledger.settle_dropped("capture_failed")
             self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
             return
         outcomes = await self._scorer.score(sample)

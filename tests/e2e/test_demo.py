@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ import pytest
 
 from rag_eval_hooks.cli.quoting import Mistake
 from rag_eval_hooks.cli.rows import Row, built_in_corpus
+from tests.servers.brain import truthful_reply
+from tests.servers.judge_server import JudgeServer
 
 FAITHFULNESS = "ragas.faithfulness"
 ROWS = built_in_corpus().rows
@@ -53,11 +55,11 @@ def environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
 
 
-def demo(folder: Path, *arguments: str) -> Run:
+def demo(folder: Path, *arguments: str, **variables: str) -> Run:
     done = subprocess.run(
         [*COMMAND, *arguments],
         cwd=folder,
-        env=environment(),
+        env=environment() | variables,
         capture_output=True,
         encoding="utf-8",
         timeout=120,
@@ -192,6 +194,32 @@ def test_real_rows(tmp_path: Path) -> None:
     assert set(run.results()) == {"r1", "r2"}
     assert run.results()["r1"]["sample"]["answer"] == "Ana Bell built the mill."
     assert re.search(r"ragas\.faithfulness +1\.000 +1 +1 +1 undefined", run.out)
+
+
+def _answers(body: Mapping[str, Any]) -> str:
+    """The model's part of the endpoint: one sentence of the passages, and a judge's verdicts."""
+    if "<data " in body["messages"][-1]["content"]:
+        return json.dumps(truthful_reply(body))
+    return "The crossing takes 25 minutes."
+
+
+def test_an_openai_model_and_judge(tmp_path: Path) -> None:
+    """With a key set an OpenAI model answers and, when asked for, an OpenAI judge scores."""
+    with JudgeServer(replies=_answers) as server:
+        run = demo(
+            tmp_path,
+            *("--limit", "2", "--judge", "openai:judge-1", "--metrics", "ragas"),
+            OPENAI_API_KEY="sk-test",
+            OPENAI_BASE_URL=server.url,
+        )
+        models = {request.body["model"] for request in server.calls()}
+    assert run.code == 0, run.out + run.err
+    assert models == {"gpt-4o-mini", "judge-1"}
+    for line in run.results().values():
+        assert line["sample"]["answer"] == "The crossing takes 25 minutes."
+        assert line["outcomes"][FAITHFULNESS]["annotator"] == "openai:judge-1"
+        assert "value" in line["outcomes"]["ragas.answer_relevancy"]
+    assert "sk-test" not in run.out + run.err
 
 
 @pytest.mark.embeddings

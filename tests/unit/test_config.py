@@ -61,6 +61,12 @@ def test_pairs_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RagEvalConfig.load().judge_query == {"api-version": "2024-06-01", "x": "y=z"}
 
 
+def test_no_temperature_can_be_said_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting that may be absent can be switched off by a variable too."""
+    monkeypatch.setenv("RAG_EVAL_JUDGE_TEMPERATURE", "none")
+    assert RagEvalConfig.load().judge_temperature is None
+
+
 def test_shared_variables_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """The OpenAI variables serve where no setting of our own says otherwise."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-shared")
@@ -87,6 +93,7 @@ def test_content_capture_follows_opentelemetry(
         ("sample_rate", 1.5),
         ("sample_rate", float("nan")),
         ("sample_rate", "often"),
+        ("judge_temperature", 3),
         ("queue_size", 0),
         ("hold_timeout", 0),
         ("hold_timeout", float("inf")),

@@ -1,0 +1,44 @@
+"""Checks an installation without extras: what is imported, how long it takes, that it works."""
+
+import subprocess
+import sys
+
+COUNT = """
+import sys
+before = len(sys.modules)
+import time
+began = time.perf_counter()
+import rag_eval_hooks
+print(time.perf_counter() - began, len(sys.modules) - before)
+print(*{name.partition(".")[0] for name in sys.modules})
+"""
+FORBIDDEN = {"langchain_core", "llama_index", "openai", "torch", "numpy", "rich", "tenacity"}
+LIMIT_S = 1.0  # tens of milliseconds are usual; this catches only a heavy import
+
+runs = [
+    subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True)
+    for _ in range(5)
+]
+figures = [run.stdout.splitlines()[0].split() for run in runs]
+seconds = min(float(figure[0]) for figure in figures)
+print(f"import rag_eval_hooks: {seconds * 1000:.0f} ms (best of 5), {figures[0][1]} modules")
+assert seconds < LIMIT_S
+assert not FORBIDDEN & set(runs[0].stdout.splitlines()[1].split())
+
+from rag_eval_hooks import RagEval, Sample, Score  # noqa: E402
+
+outcomes = RagEval().evaluate(
+    Sample(question="When?", contexts=["It opened in 1931."], answer="It opened in 1931.")
+)
+faithfulness = outcomes["ragas.faithfulness"]
+assert isinstance(faithfulness, Score)
+assert faithfulness.value == 1.0
+
+for module in ("rag_eval_hooks_langchain",):
+    try:
+        __import__(module)
+    except ImportError as error:
+        assert "pip install" in str(error), error
+        print(error)
+    else:
+        raise AssertionError(f"{module} imports without its extra")

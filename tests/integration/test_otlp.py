@@ -1,0 +1,139 @@
+"""Spans as an OTLP receiver on loopback gets them, and as the trace file holds them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+SCRIPT = """
+import sys
+from rag_eval_hooks import RagEval, setup_tracing
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+
+setup_tracing(otlp_endpoint=sys.argv[1], path="traces.jsonl")
+judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=(Support((True,)), Support((False,)))))
+evals = RagEval(metrics=["ragas.faithfulness"], judge=judge)
+recorder = evals.recorder
+root = recorder.start(1, None, RunKind.CHAIN, "help")
+root.query, root.text = "q", "a"
+run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
+recorder.documents(run, [Context(text="a chunk")])
+recorder.end(run)
+recorder.end(root)
+"""
+
+
+class Receiver:
+    """A real OTLP/HTTP receiver that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, ExportTraceServiceRequest]] = []
+        keep = self.requests
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                keep.append((self.path, ExportTraceServiceRequest.FromString(body)))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def spans(self) -> dict[str, Any]:
+        return {
+            span.name: span
+            for _, request in self.requests
+            for resource in request.resource_spans
+            for scope in resource.scope_spans
+            for span in scope.spans
+        }
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def run(folder: Path, endpoint: str) -> None:
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT, endpoint],
+        cwd=folder,
+        check=True,
+        timeout=60,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/v1/traces"])
+def test_a_receiver_gets_the_scores_on_the_rag_span(
+    suffix: str, receiver: Receiver, tmp_path: Path
+) -> None:
+    """A short script's spans reach the receiver, with the scores on the RAG span."""
+    run(tmp_path, f"http://127.0.0.1:{receiver.server.server_port}{suffix}")
+    assert {path for path, _ in receiver.requests} == {"/v1/traces"}
+    spans = receiver.spans()
+    assert set(spans) == {"invoke_workflow help", "retrieval store"}
+    rag = spans["invoke_workflow help"]
+    attributes = {a.key: a.value for a in rag.attributes}
+    assert attributes["rag.eval.ragas.faithfulness.score"].double_value == 0.5
+    assert spans["retrieval store"].parent_span_id == rag.span_id
+
+
+def test_the_trace_file_is_otlp_json(receiver: Receiver, tmp_path: Path) -> None:
+    """The file holds the same spans in OTLP/JSON: ids in hex, times as text, enums as numbers."""
+    run(tmp_path, f"http://127.0.0.1:{receiver.server.server_port}")
+    sent = receiver.spans()["invoke_workflow help"]
+    lines = (tmp_path / "traces.jsonl").read_text().splitlines()
+    spans = [
+        span
+        for line in lines
+        for resource in json.loads(line)["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+    (rag,) = [span for span in spans if span["name"] == "invoke_workflow help"]
+    assert rag["traceId"] == sent.trace_id.hex()
+    assert rag["spanId"] == sent.span_id.hex()
+    assert rag["endTimeUnixNano"] == str(sent.end_time_unix_nano)
+    assert rag["kind"] == 1
+
+
+def test_an_existing_provider_is_never_replaced(tmp_path: Path) -> None:
+    """`setup_tracing` refuses where the application has a provider already."""
+    code = (
+        "from opentelemetry import trace\n"
+        "from opentelemetry.sdk.trace import TracerProvider\n"
+        "from rag_eval_hooks import setup_tracing\n"
+        "trace.set_tracer_provider(TracerProvider())\n"
+        "try: setup_tracing(console=True)\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert "already set" in done.stdout
