@@ -56,9 +56,8 @@ def main() -> None:
     began = time.perf_counter()
     evals.shutdown(0.5)
     stats = evals.stats()
-    print(
-        f"an offer takes {statistics.median(times) * 1e6:.1f} us (median), {max(times) * 1e3:.2f} ms (most)"
-    )
+    median, most = statistics.median(times) * 1e6, max(times) * 1e3
+    print(f"an offer takes {median:.1f} us (median), {most:.2f} ms (most)")
     print(f"shutdown took {time.perf_counter() - began:.2f} s; {stats}")
     print("books add up" if stats.offered == total(stats) == offers else "BOOKS DO NOT ADD UP")
 

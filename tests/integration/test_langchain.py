@@ -109,7 +109,10 @@ class Echo(BaseChatModel):
         return ["You", "asked:", question]
 
 
-def build_chain(delay: float = 0.0) -> Runnable[Any, str]:
+Chain = Runnable[Any, str]
+
+
+def build_chain(delay: float = 0.0) -> Chain:
     def text(documents: list[Document]) -> str:
         return "\n\n".join(document.page_content for document in documents)
 
@@ -166,35 +169,47 @@ def check(sample: Sample, question: str) -> None:
     assert sample.status is Status.OK
 
 
-def call(way: str, chain: Runnable[Any, str], questions: list[str], config: RunnableConfig) -> None:
-    """Calls a chain for some questions in one of six ways."""
+async def _ainvoke(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
+    await asyncio.gather(*(chain.ainvoke(question, config) for question in questions))
 
-    async def ainvoke() -> None:
-        await asyncio.gather(*(chain.ainvoke(question, config) for question in questions))
 
-    async def abatch() -> None:
-        await chain.abatch(questions, config)
+async def _abatch(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
+    await chain.abatch(questions, config)
 
+
+async def _astream(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
     async def read(question: str) -> None:
         async for _ in chain.astream(question, config):
             pass
 
-    async def astream() -> None:
-        await asyncio.gather(*map(read, questions))
+    await asyncio.gather(*map(read, questions))
 
-    if way == "invoke":
-        for question in questions:
-            chain.invoke(question, config)
-    elif way == "batch":
-        chain.batch(questions, config)
-    elif way == "stream":
-        for question in questions:
-            list(chain.stream(question, config))
+
+def _invoke(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
+    for question in questions:
+        chain.invoke(question, config)
+
+
+def _batch(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
+    chain.batch(questions, config)
+
+
+def _stream(chain: Chain, questions: list[str], config: RunnableConfig) -> None:
+    for question in questions:
+        list(chain.stream(question, config))
+
+
+SYNC = {"invoke": _invoke, "batch": _batch, "stream": _stream}
+ASYNC = {"ainvoke": _ainvoke, "abatch": _abatch, "astream": _astream}
+WAYS = (*SYNC, *ASYNC)
+
+
+def call(way: str, chain: Chain, questions: list[str], config: RunnableConfig) -> None:
+    """Calls a chain for some questions in one of six ways."""
+    if way in SYNC:
+        SYNC[way](chain, questions, config)
     else:
-        asyncio.run({"ainvoke": ainvoke, "abatch": abatch, "astream": astream}[way]())
-
-
-WAYS = ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")
+        asyncio.run(ASYNC[way](chain, questions, config))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -333,7 +348,8 @@ def test_an_empty_retrieval_is_captured_as_such(world: World) -> None:
 
 def test_a_chain_without_retrieval_is_no_interaction(world: World) -> None:
     """A model called without retrieval is not evaluated."""
-    (RunnableLambda(lambda q: [HumanMessage(f"Question: {q}")]) | Echo()).invoke("q", world.config)
+    ask: Runnable[str, Any] = RunnableLambda(lambda question: [HumanMessage(question)])
+    (ask | Echo()).invoke("q", world.config)
     assert world.evals.stats().offered == 0
 
 

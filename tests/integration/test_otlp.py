@@ -23,7 +23,8 @@ from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
 setup_tracing(otlp_endpoint=sys.argv[1], path="traces.jsonl")
-judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=(Support((True,)), Support((False,)))))
+half = (Support((True,)), Support((False,)))
+judge = ScriptedJudge(Findings(answer_claims=("a", "b"), answer_support=half))
 evals = RagEval(metrics=["ragas.faithfulness"], judge=judge)
 recorder = evals.recorder
 root = recorder.start(1, None, RunKind.CHAIN, "help")

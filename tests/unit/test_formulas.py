@@ -79,5 +79,5 @@ def test_cosine_of_known_vectors() -> None:
     assert cosine([1, 2], [2, 4]) == pytest.approx(1)
     assert cosine([1, 0], [-3, 0]) == pytest.approx(-1)
     assert cosine([0, 0], [1, 0]) is None
-    with pytest.raises(ValueError, match="shorter|longer"):
+    with pytest.raises(ValueError, match=r"shorter|longer"):
         cosine([1], [1, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -33,8 +32,8 @@ class Log(list[Interaction]):
 
 
 @pytest.fixture
-def log() -> Iterator[Log]:
-    yield Log()
+def log() -> Log:
+    return Log()
 
 
 def test_a_root_with_retrieval_is_an_interaction(log: Log) -> None:

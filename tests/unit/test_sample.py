@@ -19,7 +19,7 @@ def test_no_retrieval_and_empty_retrieval_differ() -> None:
 
 def test_texts_become_contexts() -> None:
     """Contexts may be given as texts or mappings."""
-    sample = Sample(question="q", contexts=["a", {"text": "b", "id": "1"}])  # type: ignore[arg-type, list-item]
+    sample = Sample(question="q", contexts=["a", {"text": "b", "id": "1"}])  # type: ignore[arg-type]
     assert sample.contexts == (Context(text="a"), Context(text="b", id="1"))
 
 
