@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Self
@@ -158,6 +159,15 @@ class RagEval:
         self.shutdown()
 
     def _on_end(self, interaction: Interaction) -> None:
+        try:
+            offer = self._offer(interaction)
+        except Exception as error:  # noqa: BLE001 - the host's edge: its objects and processors
+            self.incidents.report("capture", error)
+            self._pipeline.refuse("capture_failed")
+        else:
+            self._pipeline.offer(offer)
+
+    def _offer(self, interaction: Interaction) -> Offer:
         span = self._spans.write(interaction)
         context = span.get_span_context()
         known = context.is_valid
@@ -170,13 +180,11 @@ class RagEval:
             max_text_chars=self.config.max_text_chars,
         )
         key = format_trace_id(context.trace_id) if known else str(interaction.root.id)
-        self._pipeline.offer(
-            Offer(
-                key=key,
-                status=interaction.status,
-                sample=build if interaction.chars <= _KEEP_RAW_CHARS else _built(build),
-                held=_held(span, interaction),
-            )
+        return Offer(
+            key=key,
+            status=interaction.status,
+            sample=build if interaction.chars <= _KEEP_RAW_CHARS else _built(build),
+            held=_held(span, interaction),
         )
 
 
@@ -219,8 +227,16 @@ def _guard_forks(pipeline: Pipeline, recorder: Recorder) -> None:
     if not hasattr(os, "register_at_fork"):
         return
 
-    def in_child() -> None:
-        pipeline.reset()
-        recorder.reset()
+    # Fork hooks cannot be taken back, so they must not keep anything alive.
+    pipelines, recorders = weakref.ref(pipeline), weakref.ref(recorder)
 
-    os.register_at_fork(before=pipeline.before_fork, after_in_child=in_child)
+    def before() -> None:
+        if (alive := pipelines()) is not None:
+            alive.before_fork()
+
+    def in_child() -> None:
+        for alive in (pipelines(), recorders()):
+            if alive is not None:
+                alive.reset()
+
+    os.register_at_fork(before=before, after_in_child=in_child)

@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from typing import Any
 
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["SentenceEmbedder"]
 
@@ -42,7 +42,7 @@ class SentenceEmbedder:
         self._model: Any = None
         self._failure: str | None = None
         self._closed = False
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="rag-eval-embedder")
+        self._worker = DaemonExecutor("rag-eval-hooks-embedder")
 
     @property
     def name(self) -> str:
@@ -65,7 +65,11 @@ class SentenceEmbedder:
     async def aclose(self) -> None:
         """Ends the worker thread after the work in hand, and lets go of the model."""
         self._closed = True
-        await asyncio.to_thread(self._worker.shutdown, wait=True, cancel_futures=True)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._worker, self._forget)
+        self._worker.shutdown()
+
+    def _forget(self) -> None:
         self._model = None
         self._cache.clear()
 

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Sequence
 
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.workers import DaemonExecutor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.base import Sink
+from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["Delivery"]
 

@@ -22,9 +22,6 @@ class Evaluator(Generic[W]):
 
     The thread starts with the first item and is a daemon, so it never keeps a process alive.
 
-    Attributes:
-        closed: Whether no more items are taken.
-
     Args:
         work: Called once per item in the evaluator's loop; handles its own exceptions.
         on_tick: Called every quarter of a second in the loop, for time limits.
@@ -49,7 +46,7 @@ class Evaluator(Generic[W]):
         self._concurrency = concurrency
         self._queue: deque[W] = deque()
         self._lock = threading.Lock()
-        self.closed = False
+        self._closed = False
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._forget_loop()
@@ -60,19 +57,25 @@ class Evaluator(Generic[W]):
         self._wake_event = asyncio.Event()
         self._woken = False
 
-    def submit(self, item: W) -> bool:
+    def submit(self, item: W) -> str | None:
         """Queues an item. O(1), never waits for the evaluator.
 
         Returns:
-            False when the queue is full or the evaluator has stopped.
+            None when the item is taken, else why not: `shutdown`, `queue_full` or `no_thread`.
         """
         with self._lock:
-            if self.closed or len(self._queue) >= self._queue_size:
-                return False
+            if self._closed:
+                return "shutdown"
+            if len(self._queue) >= self._queue_size:
+                return "queue_full"
+            try:
+                self._start()
+            except RuntimeError:
+                # The system has no thread left for us, or the interpreter is ending.
+                return "no_thread"
             self._queue.append(item)
-            self._start()
             self._wake()
-        return True
+        return None
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
         """Runs a coroutine in the evaluator's loop, beside the queue.
@@ -81,7 +84,7 @@ class Evaluator(Generic[W]):
             RuntimeError: The evaluator has stopped.
         """
         with self._lock:
-            if self.closed:
+            if self._closed:
                 coroutine.close()
                 raise RuntimeError("rag_eval_hooks was shut down")
             self._start()
@@ -92,7 +95,7 @@ class Evaluator(Generic[W]):
     def close(self) -> None:
         """Takes no more items; those taken are still worked on."""
         with self._lock:
-            self.closed = True
+            self._closed = True
 
     def stop(self, timeout: float) -> list[W]:
         """Ends the thread; work in flight is cancelled.
@@ -104,7 +107,7 @@ class Evaluator(Generic[W]):
             The items that were never begun.
         """
         with self._lock:
-            self.closed = self._stopping = True
+            self._closed = self._stopping = True
             left = list(self._queue)
             self._queue.clear()
             thread = self._thread
@@ -116,10 +119,9 @@ class Evaluator(Generic[W]):
     def _start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
             self._forget_loop()
-            self._thread = threading.Thread(
-                target=self._run_loop, name="rag-eval-hooks", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=self._run_loop, name="rag-eval-hooks", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def _wake(self) -> None:
         """One wake-up covers all items queued before the loop looks again."""

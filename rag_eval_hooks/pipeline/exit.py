@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -40,8 +41,11 @@ class ExitHook:
         Called with the first sample, because exit hooks run in reverse order: ours must run
         before that of the tracer provider, which the application sets up before it serves.
         """
-        if not self._armed:
-            self._armed = True
+        if self._armed:
+            return
+        self._armed = True
+        # Too late to register anything while the interpreter ends: then nothing is finished.
+        with contextlib.suppress(RuntimeError):
             atexit.register(self._at_exit)
             # Private but stable since Python 3.9, and what concurrent.futures itself uses to
             # act before its worker threads are gone; where it is missing, atexit does it all.

@@ -131,13 +131,17 @@ class Pipeline:
             self._holder.hold(held)
         else:
             self._end(held, {})
-        if self._evaluator.submit(work):
+        reason = self._evaluator.submit(work)
+        if reason is None:
             return True
-        reason = "shutdown" if self._evaluator.closed else "queue_full"
         self._ledger.settle_dropped(reason)
         if held is not None:
             self._holder.finish(held, _dropped(reason))
         return False
+
+    def refuse(self, reason: str) -> None:
+        """Enters an interaction that could not be offered."""
+        self._ledger.dropped(reason)
 
     def evaluate(self, sample: Sample) -> Future[Outcomes]:
         """The outcomes of a sample, beside the queue: no sampling, no sinks, no books."""

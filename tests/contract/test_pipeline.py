@@ -296,3 +296,17 @@ def test_offers_from_many_threads_add_up(make: Make) -> None:
     assert stats.offered == total(stats) == 2000
     assert stats.dropped["error"] == 200
     assert stats.scored > 0
+
+
+def test_a_thread_that_cannot_start_loses_nothing_uncounted(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system gives no thread, samples are dropped as such and nothing is raised."""
+    evals = make()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert not evals.offer(sample())
+    assert evals.stats() == Stats(offered=1, dropped={"no_thread": 1})

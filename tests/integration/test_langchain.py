@@ -19,7 +19,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnablePassthrough
 from opentelemetry import trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
@@ -468,4 +468,35 @@ def test_an_unsampled_trace_records_nothing_and_is_still_evaluated() -> None:
     build_chain().invoke("one?", world.config)
     (sample,) = world.samples()
     assert (sample.span_id, world.spans()) == (None, [])
+    world.evals.shutdown()
+
+
+class _Refusing(SpanProcessor):
+    def on_start(self, span: object, parent_context: object = None) -> None:
+        raise ValueError("processor")
+
+
+def test_a_span_processor_that_refuses_loses_nothing_uncounted(world: World) -> None:
+    """Where the application's own span processor raises, the request goes on and is counted."""
+    world.provider.add_span_processor(_Refusing())
+    assert build_chain().invoke("one?", world.config) == "You asked: one?"
+    stats = world.evals.stats()
+    assert (stats.offered, stats.dropped) == (1, {"capture_failed": 1})
+    assert stats.incidents == {"capture: ValueError": 1}
+
+
+def test_a_huge_request_is_cut_before_it_waits() -> None:
+    """What waits in the queue is within the content limits, however much was retrieved."""
+
+    def retrieve(question: str) -> list[Document]:
+        return [Document(f"{n} {question} " + "x" * 200_000) for n in range(5)]
+
+    def answer(documents: list[Document]) -> str:
+        return "an answer"
+
+    world = World(max_text_chars=1000)
+    chain = RunnableLambda(retrieve) | RunnableLambda(answer)
+    chain.invoke("q", world.config)
+    (sample,) = world.samples()
+    assert [len(context.text) for context in sample.contexts or ()] == [1000] * 5
     world.evals.shutdown()

@@ -65,7 +65,7 @@ async def test_the_loop_runs_on_while_the_model_works(embedder: SentenceEmbedder
         await asyncio.sleep(0.01)
     assert len(await work) == 200
     assert ticks > 3
-    mine = [t for t in threading.enumerate() if t.name.startswith("rag-eval-embedder")]
+    mine = [t for t in threading.enumerate() if t.name.startswith("rag-eval-hooks-embedder")]
     assert len(mine) == 1
 
 

@@ -6,19 +6,20 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 __all__ = ["DaemonExecutor"]
 
+_Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class DaemonExecutor(Executor):
-    """One daemon thread that runs calls in order.
+    """One daemon thread that runs calls in order; a forked child gets a thread of its own.
 
-    The standard pools join their threads when the interpreter exits, so a sink that hangs would
-    keep the host application from ending; a daemon thread does not.
+    The standard pools join their threads when the interpreter exits, so a sink that hangs or a
+    model that is being loaded would keep the host application from ending. A daemon does not.
 
     Args:
         name: The thread's name.
@@ -26,8 +27,9 @@ class DaemonExecutor(Executor):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._calls: _Calls = queue.SimpleQueue()
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Queues a call; the future gets its result or exception."""
@@ -41,16 +43,23 @@ class DaemonExecutor(Executor):
             except BaseException as error:  # noqa: BLE001 - handed to the caller
                 future.set_exception(error)
 
-        self._calls.put(call)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._start()
+            self._calls.put(call)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Ends the thread after the calls queued so far; never waits for them."""
         self._calls.put(None)
 
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            call()
+    def _start(self) -> None:
+        self._calls = queue.SimpleQueue()
+        thread = threading.Thread(target=_work, args=(self._calls,), name=self._name, daemon=True)
+        thread.start()
+        self._thread = thread
+
+
+def _work(calls: _Calls) -> None:
+    while (call := calls.get()) is not None:
+        call()
