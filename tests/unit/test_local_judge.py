@@ -389,3 +389,9 @@ def test_cost_grows_in_line_with_the_text() -> None:
 
     cost(100)
     assert cost(1000) < 40 * max(cost(100), 0.001)
+
+
+def test_a_claim_of_small_words_is_supported_word_for_word() -> None:
+    """A claim without a content word is supported where it is said in the same words only."""
+    assert support("It is what it is.", "As they say: it is what it is.").supported
+    assert not support("It is what it is.", "It was what it was.").supported

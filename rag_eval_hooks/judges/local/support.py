@@ -76,7 +76,7 @@ def supports(
         return Support(nowhere, reason=missing)
     weight = weights(claim, known, rules)
     if not weight:
-        return Support(nowhere, reason="the claim holds no content word")
+        return _literal(claim, passages)
     windows = [best_window(weight, passage, rules) for passage in passages]
     against = [
         conflict(claim, passage, window, known)
@@ -93,6 +93,20 @@ def supports(
     if sum(weight[term] for term in held) >= rules.joint * sum(weight.values()):
         return Support(nowhere, together=True, reason="several chunks cover it together")
     return Support(nowhere, reason=_why_not(weight, windows, against))
+
+
+def _literal(claim: Claim, passages: Sequence[Passage]) -> Support:
+    """Support of a claim without content words, such as "it is": only word for word."""
+    verdicts = tuple(
+        any(_in_a_row(claim.unit.words, unit.words) for unit in passage.units)
+        for passage in passages
+    )
+    said = "a chunk says it" if any(verdicts) else "it has no content word and no chunk says it"
+    return Support(verdicts, reason=f"{said} word for word")
+
+
+def _in_a_row(words: Sequence[str], sentence: Sequence[str]) -> bool:
+    return f" {' '.join(words)} " in f" {' '.join(sentence)} "
 
 
 def _enough(score: float, cosine: float | None, rules: Rules) -> bool:
