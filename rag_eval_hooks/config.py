@@ -37,6 +37,9 @@ Temperature = Annotated[
 ]
 
 
+EMBEDDERS = "'auto', 'none', 'openai:<model>' or 'sentence-transformers[:<name or path>]'"
+
+
 def _setting(default: Any, wants: str, **limits: Any) -> Any:
     return Field(default, json_schema_extra={"wants": wants}, **limits)
 
@@ -58,7 +61,8 @@ class RagEvalConfig(BaseModel):
         metrics: Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`. By default all
             that a sample can feed: without a reference, those that need none.
         judge: `local` (embedded, no network) or `openai:<model>`.
-        embedder: `auto`, `none`, `openai:<model>` or `sentence-transformers:<name or path>`.
+        embedder: `auto`, `none`, `openai:<model>`, or `sentence-transformers` with `:` and a name
+            or path where it is not to be all-MiniLM-L6-v2.
             `auto` is the judge's endpoint with `text-embedding-3-small` for an OpenAI judge, and
             for the local judge MiniLM where the `embeddings` extra is installed and the model is
             on disk: nothing is downloaded unasked.
@@ -91,9 +95,7 @@ class RagEvalConfig(BaseModel):
 
     metrics: Names = _setting((), "names of suites or metrics, separated by commas")
     judge: str = _setting("local", "'local' or 'openai:<model>'")
-    embedder: str = _setting(
-        "auto", "'auto', 'none', 'openai:<model>' or 'sentence-transformers:<name or path>'"
-    )
+    embedder: str = _setting("auto", EMBEDDERS)
     sample_rate: float = _setting(1.0, "a number from 0 to 1", ge=0, le=1)
     sinks: Names = _setting((), "'jsonl:<path>', separated by commas")
     judge_base_url: str | None = _setting(None, "a URL", pattern=r"^https?://")

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config import EMBEDDERS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.base import Embedder, Judge
 
@@ -56,13 +56,11 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
         from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 
         return OpenAIEmbedder(model, **_endpoint(config))
-    if kind == "sentence-transformers" and model:
-        _require("sentence_transformers", "embeddings")
+    if kind == "sentence-transformers":
         from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 
-        return SentenceEmbedder(model)
-    wants = "'auto', 'none', 'openai:<model>' or 'sentence-transformers:<name or path>'"
-    raise ConfigError("embedder", config.embedder, wants)
+        return SentenceEmbedder(model or _MINILM)
+    raise ConfigError("embedder", config.embedder, f"{EMBEDDERS}, or an Embedder")
 
 
 def _openai_judge(config: RagEvalConfig, model: str) -> OpenAIJudge:

@@ -157,6 +157,7 @@ def test_secrets_are_never_printed() -> None:
         ({"sinks": [3]}, "sinks"),
         ({"sample_rate": -1}, "sample_rate"),
         ({"config": RagEvalConfig(embedder="minilm")}, "embedder"),
+        ({"config": RagEvalConfig(embedder="openai:")}, "embedder"),
     ],
 )
 def test_constructor_refuses_what_it_cannot_use(arguments: dict[str, object], field: str) -> None:
