@@ -91,7 +91,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if run is not None:
             run.query = query
             source = (extra.get("metadata") or {}).get("ls_vector_store_provider") or run.name
-            run.facts[semconv.GEN_AI_DATA_SOURCE_ID] = str(source)
+            run.facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(source)}
 
     @host_edge
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
@@ -139,7 +139,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(run_id.int)
         if run is not None:
             run.text = values.result_text(response)
-            run.facts |= values.result_facts(response)
+            run.facts = {**run.facts, **values.result_facts(response)}
             self._recorder.end(run)
 
     @host_edge
@@ -155,7 +155,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Begins a tool call."""
         run = self._start(RunKind.TOOL, serialized, run_id, parent_run_id, extra)
         if run is not None:
-            run.facts[semconv.GEN_AI_TOOL_NAME] = run.name
+            run.facts = {semconv.GEN_AI_TOOL_NAME: run.name}
 
     @host_edge
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:

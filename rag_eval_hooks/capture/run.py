@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context as OtelContext
@@ -13,8 +14,10 @@ from rag_eval_hooks.sample import Context, Status
 
 __all__ = ["DocumentList", "Facts", "Interaction", "Run", "RunKind"]
 
-Facts: TypeAlias = dict[str, str | int | float | bool]
+Facts: TypeAlias = Mapping[str, str | int | float | bool]
 """Span attributes that the framework told, by their semantic-convention key."""
+
+_NO_FACTS: Facts = MappingProxyType({})
 
 
 class RunKind(StrEnum):
@@ -56,7 +59,7 @@ class Run:
     prompt: tuple[str, ...] = ()
     text: str | None = None
     query: str | None = None
-    facts: Facts = field(default_factory=dict)
+    facts: Facts = field(default_factory=lambda: _NO_FACTS)
     error_type: str | None = None
 
     def within(self, kind: RunKind) -> bool:

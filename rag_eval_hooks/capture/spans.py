@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 from opentelemetry import trace
+from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.assemble import session_of
-from rag_eval_hooks.capture.run import Facts, Interaction, Run, RunKind
+from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Context, Status
 
 __all__ = ["SpanWriter"]
+
+Attributes: TypeAlias = dict[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +81,25 @@ class SpanWriter:
         return span
 
     def _write_children(self, interaction: Interaction, root_span: Span) -> None:
-        spans: dict[Run, Span] = {interaction.root: root_span}
+        parents = {interaction.root: trace.set_span_in_context(root_span, interaction.otel)}
         documents = {found.run: found.contexts for found in interaction.lists}
         for run in interaction.runs[1:]:
             if run.kind in _FORMS:
-                parent = trace.set_span_in_context(_enclosing(run, spans), interaction.otel)
-                spans[run] = self._child(run, parent, documents.get(run, ()))
-        for run, span in spans.items():
-            if span is not root_span:
+                span = self._child(run, _enclosing(run, parents), documents.get(run, ()))
+                # Times are explicit, so a span can be ended before its children begin.
                 span.end(run.end)
+                if run.kind is not RunKind.MODEL:
+                    parents[run] = trace.set_span_in_context(span, interaction.otel)
 
-    def _child(self, run: Run, parent: Any, documents: Sequence[Context]) -> Span:
+    def _child(self, run: Run, parent: OtelContext, documents: Sequence[Context]) -> Span:
         form = _FORMS[run.kind]
-        attributes: Facts = {
+        attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: form.operation,
             semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
             **run.facts,
         }
-        if run.kind is RunKind.RETRIEVER and self._content:
-            attributes |= _retrieval_content(run, documents)
-        if run.kind is RunKind.MODEL and self._content:
-            attributes |= _texts("\n".join(run.prompt), run.text)
+        if self._content:
+            attributes |= _content(run, documents)
         span = self._tracer.start_span(
             f"{form.operation} {_subject(run)}",
             parent,
@@ -109,9 +110,9 @@ class SpanWriter:
         _mark_failure(span, run.error_type, Status.OK)
         return span
 
-    def _root_attributes(self, interaction: Interaction, name: str) -> Facts:
+    def _root_attributes(self, interaction: Interaction, name: str) -> Attributes:
         told = interaction.metadata
-        attributes: Facts = {
+        attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
             semconv.GEN_AI_WORKFLOW_NAME: name,
             semconv.OPENINFERENCE_SPAN_KIND: "CHAIN",
@@ -126,11 +127,12 @@ class SpanWriter:
         return attributes
 
 
-def _enclosing(run: Run, spans: Mapping[Run, Span]) -> Span:
+def _enclosing(run: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:
+    """The context of the nearest enclosing run that has a span."""
     outer = run.parent
-    while outer is not None and outer not in spans:
+    while outer is not None and outer not in parents:
         outer = outer.parent
-    return spans[outer if outer is not None else run.interaction.root]
+    return parents[outer if outer is not None else run.interaction.root]
 
 
 def _subject(run: Run) -> str:
@@ -149,13 +151,19 @@ def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
     span.set_status(StatusCode.ERROR)
 
 
-def _texts(given: str | None, gave: str | None) -> Facts:
+def _content(run: Run, documents: Sequence[Context]) -> Attributes:
+    if run.kind is RunKind.RETRIEVER:
+        return _retrieval_content(run, documents)
+    return _texts("\n".join(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
+
+
+def _texts(given: str | None, gave: str | None) -> Attributes:
     pairs = {semconv.INPUT_VALUE: given, semconv.OUTPUT_VALUE: gave}
     return {key: value for key, value in pairs.items() if value is not None}
 
 
-def _retrieval_content(run: Run, documents: Sequence[Context]) -> Facts:
-    content: Facts = {}
+def _retrieval_content(run: Run, documents: Sequence[Context]) -> Attributes:
+    content: Attributes = {}
     if run.query is not None:
         content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = run.query
     for place, document in enumerate(documents):
