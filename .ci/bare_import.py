@@ -34,7 +34,7 @@ faithfulness = outcomes["ragas.faithfulness"]
 assert isinstance(faithfulness, Score)
 assert faithfulness.value == 1.0
 
-for module in ("rag_eval_hooks_langchain",):
+for module in ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index"):
     try:
         __import__(module)
     except ImportError as error:

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,11 +21,25 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from rag_eval_hooks.findings import Decompose, Finding, Verify, made
+from rag_eval_hooks.findings import Finding, made
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+from rag_eval_hooks.tasks import Decompose, Rate, Verify
 
 FOLDS = 5
+AUXILIARY = re.compile(r"\b(is|are|was|were|can|will|should|does|has)\b(?! not)")
+VERIFIED = frozenset(
+    {
+        Finding.ANSWER_SUPPORT,
+        Finding.REFERENCE_SUPPORT,
+        Finding.ANSWER_AGREEMENT,
+        Finding.REFERENCE_AGREEMENT,
+        Finding.RELEVANCE,
+        Finding.RELEVANCE_TO_ANSWER,
+        Finding.ENTITIES_FOUND,
+    }
+)
+RATED = frozenset({Finding.CLASSIFICATION, Finding.DIRECT_RELEVANCE})
 Row = dict[str, Any]
 
 
@@ -84,19 +99,28 @@ def cross_validated(rows: Sequence[Scored]) -> float:
 
 async def faithfulness(judge: LocalJudge, row: Row) -> float | None:
     """Supported claims / claims of the answer, or None without a claim."""
-    asked = Decompose(
+    verdicts = await support_of(judge, row, await claims_of(judge, row))
+    return sum(verdicts) / len(verdicts) if verdicts else None
+
+
+async def claims_of(judge: LocalJudge, row: Row) -> Sequence[str]:
+    """The claims of the answer."""
+    task = Decompose(
         wanted=frozenset({Finding.ANSWER_CLAIMS}), question=row["question"], answer=row["answer"]
     )
-    claims = made((await judge.decompose(asked)).answer_claims)
+    return made((await judge.decompose(task)).answer_claims)
+
+
+async def support_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> list[bool]:
+    """Which claims the contexts support."""
     task = Verify(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question=row["question"],
         chunks=tuple(row["contexts"]),
         answer=row["answer"],
-        answer_claims=claims,
+        answer_claims=tuple(claims),
     )
-    verdicts = made((await judge.verify(task)).answer_support)
-    return sum(v.supported for v in verdicts) / len(verdicts) if verdicts else None
+    return [v.supported for v in made((await judge.verify(task)).answer_support)]
 
 
 async def relevance(judge: LocalJudge, row: Row, reference: str | None) -> list[float]:
@@ -184,10 +208,67 @@ async def report_correctness(judge: LocalJudge, rows: list[Row]) -> str:
         verdicts = [await states(judge, row, alias) for alias in aliases(row["reference"])]
         stated.append(Scored(float(any(v[0] for v in verdicts)), row["labels"]["correct"]))
         supported.append(Scored(float(any(v[1] for v in verdicts)), row["labels"]["correct"]))
-    return "\n".join(
+    lines = [await report_classification(judge, rows), await report_direct_relevance(judge, rows)]
+    lines += [
         f"agreement, EVOUNA, {what}: accuracy {accuracy(scored):.3f}, "
         f"balanced {balanced_accuracy(scored, 0.5):.3f} ({len(scored)} answers)"
         for what, scored in (("answer states reference", stated), ("and back", supported))
+    ]
+    return "\n".join(lines)
+
+
+async def report_classification(judge: LocalJudge, rows: list[Row]) -> str:
+    """CORRECT by any alias of the reference, against the human label."""
+    scored = []
+    for row in rows:
+        verdicts = [await is_correct(judge, row, alias) for alias in aliases(row["reference"])]
+        scored.append(Scored(float(any(verdicts)), row["labels"]["correct"]))
+    return (
+        f"classification, EVOUNA: accuracy {accuracy(scored):.3f}, "
+        f"balanced {balanced_accuracy(scored, 0.5):.3f} ({len(scored)} answers)"
+    )
+
+
+async def is_correct(judge: LocalJudge, row: Row, reference: str) -> bool:
+    """The class of an answer by one reference."""
+    task = Rate(
+        wanted=frozenset({Finding.CLASSIFICATION}),
+        question=row["question"],
+        answer=row["answer"],
+        reference=reference,
+    )
+    return made((await judge.rate(task)).classification).holds
+
+
+async def report_direct_relevance(judge: LocalJudge, rows: list[Row]) -> str:
+    """Direct relevance of each answer to its own question and to one of another row."""
+    scored = []
+    half = len(rows) // 2
+    for row, other in zip(rows, rows[half:] + rows[:half], strict=True):
+        for question in {row["question"], other["question"]}:
+            task = Rate(
+                wanted=frozenset({Finding.DIRECT_RELEVANCE}),
+                question=question,
+                answer=row["answer"],
+            )
+            value = made((await judge.rate(task)).direct_relevance)
+            scored.append(Scored(value, question == row["question"]))
+    return f"direct relevance, EVOUNA, own or another question: AUROC {auroc(scored):.3f}"
+
+
+async def report_stance(judge: LocalJudge, rows: list[Row]) -> str:
+    """Indistinct answers against the label `dont_know`; rows without a label are left out."""
+    scored = []
+    for row in rows:
+        if row["labels"]["dont_know"] is not None:
+            task = Decompose(
+                wanted=frozenset({Finding.STANCE}), question=row["question"], answer=row["answer"]
+            )
+            stance = made((await judge.decompose(task)).stance)
+            scored.append(Scored(float(stance.answer), row["labels"]["dont_know"]))
+    return (
+        f"stance, refusals: accuracy {accuracy(scored):.3f}, "
+        f"balanced {balanced_accuracy(scored, 0.5):.3f} ({len(scored)} answers)"
     )
 
 
@@ -218,12 +299,11 @@ async def report_time(judge: LocalJudge, rows: list[Row]) -> str:
 async def all_findings(judge: LocalJudge, row: Row, chunks: tuple[str, ...]) -> None:
     """Everything the judge can say of a sample, the first words of a chunk as reference."""
     texts = {"question": row["question"], "answer": row["answer"], "reference": chunks[0][:150]}
-    first = {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES}
-    found = await judge.decompose(Decompose(wanted=frozenset(first), **texts))
-    rest = set(Finding) - first - {Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}
+    first = frozenset({Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES})
+    found = await judge.decompose(Decompose(wanted=first | {Finding.STANCE}, **texts))
     await judge.verify(
         Verify(
-            wanted=frozenset(rest),
+            wanted=VERIFIED,
             chunks=chunks,
             answer_claims=made(found.answer_claims),
             reference_claims=made(found.reference_claims),
@@ -231,13 +311,37 @@ async def all_findings(judge: LocalJudge, row: Row, chunks: tuple[str, ...]) -> 
             **texts,
         )
     )
+    await judge.rate(Rate(wanted=RATED, **texts))
+
+
+async def report_denials(judge: LocalJudge, rows: list[Row]) -> str:
+    """Supported claims of answers without a hallucination, and the same with a "not" put in."""
+    planted = refused = 0
+    for row in (row for row in rows if not row["labels"]["hallucinated"]):
+        claims = await claims_of(judge, row)
+        verdicts = await support_of(judge, row, claims)
+        pairs = zip(claims, verdicts, strict=True)
+        denials = [text for claim, held in pairs if held and (text := denial(claim))]
+        held = await support_of(judge, row, denials)
+        planted += len(held)
+        refused += len(held) - sum(held)
+    return f"support, RAGTruth QA: {refused / planted:.3f} of {planted} planted denials refused"
+
+
+def denial(claim: str) -> str | None:
+    """The claim with "not" after its only auxiliary verb, or None where that is not so simple."""
+    if "not" in claim or "n't" in claim or len(AUXILIARY.findall(claim)) != 1:
+        return None
+    return AUXILIARY.sub(r"\1 not", claim)
 
 
 REPORTS: dict[str, Callable[[LocalJudge, list[Row]], Any]] = {
     "ragtruth_qa.jsonl": report_ragtruth,
+    "ragtruth_qa_train_rest.jsonl": report_denials,
     "halueval_qa.jsonl": report_halueval,
     "context_relevance.jsonl": report_relevance,
     "answer_correctness.jsonl": report_correctness,
+    "refusals.jsonl": report_stance,
 }
 
 

@@ -8,9 +8,20 @@ variables that are shared with other software (`OPENAI_API_KEY`, `OPENAI_BASE_UR
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sources import merged
@@ -30,6 +41,7 @@ def _none(value: object) -> object:
     return None if value == "none" else value
 
 
+Optional = Annotated[str | None, BeforeValidator(_none)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_split)]
 Temperature = Annotated[
     Annotated[float, Field(ge=0, le=2)] | None,
@@ -37,6 +49,19 @@ Temperature = Annotated[
 ]
 
 
+def _url(value: str) -> str:
+    parts = urlsplit(value)
+    # Credentials in a URL would stand in every error and log; a key has a setting of its own.
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise ValueError
+    if parts.port == 0:
+        raise ValueError
+    return value
+
+
+Url = Annotated[str, AfterValidator(_url)]
+Weights = dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
+TOKEN_SCORERS = "'none' or 'bert-score[:<name or path>]'"
 EMBEDDERS = "'auto', 'none', 'openai:<model>' or 'sentence-transformers[:<name or path>]'"
 
 
@@ -68,10 +93,27 @@ class RagEvalConfig(BaseModel):
             on disk: nothing is downloaded unasked.
         sample_rate: Share of interactions to evaluate, 0 to 1; consistent by trace id.
         sinks: Where scores go besides the span: `jsonl:<path>`.
+        token_scorer: `none`, or `bert-score` with `:` and a model's name or path where it is not
+            to be microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.
+        bertscore_layer: Layer of that model to compare, or `none` for its best-known one.
+        bertscore_rescale: Whether BERTScore is rescaled with its baseline.
+        dont_know: How `graphrag.answer_class` tells DON'T KNOW: `refusal` (the phrase is what the
+            answer says) or `phrases` (the phrase stands anywhere in it).
+        graphrag_rank_aware: Whether `graphrag.ragas_context_precision` heeds the ranks.
+        graphrag_weights: Weights of `graphrag.ragas_score`; missing parts keep theirs.
+        whitepaper_weights: Weights of `whitepaper.weighted_score`; the same.
+        question_checks: Path of a TOML file with checks by `question_id`.
+        calls: `fused` (two judge calls for all claims and verdicts) or `single` (a call for each
+            finding, for small models).
+        nvidia_calls: `independent` (six calls, as defined) or `paired` (two).
+        verify_tokens: Tokens of contexts in one verification; longer ones are split.
+        judge_attempts: How often a task is asked in all until every item has a valid reply.
+        judge_memo: Folder in which replies are kept and served again, or `none` for memory only.
+        judge_prices: Path of a TOML file with prices of models, for the cost on scores.
         judge_base_url: Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM.
         judge_api_key: Its key; never printed.
         judge_headers: Extra HTTP headers for a gateway; values are secret, never printed.
-        judge_query: Extra query parameters for a gateway, such as `api-version`.
+        judge_query: Extra query parameters for a gateway, such as `api-version`; never printed.
         judge_temperature: Sampling temperature, or `none` to send none.
         judge_timeout: Seconds for one judge call.
         judge_retries: Further tries after a 429, a 5xx or a time-out.
@@ -79,6 +121,9 @@ class RagEvalConfig(BaseModel):
         evaluator_concurrency: Samples evaluated at once.
         sample_timeout: Seconds for all findings of one sample.
         queue_size: Samples that may wait; one more is dropped and counted.
+        queue_chars: Characters of text that all waiting samples may hold together.
+        sink_timeout: Seconds that a sink may take for one sample; while it takes longer, it
+            misses what comes.
         hold: Whether RAG spans wait for their scores.
         hold_timeout: Seconds that a span waits at most.
         max_held: Spans that may wait at once; one more ends at once.
@@ -94,14 +139,41 @@ class RagEvalConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     metrics: Names = _setting((), "names of suites or metrics, separated by commas")
-    judge: str = _setting("local", "'local' or 'openai:<model>'")
+    judge: str = _setting(
+        "local", "'local' or 'openai:<model>'", pattern=r"^(local|openai:\s*\S.*)$"
+    )
     embedder: str = _setting("auto", EMBEDDERS)
     sample_rate: float = _setting(1.0, "a number from 0 to 1", ge=0, le=1)
     sinks: Names = _setting((), "'jsonl:<path>', separated by commas")
-    judge_base_url: str | None = _setting(None, "a URL", pattern=r"^https?://")
+    token_scorer: str = _setting("none", TOKEN_SCORERS)
+    bertscore_layer: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_none)] = (
+        _setting(None, "a whole number, 1 or more, or 'none'")
+    )
+    bertscore_rescale: bool = _setting(False, "true or false")
+    dont_know: Literal["refusal", "phrases"] = _setting("refusal", "'refusal' or 'phrases'")
+    graphrag_rank_aware: bool = _setting(False, "true or false")
+    graphrag_weights: Weights = _setting(
+        {},
+        "weights, 0 or more, of faithfulness, context_precision, context_recall, answer_relevance",
+    )
+    whitepaper_weights: Weights = _setting(
+        {}, "weights, 0 or more, of correctness, faithfulness, precision, recall, relevance"
+    )
+    question_checks: Optional = _setting(None, "the path of a TOML file, or 'none'")
+    calls: Literal["fused", "single"] = _setting("fused", "'fused' or 'single'")
+    nvidia_calls: Literal["independent", "paired"] = _setting(
+        "independent", "'independent' or 'paired'"
+    )
+    verify_tokens: int = _count(12_000)
+    judge_attempts: int = _count(3)
+    judge_memo: Optional = _setting(None, "the path of a folder, or 'none'")
+    judge_prices: Optional = _setting(None, "the path of a TOML file, or 'none'")
+    judge_base_url: Url | None = _setting(
+        None, "a URL without credentials, such as http://localhost:8000/v1"
+    )
     judge_api_key: SecretStr | None = _setting(None, "a key")
     judge_headers: dict[str, SecretStr] = _setting({}, "names and values")
-    judge_query: dict[str, str] = _setting({}, "names and values")
+    judge_query: dict[str, SecretStr] = _setting({}, "names and values")
     judge_temperature: Temperature = _setting(0.0, "a number from 0 to 2, or 'none'")
     judge_timeout: float = _seconds(30.0)
     judge_retries: int = _setting(3, "a whole number, 0 or more", ge=0)
@@ -109,6 +181,8 @@ class RagEvalConfig(BaseModel):
     evaluator_concurrency: int = _count(16)
     sample_timeout: float = _seconds(120.0)
     queue_size: int = _count(1000)
+    queue_chars: int = _count(100_000_000)
+    sink_timeout: float = _seconds(3.0)
     hold: bool = _setting(True, "true or false")
     hold_timeout: float = _seconds(10.0)
     max_held: int = _count(1000)
@@ -118,7 +192,7 @@ class RagEvalConfig(BaseModel):
     max_contexts: int = _count(50)
     max_text_chars: int = _count(20_000)
     capture_content: bool = _setting(False, "true or false")
-    workflow: str | None = _setting(None, "a name")
+    workflow: Optional = _setting(None, "a name, or 'none'")
 
     if not TYPE_CHECKING:
 
@@ -132,6 +206,15 @@ class RagEvalConfig(BaseModel):
                 super().__init__(**values)
             except ValidationError as error:
                 raise _config_error(error, values) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_bool_for_a_number(cls, value: object, info: ValidationInfo) -> object:
+        """`True` is a number to Python, but nobody means it by one."""
+        fields = cls.model_fields
+        if isinstance(value, bool) and fields[info.field_name or ""].annotation is not bool:
+            raise ValueError
+        return value
 
     @classmethod
     def load(cls, **explicit: Any) -> RagEvalConfig:
@@ -150,5 +233,5 @@ def _config_error(error: ValidationError, values: dict[str, Any]) -> ConfigError
         return ConfigError.unknown(name, "an unknown setting", RagEvalConfig.model_fields)
     extra = RagEvalConfig.model_fields[name].json_schema_extra
     wants = str(extra["wants"]) if isinstance(extra, dict) else str(first["msg"])
-    secret = name in ("judge_api_key", "judge_headers")
+    secret = name in ("judge_api_key", "judge_headers", "judge_query", "judge_base_url")
     return ConfigError(name, "**********" if secret else values.get(name), wants)

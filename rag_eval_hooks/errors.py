@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rag_eval_hooks.usage import Usage
+
 __all__ = ["ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError"]
 
 
@@ -33,7 +35,13 @@ class ConfigError(RagEvalError, ValueError):
 
 
 class JudgeError(RagEvalError):
-    """A judge or an embedder gave no usable reply; its findings are absent as `judge_failed`."""
+    """A judge or an embedder gave no usable reply; its findings are absent as `judge_failed`.
+
+    Attributes:
+        usage: What the tries took that failed.
+    """
+
+    usage: Usage = Usage()
 
 
 class JudgeTimeout(JudgeError):

@@ -6,29 +6,31 @@ import asyncio
 import functools
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from opentelemetry.trace import Span, TracerProvider, format_span_id, format_trace_id
 
 from rag_eval_hooks.capture import Interaction, Recorder, SpanWriter, assemble
 from rag_eval_hooks.config import RagEvalConfig
-from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges import Embedder, Judge, choose_embedder, choose_judge
-from rag_eval_hooks.metrics import Metric, choose
-from rag_eval_hooks.pipeline import Offer, Pipeline, Stats
+from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
+from rag_eval_hooks.metrics import Metric, build
+from rag_eval_hooks.pipeline import Offer, Pipeline, Scorer, Stats
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.sinks import as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
 from rag_eval_hooks.sinks.held_span import HeldSpan
+from rag_eval_hooks.wiring import (
+    chosen_metrics,
+    finding_sources,
+    metric_options,
+    settings,
+    sink_list,
+)
 
 __all__ = ["RagEval"]
-
-_KEEP_RAW_CHARS = 200_000
-"""Above this, a captured interaction is cut to the content limits before it waits in the queue."""
 
 
 class RagEval:
@@ -45,7 +47,8 @@ class RagEval:
         sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`, or
             `jsonl:<path>`.
         config: Further settings; those set in it count as given here.
-        embedder: An `Embedder` of your own, instead of the one that the settings name.
+        embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
+        token_scorer: A `TokenScorer` of your own, likewise.
         tracer_provider: Where spans go, or None for the global provider.
 
     Raises:
@@ -58,26 +61,35 @@ class RagEval:
         metrics: str | Iterable[str | Metric] | None = None,
         judge: str | Judge | None = None,
         sample_rate: float | None = None,
-        sinks: Iterable[SinkSpec] | None = None,
+        sinks: Iterable[SinkSpec] | SinkSpec | None = None,
         config: RagEvalConfig | None = None,
         *,
-        embedder: Embedder | None = None,
+        embedder: str | Embedder | None = None,
+        token_scorer: TokenScorer | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
-        self.config = _load(config, judge=judge, sample_rate=sample_rate)
-        embedder = choose_embedder(self.config) if embedder is None else embedder
+        self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
+        available = build(metric_options(self.config))
+        chosen = chosen_metrics(metrics, self.config, available)
+        sources = finding_sources(self.config, judge, embedder, token_scorer)
         self._pipeline = Pipeline(
             self.config,
-            _chosen(metrics, self.config),
-            judge if isinstance(judge, Judge) else choose_judge(self.config, embedder),
-            embedder,
-            [as_sink(sink) for sink in (self.config.sinks if sinks is None else sinks)],
+            lambda incidents: Scorer(
+                available if chosen is None else chosen,
+                sources,
+                self.config.sample_timeout,
+                incidents,
+                only_fed=chosen is None,
+            ),
+            [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
+            sink_list(sinks, self.config),
             tick=lambda: self.recorder.sweep(),
         )
         self._spans = SpanWriter(
             tracer_provider,
             workflow=self.config.workflow,
             capture_content=self.config.capture_content,
+            incidents=self.incidents,
         )
         self.recorder = Recorder(
             self._on_end,
@@ -98,7 +110,9 @@ class RagEval:
             Whether it will be evaluated: not sampled out, not dropped.
         """
         key = sample.trace_id or sample.sample_id
-        return self._pipeline.offer(Offer(key=key, status=sample.status, sample=lambda: sample))
+        return self._pipeline.offer(
+            Offer(key=key, status=sample.status, sample=lambda: sample, size=sample.chars)
+        )
 
     def evaluate(self, sample: Sample) -> Outcomes:
         """The outcomes of a sample, now: the same scores as in the background.
@@ -183,38 +197,10 @@ class RagEval:
         return Offer(
             key=key,
             status=interaction.status,
-            sample=build if interaction.chars <= _KEEP_RAW_CHARS else _built(build),
+            sample=build,
+            size=interaction.chars,
             held=_held(span, interaction),
         )
-
-
-def _load(config: RagEvalConfig | None, *, judge: object, sample_rate: object) -> RagEvalConfig:
-    """The settings of the process, under those in `config`, under the arguments."""
-    explicit: dict[str, Any] = {}
-    if config is not None:
-        explicit |= {name: getattr(config, name) for name in config.model_fields_set}
-    if isinstance(judge, str):
-        explicit["judge"] = judge
-    elif judge is not None and not isinstance(judge, Judge):
-        raise ConfigError("judge", judge, "'local', 'openai:<model>' or a Judge")
-    if sample_rate is not None:
-        explicit["sample_rate"] = sample_rate
-    return RagEvalConfig.load(**explicit)
-
-
-def _chosen(
-    metrics: str | Iterable[str | Metric] | None, config: RagEvalConfig
-) -> tuple[Metric, ...] | None:
-    if metrics is None:
-        return choose(config.metrics) if config.metrics else None
-    if not isinstance(metrics, Iterable):
-        raise ConfigError("metrics", metrics, "names of suites or metrics, or Metric objects")
-    return choose([metrics] if isinstance(metrics, str) else metrics)
-
-
-def _built(build: Callable[[], Sample]) -> Callable[[], Sample]:
-    sample = build()
-    return lambda: sample
 
 
 def _held(span: Span, interaction: Interaction) -> HeldSpan | None:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.score import Cause, NotScored, Unavailable
+from rag_eval_hooks.usage import Usage
 
 __all__ = [
     "BUILDS_ON",
     "ChunkRelevance",
-    "Decompose",
     "Finding",
     "Findings",
+    "GEval",
     "Questions",
+    "Rating",
+    "Stance",
     "Support",
+    "TokenScore",
     "Verdict",
-    "Verify",
     "made",
 ]
 
@@ -39,6 +42,19 @@ class Finding(StrEnum):
     RELEVANCE = "relevance"
     ENTITIES_FOUND = "entities_found"
     QUESTION_SIMILARITY = "question_similarity"
+    STANCE = "stance"
+    RELEVANCE_TO_ANSWER = "relevance_to_answer"
+    DIRECT_RELEVANCE = "direct_relevance"
+    GEVAL = "geval"
+    CLASSIFICATION = "classification"
+    CORRECTNESS = "correctness"
+    ALIGNMENT = "alignment"
+    ATTITUDE = "attitude"
+    ACCURACY_RATINGS = "accuracy_ratings"
+    CONTEXT_RATINGS = "context_ratings"
+    GROUNDEDNESS_RATINGS = "groundedness_ratings"
+    ANSWER_SIMILARITY = "answer_similarity"
+    TOKEN_SCORE = "token_score"
 
 
 BUILDS_ON: Final[Mapping[Finding, Finding]] = {
@@ -108,9 +124,51 @@ class Questions:
     noncommittal: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Stance:
+    """Whether texts are indistinct: they neither state nor deny anything checkable.
+
+    Attributes:
+        answer: The answer is.
+        reference: The reference is; False where there is none.
+    """
+
+    answer: bool
+    reference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """A step on a rubric's scale with its reason."""
+
+    value: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GEval:
+    """Three criteria of an answer against the reference, each 0 to 100."""
+
+    correctness: float
+    completeness: float
+    consistency: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenScore:
+    """Token-level likeness of answer and reference (BERTScore), each at most 1."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
 _NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not asked for")
 Made: TypeAlias = T | NotScored
 """A finding's content, or why there is none."""
+Pair: TypeAlias = tuple[int | None, int | None]
+"""Ratings by two independent templates; None for an invalid one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +188,23 @@ class Findings:
             the question alone.
         entities_found: One per entity: do the contexts hold it.
         question_similarity: Cosine of the question and each generated question, in [-1, 1].
+        stance: Which of answer and reference are indistinct.
+        relevance_to_answer: Like `relevance`, judged by the answer even where there is a
+            reference.
+        direct_relevance: How far the answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
+        geval: Answer against reference by three criteria.
+        classification: Whether the answer is correct by the reference.
+        correctness: Answer against reference, 1 to 5.
+        alignment: Answer against question, 1 to 5.
+        attitude: How alike two indistinct texts, answer and reference, are in attitude, 1 to 5.
+        accuracy_ratings: Answer against reference by two templates, the second with the roles
+            swapped: 0, 2 or 4 each, None for an invalid one; at least one is valid.
+        context_ratings: Do the contexts answer the question, by two templates: 0, 1 or 2 each.
+        groundedness_ratings: Do the contexts ground the answer, by two templates: 0, 1 or 2 each.
+        answer_similarity: Cosine of answer and reference, in [-1, 1].
+        token_score: Token-level likeness of answer and reference.
+        usage: What each finding took, absent ones included; a call that made several is divided
+            among them.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED
@@ -143,6 +218,20 @@ class Findings:
     relevance: Made[tuple[ChunkRelevance, ...]] = _NOT_ASKED
     entities_found: Made[tuple[Verdict, ...]] = _NOT_ASKED
     question_similarity: Made[tuple[float, ...]] = _NOT_ASKED
+    stance: Made[Stance] = _NOT_ASKED
+    relevance_to_answer: Made[tuple[ChunkRelevance, ...]] = _NOT_ASKED
+    direct_relevance: Made[float] = _NOT_ASKED
+    geval: Made[GEval] = _NOT_ASKED
+    classification: Made[Verdict] = _NOT_ASKED
+    correctness: Made[Rating] = _NOT_ASKED
+    alignment: Made[Rating] = _NOT_ASKED
+    attitude: Made[Rating] = _NOT_ASKED
+    accuracy_ratings: Made[Pair] = _NOT_ASKED
+    context_ratings: Made[Pair] = _NOT_ASKED
+    groundedness_ratings: Made[Pair] = _NOT_ASKED
+    answer_similarity: Made[float] = _NOT_ASKED
+    token_score: Made[TokenScore] = _NOT_ASKED
+    usage: Mapping[Finding, Usage] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
         """Whether the finding was made, or is known to be absent."""
@@ -151,12 +240,16 @@ class Findings:
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
         """Findings that all miss for one reason."""
-        return cls(**{kind.value: why for kind in kinds})
+        absent: dict[str, Any] = dict.fromkeys((kind.value for kind in kinds), why)
+        return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
         """These findings with those that the other one has or knows to be absent."""
-        told = {f.name: getattr(other, f.name) for f in fields(other)}
-        return replace(self, **{k: v for k, v in told.items() if v is not _NOT_ASKED})
+        told = {kind.value: getattr(other, kind.value) for kind in Finding if other.asked(kind)}
+        usage = dict(self.usage)
+        for kind, used in other.usage.items():
+            usage[kind] = usage.get(kind, Usage()) + used
+        return replace(self, **told, usage=usage)
 
 
 def made(finding: Made[T]) -> T:
@@ -168,46 +261,3 @@ def made(finding: Made[T]) -> T:
     if isinstance(finding, NotScored):
         raise Unavailable(finding)
     return finding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decompose:
-    """The first task for a judge: take answer and reference apart, without the contexts.
-
-    Attributes:
-        wanted: Of `ANSWER_CLAIMS`, `REFERENCE_CLAIMS`, `ENTITIES` (of the reference), `QUESTIONS`.
-        question: The user's question.
-        answer: Given when a finding about the answer is wanted.
-        reference: Given when a finding about the reference is wanted.
-    """
-
-    wanted: frozenset[Finding]
-    question: str
-    answer: str | None = None
-    reference: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verify:
-    """The second task: hold claims, chunks and entities against each other.
-
-    Attributes:
-        wanted: Of the two supports, the two agreements, `RELEVANCE`, `ENTITIES_FOUND`.
-        question: The user's question.
-        chunks: Texts of the contexts, in order; empty when retrieval found nothing, and then only
-            agreements are wanted.
-        answer: The answer, for agreement and relevance.
-        reference: The reference, for agreement and relevance.
-        answer_claims: Claims to verify; empty when none are asked about.
-        reference_claims: The same of the reference.
-        entities: Entities to look for.
-    """
-
-    wanted: frozenset[Finding]
-    question: str
-    chunks: tuple[str, ...]
-    answer: str | None = None
-    reference: str | None = None
-    answer_claims: tuple[str, ...] = ()
-    reference_claims: tuple[str, ...] = ()
-    entities: tuple[str, ...] = ()

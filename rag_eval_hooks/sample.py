@@ -6,12 +6,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Self
 
 __all__ = ["Context", "Sample", "Status"]
-
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Status(StrEnum):
@@ -40,7 +37,7 @@ class Context:
     text: str
     id: str | None = None
     score: float | None = None
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, value: Context | str | Mapping[str, Any]) -> Context:
@@ -87,7 +84,7 @@ class Sample:
     session_id: str | None = None
     user_id: str | None = None
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     truncated: tuple[str, ...] = ()
     trace_id: str | None = None
     span_id: str | None = None
@@ -105,16 +102,23 @@ class Sample:
         object.__setattr__(self, "status", Status(self.status))
         object.__setattr__(self, "tags", tuple(self.tags))
 
+    @property
+    def chars(self) -> int:
+        """Characters of its texts."""
+        texts = (self.question, self.answer or "", self.reference or "")
+        contexts = sum(len(context.text) for context in self.contexts or ())
+        return contexts + sum(map(len, texts))
+
     def to_dict(self) -> dict[str, Any]:
         """The sample as plain types; a field at its default is left out."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
-        plain["status"] = self.status.value
+        plain["status"] = None if self.status is Status.OK else self.status.value
         plain["metadata"] = dict(self.metadata)
         plain["contexts"] = None if self.contexts is None else [_plain(c) for c in self.contexts]
         return {
             key: value
             for key, value in plain.items()
-            if key == "question" or value == [] or value not in (None, (), {}, "ok")
+            if key == "question" or value == [] or value not in (None, (), {})
         }
 
     @classmethod

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, TypeAlias
+
+from rag_eval_hooks.usage import Usage
 
 __all__ = [
     "UNIT",
@@ -20,8 +21,6 @@ __all__ = [
     "Score",
     "Unavailable",
 ]
-
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Cause(StrEnum):
@@ -67,17 +66,19 @@ class Score:
         annotator_kind: `CODE` for formulas and the embedded judge, `LLM` for a model.
         annotator: The judge's name and model, or `None` when no judge was needed.
         version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
+        usage: This metric's part of what judging the sample took.
     """
 
     value: float
     normalised: float
     label: str | None = None
-    parts: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
-    explanation: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    parts: Mapping[str, float] = field(default_factory=dict)
+    explanation: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     annotator_kind: AnnotatorKind = AnnotatorKind.CODE
     annotator: str | None = None
     version: str = ""
+    usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
         """Refuses what is no score.
@@ -98,10 +99,12 @@ class NotScored:
     Attributes:
         cause: The kind of absence.
         detail: One sentence for a person; holds no content of the sample.
+        usage: What was spent in vain, this metric's part.
     """
 
     cause: Cause
     detail: str = ""
+    usage: Usage = field(default_factory=Usage)
 
 
 Outcome: TypeAlias = Score | NotScored

@@ -49,6 +49,13 @@ EVAL_SAMPLE_RATE: Final = "rag.eval.sample_rate"
 EVAL_VERSION: Final = "rag.eval.version"
 
 
+COMPOSITES: Final = {
+    "graphrag.ragas_score": "rag.eval.graphrag.score",
+    "whitepaper.weighted_score": "rag.eval.whitepaper.score",
+}
+"""Metrics that stand for their whole suite, and the suite's own attribute key."""
+
+
 class EvalStatus(StrEnum):
     """Values of `rag.eval.status`: why a RAG span carries the scores that it carries."""
 

@@ -14,6 +14,7 @@ __all__ = ["merged"]
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
+_MAPPINGS = ("judge_headers", "judge_query", "graphrag_weights", "whitepaper_weights")
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
 
@@ -35,7 +36,8 @@ def merged(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, Any]:
         for variable, name in variables.items()
         if variable in os.environ
     }
-    return {**_shared_variables(), **_file_values(), **environment, **explicit}
+    own = {**_file_values(), **environment, **explicit}
+    return {**_shared_variables(own), **own}
 
 
 def _refuse_unknown_variables(known: set[str]) -> None:
@@ -46,17 +48,23 @@ def _refuse_unknown_variables(known: set[str]) -> None:
 
 def _pairs(name: str, value: str) -> Any:
     """`a=1,b=2` as a mapping, for the settings that are mappings."""
-    if name not in ("judge_headers", "judge_query"):
+    if name not in _MAPPINGS:
         return value
     pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+    if not all(key.strip() and equals for key, equals, _ in pairs):
+        raise ConfigError(name, "**********", "name=value pairs, separated by commas")
     return {key.strip(): text.strip() for key, _, text in pairs}
 
 
-def _shared_variables() -> dict[str, Any]:
-    named = {"judge_api_key": "OPENAI_API_KEY", "judge_base_url": "OPENAI_BASE_URL"}
-    values: dict[str, Any] = {
-        name: os.environ[variable] for name, variable in named.items() if os.environ.get(variable)
-    }
+def _shared_variables(own: Mapping[str, Any]) -> dict[str, Any]:
+    """What variables of other software say, as far as it fits our own settings."""
+    values: dict[str, Any] = {}
+    # A key goes to the endpoint that it was set for, and to no other one.
+    if own.get("judge_base_url") in (None, os.environ.get("OPENAI_BASE_URL")):
+        if os.environ.get("OPENAI_BASE_URL"):
+            values["judge_base_url"] = os.environ["OPENAI_BASE_URL"]
+        if os.environ.get("OPENAI_API_KEY"):
+            values["judge_api_key"] = os.environ["OPENAI_API_KEY"]
     if os.environ.get(_CONTENT_VARIABLE, "").upper() in _CONTENT_ON_SPANS:
         values["capture_content"] = True
     return values

@@ -16,36 +16,42 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from rag_eval_hooks.findings import (
     ChunkRelevance,
-    Decompose,
     Finding,
     Findings,
+    GEval,
     Questions,
+    Rating,
+    Stance,
     Support,
+    TokenScore,
     Verdict,
-    Verify,
 )
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Outcomes
+from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify
 
 __all__ = [
     "ChunkRelevance",
     "Decompose",
     "Finding",
     "Findings",
+    "GEval",
+    "Grade",
     "MemorySink",
     "Questions",
+    "Rate",
+    "Rating",
     "Result",
     "ScriptedJudge",
+    "Stance",
     "Support",
+    "TokenScore",
     "Verdict",
     "Verify",
 ]
-
-Task: TypeAlias = Decompose | Verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,14 @@ class ScriptedJudge:
         return await self._reply(task)
 
     async def verify(self, task: Verify) -> Findings:
+        """The scripted findings among those wanted."""
+        return await self._reply(task)
+
+    async def rate(self, task: Rate) -> Findings:
+        """The scripted findings among those wanted."""
+        return await self._reply(task)
+
+    async def grade(self, task: Grade) -> Findings:
         """The scripted findings among those wanted."""
         return await self._reply(task)
 

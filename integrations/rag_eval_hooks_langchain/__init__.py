@@ -1,4 +1,7 @@
-"""rag_eval_hooks for LangChain: `RagEvalCallbackHandler(evals)` as a callback."""
+"""rag_eval_hooks for LangChain: `RagEvalCallbackHandler(evals)` as a callback.
+
+`LangChainJudge(model)` lets a chat model of LangChain be the judge.
+"""
 
 from __future__ import annotations
 
@@ -10,5 +13,6 @@ except ImportError as error:
     ) from error
 
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
+from rag_eval_hooks_langchain.judge import LangChainJudge
 
-__all__ = ["RagEvalCallbackHandler"]
+__all__ = ["LangChainJudge", "RagEvalCallbackHandler"]

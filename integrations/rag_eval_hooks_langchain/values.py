@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from rag_eval_hooks.sample import Context
 __all__ = [
     "answer_of",
     "documents_in",
+    "message_text",
     "message_texts",
     "model_facts",
     "question_of",
@@ -38,7 +40,7 @@ def question_of(inputs: Any) -> str | None:
     if isinstance(inputs, PromptValue):
         return question_of(inputs.to_messages())
     if isinstance(inputs, BaseMessage):
-        return _message_text(inputs)
+        return message_text(inputs)
     if isinstance(inputs, Mapping):
         return _first(inputs, (*_QUESTION_KEYS, "messages"), question_of)
     if isinstance(inputs, Sequence):
@@ -51,7 +53,7 @@ def answer_of(outputs: Any) -> str | None:
     if isinstance(outputs, str):
         return outputs
     if isinstance(outputs, BaseMessage):
-        return _message_text(outputs)
+        return message_text(outputs)
     if isinstance(outputs, Mapping):
         return _first(outputs, (*_ANSWER_KEYS, "messages"), answer_of)
     if isinstance(outputs, Sequence):
@@ -89,7 +91,7 @@ def snapshot(document: Document) -> Context:
 
 def message_texts(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
     """The texts of a chat model's input, in order."""
-    return tuple(_message_text(message) for batch in messages for message in batch)
+    return tuple(message_text(message) for batch in messages for message in batch)
 
 
 def result_text(result: LLMResult) -> str | None:
@@ -97,7 +99,7 @@ def result_text(result: LLMResult) -> str | None:
     for batch in result.generations:
         for generation in batch:
             if isinstance(generation, ChatGeneration):
-                return _message_text(generation.message) or None
+                return message_text(generation.message) or None
             return generation.text or None
     return None
 
@@ -143,12 +145,12 @@ def _last_message(
     messages: Sequence[Any], kind: type[BaseMessage] | tuple[type[BaseMessage], ...]
 ) -> str | None:
     for message in reversed(messages):
-        if isinstance(message, kind) and (text := _message_text(message)):
+        if isinstance(message, kind) and (text := message_text(message)):
             return text
     return None
 
 
-def _message_text(message: BaseMessage) -> str:
+def message_text(message: BaseMessage) -> str:
     """A message's text; of content blocks, the text blocks joined."""
     content = message.content
     if isinstance(content, str):
@@ -167,11 +169,10 @@ def _first_message(result: LLMResult) -> BaseMessage | None:
 def _score(metadata: Mapping[str, Any]) -> float | None:
     for key in _SCORE_KEYS:
         value = metadata.get(key)
-        if isinstance(value, float | int):
-            return float(value)
         # Rerankers give NumPy numbers, which have this one method in common with ours.
         if value is not None and hasattr(value, "__float__"):
-            return float(value)
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                return float(value)
     return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from rag_eval_hooks.capture.contexts import find_contexts
@@ -33,7 +32,8 @@ def assemble(
         trace_id: Of the RAG span, where one is recorded.
         span_id: Of the RAG span.
         max_contexts: Contexts kept.
-        max_text_chars: Characters kept of question, answer and each context.
+        max_text_chars: Characters kept of each text: question, answer, reference, contexts,
+            values of metadata.
     """
     root = interaction.root
     told = interaction.metadata
@@ -41,15 +41,15 @@ def assemble(
     return Sample(
         question=cut.text("question", root.query or ""),
         contexts=cut.contexts(find_contexts(interaction), max_contexts),
-        answer=None if root.text is None else cut.text("answer", root.text),
-        reference=_text(told, "reference"),
+        answer=cut.optional("answer", root.text),
+        reference=cut.optional("reference", _text(told, "reference")),
         question_id=_text(told, "question_id"),
         status=interaction.status,
         error_type=root.error_type,
         session_id=session_of(told),
         user_id=_text(told, "user_id"),
         tags=interaction.tags,
-        metadata=MappingProxyType({k: v for k, v in told.items() if _is_free(k)}),
+        metadata=cut.metadata("metadata", {k: v for k, v in told.items() if _is_free(k)}),
         truncated=tuple(cut.fields),
         trace_id=trace_id,
         span_id=span_id,
@@ -94,6 +94,26 @@ class _Cut:
         if len(contexts) > most:
             self.fields.append("contexts")
         return tuple(
-            replace(context, text=self.text(f"contexts[{place}].text", context.text))
+            replace(
+                context,
+                text=self.text(f"contexts[{place}].text", context.text),
+                metadata=self.metadata(f"contexts[{place}].metadata", context.metadata),
+            )
             for place, context in enumerate(contexts[:most])
         )
+
+    def optional(self, field: str, text: str | None) -> str | None:
+        return None if text is None else self.text(field, text)
+
+    def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Texts cut to the limit; a value that is larger in writing is left out."""
+        kept: dict[str, Any] = {}
+        for key, value in values.items():
+            name = f"{field}.{key}"
+            if isinstance(value, str):
+                kept[key] = self.text(name, value)
+            elif isinstance(value, int | float | bool | None) or len(repr(value)) <= self._limit:
+                kept[key] = value
+            else:
+                self.fields.append(name)
+        return kept

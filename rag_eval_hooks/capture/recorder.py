@@ -80,6 +80,7 @@ class Recorder:
     ) -> Run | None:
         if is_quiet():
             return None
+        self.sweep()
         if len(self._open) >= self._max_open:
             self._abandon_oldest()
         interaction = Interaction(otel_context.get_current(), dict(metadata), tuple(tags))

@@ -111,5 +111,15 @@ class Interaction:
     @property
     def chars(self) -> int:
         """Characters of text that this interaction keeps in memory."""
-        documents = sum(len(c.text) for found in self.lists for c in found.contexts)
-        return documents + sum(len(text) for run in self.runs for text in run.prompt)
+        documents = sum(_chars(c) for found in self.lists for c in found.contexts)
+        prompts = sum(len(text) for run in self.runs for text in run.prompt)
+        outputs = sum(len(run.text or "") + len(run.query or "") for run in self.runs)
+        return documents + prompts + outputs + _text_chars(self.metadata)
+
+
+def _chars(context: Context) -> int:
+    return len(context.text) + _text_chars(context.metadata)
+
+
+def _text_chars(values: Mapping[str, Any]) -> int:
+    return sum(len(value) for value in values.values() if isinstance(value, str))

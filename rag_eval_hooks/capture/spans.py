@@ -15,6 +15,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.assemble import session_of
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
 
 __all__ = ["SpanWriter"]
@@ -49,16 +50,23 @@ class SpanWriter:
         provider: A tracer provider, or None for the global one, also when it is set later.
         workflow: Name on the RAG span, or None for the root run's name.
         capture_content: Whether questions, documents and answers are put on spans.
+        incidents: Where exceptions of span processors are counted.
     """
 
     def __init__(
-        self, provider: TracerProvider | None, *, workflow: str | None, capture_content: bool
+        self,
+        provider: TracerProvider | None,
+        *,
+        workflow: str | None,
+        capture_content: bool,
+        incidents: Incidents,
     ) -> None:
         self._tracer: Tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._workflow = workflow
         self._content = capture_content
+        self._incidents = incidents
 
     def write(self, interaction: Interaction) -> Span:
         """Emits all spans and ends all but the first.
@@ -77,7 +85,10 @@ class SpanWriter:
         )
         _mark_failure(span, root.error_type, interaction.status)
         if span.is_recording():
-            self._write_children(interaction, span)
+            try:
+                self._write_children(interaction, span)
+            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+                self._incidents.report("span start", error)
         return span
 
     def _write_children(self, interaction: Interaction, root_span: Span) -> None:

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Coroutine
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
 
-import openai
-from tenacity import RetryCallState, wait_random_exponential
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
-__all__ = ["is_transient", "retry_after", "wait"]
+from rag_eval_hooks.judges.failures import is_transient, response_header
+
+__all__ = ["LONGEST_WAIT", "retried", "retry_after"]
+
+T = TypeVar("T")
 
 LONGEST_WAIT = 60.0
 """Seconds. A server that asks for a longer pause gets this one."""
-_NO_CREDIT = "insufficient_quota"
 _backoff = wait_random_exponential(multiplier=0.5, min=0.1, max=20.0)
 
 
-def is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed later: 429, 5xx and time-outs.
+async def retried(attempt: Callable[[], Coroutine[Any, Any, T]], retries: int) -> T:
+    """The result of a call, tried again after a 429, a 5xx or a time-out.
 
-    A refused connection, a bad request, a wrong key and an exhausted quota stay as they are.
+    Args:
+        attempt: Makes one try; an async function, not one that only returns an awaitable.
+        retries: Further tries at most.
+
+    Raises:
+        BaseException: What the last try raised.
     """
-    if isinstance(error, openai.APIStatusError):
-        status = error.status_code
-        return status >= 500 or status == 408 or (status == 429 and error.code != _NO_CREDIT)
-    return isinstance(error, TimeoutError | openai.APITimeoutError)
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(is_transient),
+        wait=_wait,
+        stop=stop_after_attempt(retries + 1),
+        reraise=True,
+    )
+    return await retrying(attempt)
 
 
-def wait(state: RetryCallState) -> float:
+def _wait(state: RetryCallState) -> float:
     """Seconds until the next try: exponential with full jitter, and what the server asks for."""
     error = state.outcome.exception() if state.outcome else None
-    header = None
-    if isinstance(error, openai.APIStatusError):
-        header = error.response.headers.get("retry-after")
+    header = None if error is None else response_header(error, "retry-after")
     asked = retry_after(header, time.time())
     # The jitter also spreads the callers that a server told the same time.
     return min(asked, LONGEST_WAIT) + float(_backoff(state))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from rag_eval_hooks.findings import Decompose, Findings, Verify
+from rag_eval_hooks.findings import Findings, TokenScore
 from rag_eval_hooks.score import AnnotatorKind
+from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 
-__all__ = ["Embedder", "Judge"]
+__all__ = ["Embedder", "Judge", "TokenScorer"]
 
 
 @runtime_checkable
@@ -42,6 +43,14 @@ class Judge(Protocol):
         """The same for the second task."""
         ...
 
+    async def rate(self, task: Rate) -> Findings:
+        """The same for the third task."""
+        ...
+
+    async def grade(self, task: Grade) -> Findings:
+        """The same for the fourth task."""
+        ...
+
     async def aclose(self) -> None:
         """Releases connections and models. Called once, at shutdown."""
         ...
@@ -64,4 +73,24 @@ class Embedder(Protocol):
 
     async def aclose(self) -> None:
         """Releases connections and models. Called once, at shutdown."""
+        ...
+
+
+@runtime_checkable
+class TokenScorer(Protocol):
+    """Compares texts token by token, as BERTScore does."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def score(self, candidate: str, reference: str) -> TokenScore:
+        """Precision, recall and F1 of a candidate against a reference.
+
+        Raises:
+            JudgeError: The model cannot be loaded.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Releases the model. Called once, at shutdown."""
         ...

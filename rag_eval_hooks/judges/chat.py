@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.usage import Usage
 
-__all__ = ["Chat"]
+__all__ = ["Chat", "Completion"]
+
+
+def _nobody_asks() -> None:
+    """What a reply without a memo does when it is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One reply.
+
+    Attributes:
+        text: What the model said.
+        usage: What it took, retries included.
+        accept: To be called when all that was asked for was read from the text: only then does a
+            memo keep it.
+    """
+
+    text: str
+    usage: Usage = field(default_factory=lambda: Usage(calls=1))
+    accept: Callable[[], None] = field(default=_nobody_asks, repr=False, compare=False)
 
 
 class Chat(Protocol):
@@ -17,8 +40,10 @@ class Chat(Protocol):
         """Kind and model, such as `openai:gpt-4o-mini`."""
         ...
 
-    async def complete(self, prompt: Prompt) -> str:
-        """The model's reply as text.
+    async def complete(self, prompt: Prompt) -> Completion:
+        """The model's reply, and what it took.
+
+        Each error tells as `usage` what the failed tries took, so that no cost is lost.
 
         Raises:
             ReplyError: The model replied, but with nothing that can be read: it was cut off, it

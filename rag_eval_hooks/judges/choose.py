@@ -6,18 +6,19 @@ import importlib.util
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rag_eval_hooks.config import EMBEDDERS, RagEvalConfig
+from rag_eval_hooks.config import EMBEDDERS, TOKEN_SCORERS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.openai import OpenAIJudge
 
-__all__ = ["choose_embedder", "choose_judge"]
+__all__ = ["choose_embedder", "choose_judge", "choose_token_scorer"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
 _MINILM = "sentence-transformers/all-MiniLM-L6-v2"
+_DEBERTA = "microsoft/deberta-xlarge-mnli"
 _OPENAI_EMBEDDING = "text-embedding-3-small"
 
 
@@ -37,8 +38,8 @@ def choose_judge(config: RagEvalConfig, embedder: Embedder | None) -> Judge:
         from rag_eval_hooks.judges.local import LocalJudge
 
         return LocalJudge(embedder)
-    if kind == "openai" and model:
-        return _openai_judge(config, model)
+    if kind == "openai" and model.strip():
+        return _openai_judge(config, model.strip())
     raise ConfigError("judge", config.judge, "'local', 'openai:<model>' or a Judge")
 
 
@@ -63,10 +64,43 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     raise ConfigError("embedder", config.embedder, f"{EMBEDDERS}, or an Embedder")
 
 
-def _openai_judge(config: RagEvalConfig, model: str) -> OpenAIJudge:
-    from rag_eval_hooks.judges.openai import OpenAIJudge
+def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
+    """The token scorer that `config.token_scorer` names, or None.
 
-    return OpenAIJudge(model, temperature=config.judge_temperature, **_endpoint(config))
+    Raises:
+        ConfigError: The name is unknown.
+        ImportError: The extra `bertscore` is not installed.
+    """
+    kind, _, model = config.token_scorer.partition(":")
+    if config.token_scorer == "none":
+        return None
+    if kind != "bert-score":
+        raise ConfigError("token_scorer", config.token_scorer, f"{TOKEN_SCORERS}, or a TokenScorer")
+    from rag_eval_hooks.judges.bert_scorer import BertScorer
+
+    return BertScorer(
+        model or _DEBERTA,
+        layer=config.bertscore_layer,
+        rescale_with_baseline=config.bertscore_rescale,
+    )
+
+
+def _openai_judge(config: RagEvalConfig, model: str) -> OpenAIJudge:
+    from rag_eval_hooks.judges.memo import Memo
+    from rag_eval_hooks.judges.openai import OpenAIJudge
+    from rag_eval_hooks.judges.prices import Prices
+
+    return OpenAIJudge(
+        model,
+        temperature=config.judge_temperature,
+        memo=Memo(config.judge_memo),
+        prices=None if config.judge_prices is None else Prices.read(config.judge_prices),
+        attempts=config.judge_attempts,
+        calls=config.calls,
+        nvidia_calls=config.nvidia_calls,
+        verify_tokens=config.verify_tokens,
+        **_endpoint(config),
+    )
 
 
 def _endpoint(config: RagEvalConfig) -> dict[str, Any]:
@@ -79,7 +113,7 @@ def _endpoint(config: RagEvalConfig) -> dict[str, Any]:
         "base_url": config.judge_base_url,
         "api_key": None if key is None else key.get_secret_value(),
         "headers": {k: v.get_secret_value() for k, v in config.judge_headers.items()},
-        "query": config.judge_query,
+        "query": {k: v.get_secret_value() for k, v in config.judge_query.items()},
         "timeout": config.judge_timeout,
         "retries": config.judge_retries,
         "concurrency": config.judge_concurrency,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.judges.limits import check_limits
 
 __all__ = ["ClientOptions"]
 
@@ -45,7 +46,7 @@ class ClientOptions:
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
             raise ConfigError("base_url", self.base_url, "a URL with http:// or https://")
         _check_key(self)
-        _check_limits(self)
+        check_limits(self.timeout, self.retries, self.concurrency)
 
 
 def _check_key(options: ClientOptions) -> None:
@@ -54,12 +55,3 @@ def _check_key(options: ClientOptions) -> None:
     for name, text in (("api_key", options.api_key or ""), *options.headers.items()):
         if not (text.isascii() and text.isprintable() and text == text.strip()):
             raise ConfigError(name, "**********", "printable ASCII text without spaces around it")
-
-
-def _check_limits(options: ClientOptions) -> None:
-    if not 0 < options.timeout < float("inf"):
-        raise ConfigError("timeout", options.timeout, "seconds, above 0")
-    if options.retries < 0:
-        raise ConfigError("retries", options.retries, "a whole number, 0 or more")
-    if options.concurrency < 1:
-        raise ConfigError("concurrency", options.concurrency, "a whole number, 1 or more")

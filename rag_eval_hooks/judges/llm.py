@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.findings import Decompose, Finding, Findings, Verdict, Verify
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of
 from rag_eval_hooks.judges.chat import Chat
-from rag_eval_hooks.judges.literal import stated
-from rag_eval_hooks.prompts import PROMPTS_VERSION, Ask, DecomposeAsk, Items, Values, VerifyAsk
-from rag_eval_hooks.prompts.ask import ReplyError
-from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
+from rag_eval_hooks.judges.verifying import verify
+from rag_eval_hooks.prompts import PROMPTS_VERSION, Ask, DecomposeAsk, GradeAsk, Items, RateAsk
+from rag_eval_hooks.prompts.grade import TEMPLATES
+from rag_eval_hooks.score import AnnotatorKind
+from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 
-__all__ = ["LLMJudge"]
+__all__ = ["Calls", "LLMJudge", "NvidiaCalls"]
 
-_LITERALLY = "found literally"
+Calls: TypeAlias = Literal["fused", "single"]
+NvidiaCalls: TypeAlias = Literal["independent", "paired"]
 
 
 class LLMJudge:
@@ -23,19 +26,48 @@ class LLMJudge:
 
     A reply is read item by item. Items whose content does not fit are asked for again, with what
     was wrong; the ones that never fit make their finding absent as `judge_failed`, and only
-    theirs. Nothing is guessed from a reply that cannot be read.
+    theirs. Nothing is guessed from a reply that cannot be read. Calls of which none needs
+    another's reply are made at the same time.
+
+    Contexts that are longer than `verify_tokens` are verified in parts. A claim that no part
+    supports, but of which chunks in several parts state something, is then asked about once more
+    by these chunks together, so its verdict is as if all chunks had been seen at once. Grades
+    are about the contexts as a whole and are never split.
 
     Args:
         chat: The model.
-        attempts: How often one task may be asked in all.
+        attempts: How often one item may be asked for in all.
+        calls: `fused`: one call for each task, verification in parts aside. `single`: one for
+            each finding, for models that cannot do several things at a time.
+        nvidia_calls: `independent`: a call for each template of each grade, as they are defined.
+            `paired`: one call for the first templates of all grades, one for the second.
+        verify_tokens: Tokens of contexts in one verification, at three bytes of UTF-8 a token.
+
+    Raises:
+        ConfigError: An option has a value that cannot be used.
     """
 
     annotator_kind = AnnotatorKind.LLM
     version = PROMPTS_VERSION
 
-    def __init__(self, chat: Chat, *, attempts: int = 3) -> None:
+    def __init__(
+        self,
+        chat: Chat,
+        *,
+        attempts: int = 3,
+        calls: Calls = "fused",
+        nvidia_calls: NvidiaCalls = "independent",
+        verify_tokens: int = 12_000,
+    ) -> None:
+        _check_count("attempts", attempts)
+        _check_count("verify_tokens", verify_tokens)
+        _check_name("calls", calls, ("fused", "single"))
+        _check_name("nvidia_calls", nvidia_calls, ("independent", "paired"))
         self._chat = chat
-        self._attempts = attempts
+        self._asker = Asker(chat, attempts)
+        self._fused = calls == "fused"
+        self._paired = nvidia_calls == "paired"
+        self._verify_tokens = verify_tokens
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -46,77 +78,55 @@ class LLMJudge:
         return self._chat.name
 
     async def decompose(self, task: Decompose) -> Findings:
-        """Claims, entities and questions; a text that the task lacks is `missing_input`."""
+        """Claims, entities, questions, stance; a text that the task lacks is `missing_input`."""
         ask = DecomposeAsk(task)
-        lacking = {kind for kind in task.wanted if ask.text(kind) is None}
-        return await self._findings(ask, task.wanted, lacking, {})
+        answers = await self._asker.ask_all(self._calls(ask, ask.items()))
+        return findings_of(ask, task.wanted, answers)
 
     async def verify(self, task: Verify) -> Findings:
         """Verdicts; an entity that a chunk holds literally is found without asking."""
-        ask = VerifyAsk(task)
-        lacking = {kind for kind in task.wanted if not ask.possible(kind)}
-        return await self._findings(ask, task.wanted, lacking, _literal(task, ask.items()))
+        return await verify(task, self._asker, self._calls, self._verify_tokens)
+
+    async def rate(self, task: Rate) -> Findings:
+        """Ratings by rubrics."""
+        ask = RateAsk(task)
+        answers = await self._asker.ask_all(self._calls(ask, ask.items()))
+        return findings_of(ask, task.wanted, answers)
+
+    async def grade(self, task: Grade) -> Findings:
+        """Ratings by two templates each; one valid rating of the two is enough."""
+        ask = GradeAsk(task)
+        answers = await self._asker.ask_all(self._grade_calls(ask))
+        return findings_of(ask, task.wanted, _one_is_enough(answers))
 
     async def aclose(self) -> None:
         """Closes the model's connections."""
         await self._chat.aclose()
 
-    async def _findings(
-        self, ask: Ask, wanted: frozenset[Finding], lacking: set[Finding], known: Values
-    ) -> Findings:
-        values, failure = await self._answers(ask, known)
-        items = ask.items()
-        contents: dict[str, Any] = {}
-        for kind in wanted:
-            if kind in lacking:
-                contents[kind.value] = NotScored(Cause.MISSING_INPUT, "a text is missing")
-            elif missing := set(items.get(kind, ())) - set(values.get(kind, {})):
-                contents[kind.value] = _absence(failure, len(missing), len(items[kind]))
-            else:
-                contents[kind.value] = ask.content(kind, values.get(kind, {}))
-        return Findings(**contents)
+    def _calls(self, ask: Ask, items: Items) -> list[Call]:
+        return [(ask, items)] if self._fused else [(ask, {k: keys}) for k, keys in items.items()]
 
-    async def _answers(self, ask: Ask, known: Values) -> tuple[Values, NotScored | None]:
-        """All items that could be learned, and why asking ended early, if it did."""
-        values = {kind: dict(found) for kind, found in known.items()}
-        problems: tuple[str, ...] = ()
-        for _ in range(self._attempts):
-            items = _open(ask.items(), values)
-            if not items:
-                break
-            try:
-                reading = ask.read(items, await self._chat.complete(ask.prompt(items, problems)))
-            except ReplyError as error:
-                problems = (str(error),)
-            except JudgeError as error:
-                return values, _failure(error)
-            else:
-                problems = reading.problems
-                for kind, found in reading.values.items():
-                    values.setdefault(kind, {}).update(found)
-        return values, None
+    def _grade_calls(self, ask: GradeAsk) -> list[Call]:
+        by_template = [dict.fromkeys(ask.items(), (template,)) for template in TEMPLATES]
+        if self._paired:
+            return [(ask, items) for items in by_template]
+        return [(ask, {kind: keys}) for items in by_template for kind, keys in items.items()]
 
 
-def _open(items: Items, values: Values) -> Items:
-    still = {
-        kind: tuple(key for key in keys if key not in values.get(kind, {}))
-        for kind, keys in items.items()
+def _one_is_enough(answers: Answers) -> Answers:
+    values: Mapping[Any, Mapping[str, Any]] = {
+        kind: dict.fromkeys(TEMPLATES) | dict(found)
+        for kind, found in answers.values.items()
+        if found
     }
-    return {kind: keys for kind, keys in still.items() if keys}
+    return Answers(values, answers.failures, answers.usage)
 
 
-def _failure(error: JudgeError) -> NotScored:
-    cause = Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
-    return NotScored(cause, str(error))
+def _check_count(field: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(field, value, "a whole number, 1 or more")
 
 
-def _absence(failure: NotScored | None, missing: int, asked: int) -> NotScored:
-    detail = f"the judge gave no valid reply for {missing} of {asked} items"
-    return failure or NotScored(Cause.JUDGE_FAILED, detail)
-
-
-def _literal(task: Verify, items: Items) -> Mapping[Finding, Mapping[str, Verdict]]:
-    keys = items.get(Finding.ENTITIES_FOUND, ())
-    found = stated(task.entities, task.chunks) if keys else []
-    verdicts = {key: Verdict(True, _LITERALLY) for key, hit in zip(keys, found, strict=True) if hit}
-    return {Finding.ENTITIES_FOUND: verdicts}
+def _check_name(field: str, value: object, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(field, value, " or ".join(map(repr, known)))

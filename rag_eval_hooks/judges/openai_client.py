@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.judges.meter import Meter
 
 try:
     import openai
-    from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
+
+    from rag_eval_hooks.judges.backoff import retried
 except ImportError as missing:
     raise ImportError(
         'OpenAI-compatible judges need an extra: pip install "rag-eval-hooks[openai]"'
     ) from missing
 
-from rag_eval_hooks.judges.backoff import is_transient, wait
 from rag_eval_hooks.judges.client_options import ClientOptions
+from rag_eval_hooks.judges.failures import describe
+from rag_eval_hooks.judges.limits import Slots
 
 __all__ = ["Endpoint", "RequestRefusedError"]
 
@@ -31,20 +33,7 @@ T = TypeVar("T")
 _OPENAI = "https://api.openai.com/v1"
 _NO_KEY = "none"
 """Endpoints without keys, such as a local vLLM, ignore it; the client insists on one."""
-_ADVICE = {
-    401: "the key was not accepted; set api_key",
-    403: "the key has no access; check the key and the model",
-    404: "no such model or path; check the model and base_url",
-    429: "rate limit or quota; lower the concurrency or the sample rate",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """What belongs to one event loop."""
-
-    client: openai.AsyncOpenAI
-    slots: asyncio.Semaphore
+_REFUSALS = (400, 404, 422)
 
 
 class RequestRefusedError(JudgeError):
@@ -72,14 +61,23 @@ class Endpoint:
     def __init__(self, name: str, options: ClientOptions) -> None:
         self.name = name
         self._options = options
+        self._slots = Slots(options.concurrency)
         # Connections cannot move between loops: each has its own.
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
+            WeakKeyDictionary()
+        )
 
     def __repr__(self) -> str:
         return f"Endpoint({self.name!r}, {self._options!r})"
 
-    async def call(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T:
+    async def call(
+        self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]], meter: Meter | None = None
+    ) -> T:
         """The result of one request, tried again after a 429, a 5xx or a time-out.
+
+        Args:
+            request: Sends it by the client.
+            meter: Counts what is sent, each try anew.
 
         Raises:
             RequestRefusedError: Status 400, 404 or 422.
@@ -87,23 +85,18 @@ class Endpoint:
             JudgeError: The endpoint cannot be reached or replied no JSON; the text tells what to
                 set.
         """
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(is_transient),
-            wait=wait,
-            stop=stop_after_attempt(self._options.retries + 1),
-            reraise=True,
-        )
+        counted = meter or Meter()
         try:
-            return await retrying(self._once, request)
+            return await retried(partial(self._once, request, counted), self._options.retries)
         except (openai.OpenAIError, TimeoutError, ValueError) as error:
             # Errors of the client may repeat a part of the request: they are not passed on.
             raise self._judge_error(error) from None
 
     async def aclose(self) -> None:
         """Closes this event loop's connections; a later call opens new ones."""
-        line = self._lines.pop(asyncio.get_running_loop(), None)
-        if line is not None:
-            await line.client.close()
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
 
     def _judge_error(self, error: Exception) -> JudgeError:
         """The error as one line without content: what happened and what to set."""
@@ -118,20 +111,19 @@ class Endpoint:
             return JudgeError(f"{self.name}: the connection to {place} failed; check base_url")
         return JudgeError(f"{self.name}: the reply is no JSON ({type(error).__name__})")
 
-    async def _once(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]]) -> T:
-        line = self._line()
-        async with line.slots, asyncio.timeout(self._options.timeout):
-            return await request(line.client)
-
-    def _line(self) -> _Line:
-        loop = asyncio.get_running_loop()
-        line = self._lines.get(loop)
-        if line is None:
-            line = _Line(self._client(), asyncio.Semaphore(self._options.concurrency))
-            self._lines[loop] = line
-        return line
+    async def _once(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]], meter: Meter) -> T:
+        async with self._slots.here(), asyncio.timeout(self._options.timeout):
+            meter.sent()
+            return await request(self._client())
 
     def _client(self) -> openai.AsyncOpenAI:
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = self._new_client()
+        return client
+
+    def _new_client(self) -> openai.AsyncOpenAI:
         options = self._options
         return openai.AsyncOpenAI(
             base_url=options.base_url or _OPENAI,
@@ -144,10 +136,8 @@ class Endpoint:
 
 
 def _status_error(name: str, error: openai.APIStatusError) -> JudgeError:
-    status = error.status_code
-    code = error.code if error.code and re.fullmatch(r"[a-z_]{1,40}", error.code) else None
-    told = ", ".join(filter(None, (f"HTTP {status}", code, _ADVICE.get(status))))
-    if status not in (400, 404, 422):
-        return JudgeError(f"{name}: {told}")
+    line = f"{name}: {describe(error)}"
+    if error.status_code not in _REFUSALS:
+        return JudgeError(line)
     body = error.body if isinstance(error.body, str) else json.dumps(error.body, default=str)
-    return RequestRefusedError(f"{name}: {told}", status, body.lower())
+    return RequestRefusedError(line, error.status_code, body.lower())

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from array import array
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.client_options import ClientOptions
-from rag_eval_hooks.judges.openai_client import Endpoint
+from rag_eval_hooks.judges.embeddings import Embeddings, sendable
+from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
 
 __all__ = ["OpenAIEmbedder"]
 
 _BATCH = 128
 """Texts in one request: within every known endpoint's limits for texts of a sample's size."""
+_WINDOW = 0.005  # seconds; little beside a request
 
 
 class OpenAIEmbedder:
-    """Vectors from `/embeddings`.
+    """Vectors from `/embeddings`. Texts of concurrent callers share requests.
 
     Args:
         model: The endpoint's name for the model.
@@ -29,7 +30,7 @@ class OpenAIEmbedder:
         headers: Extra headers for a gateway.
         query: Extra query parameters, such as `api-version`.
         timeout: Seconds for one call.
-        retries: Further tries after a 429, a 5xx or a time-out.
+        retries: Further tries after a 429, a 5xx or a time-out, and after a malformed reply.
         concurrency: Calls in flight at once.
         cache_size: Vectors kept, the least recently used leave first.
 
@@ -61,8 +62,16 @@ class OpenAIEmbedder:
         )
         self._model = model
         self._endpoint = Endpoint(f"openai:{model}", options)
-        self._cache_size = cache_size
-        self._cache: OrderedDict[bytes, array[float]] = OrderedDict()
+        self._retries = retries
+        self._embeddings = Embeddings(
+            self._endpoint.name,
+            self._make,
+            cache_size=cache_size,
+            size=_BATCH,
+            window=_WINDOW,
+            concurrency=concurrency,
+            divisible=_is_about_content,
+        )
 
     def __repr__(self) -> str:
         return f"OpenAIEmbedder({self._endpoint!r})"
@@ -80,24 +89,29 @@ class OpenAIEmbedder:
             JudgeError: It cannot be reached, refused, or its reply has not one finite vector per
                 text.
         """
-        found = {text: vector for text in texts if (vector := self._cached(text)) is not None}
-        missing = [text for text in dict.fromkeys(texts) if text not in found]
-        for start in range(0, len(missing), _BATCH):
-            batch = missing[start : start + _BATCH]
-            found |= zip(batch, await self._request(batch), strict=True)
-        if len({len(vector) for vector in found.values()}) > 1:
-            raise self._invalid("vectors of different lengths")
-        for text in missing:
-            self._keep(text, found[text])
-        return [found[text].tolist() for text in texts]
+        return await self._embeddings.embed(texts)
 
     async def aclose(self) -> None:
         """Closes the connections."""
+        await self._embeddings.aclose()
         await self._endpoint.aclose()
+
+    async def _make(self, texts: Sequence[str]) -> Sequence[array[float]]:
+        vectors: list[array[float]] = []
+        for start in range(0, len(texts), _BATCH):
+            vectors += await self._asked(texts[start : start + _BATCH])
+        return vectors
+
+    async def _asked(self, texts: Sequence[str]) -> list[array[float]]:
+        """The vectors of one request, sent again while the reply is malformed."""
+        for _ in range(self._retries):
+            with suppress(_MalformedError):
+                return await self._request(texts)
+        return await self._request(texts)
 
     async def _request(self, texts: Sequence[str]) -> list[array[float]]:
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
-        sent = [text.encode("utf-8", "replace").decode("utf-8") or " " for text in texts]
+        sent = [sendable(text) or " " for text in texts]
         reply = await self._endpoint.call(
             lambda client: client.embeddings.create(
                 model=self._model, input=sent, encoding_format="float"
@@ -115,22 +129,18 @@ class OpenAIEmbedder:
         vectors = [rows[index] for index in range(count)]
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):
             raise self._invalid("an empty or infinite vector")
+        if len({len(vector) for vector in vectors}) > 1:
+            raise self._invalid("vectors of different lengths")
         return vectors
 
-    def _invalid(self, what: str) -> JudgeError:
-        return JudgeError(f"{self.name}: the embedding reply has {what}")
-
-    def _cached(self, text: str) -> array[float] | None:
-        key = _hash(text)
-        if key in self._cache:
-            self._cache.move_to_end(key)
-        return self._cache.get(key)
-
-    def _keep(self, text: str, vector: array[float]) -> None:
-        self._cache[_hash(text)] = vector
-        while len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)
+    def _invalid(self, what: str) -> _MalformedError:
+        return _MalformedError(f"{self.name}: the embedding reply has {what}")
 
 
-def _hash(text: str) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+class _MalformedError(JudgeError):
+    """The endpoint replied, but not with one vector per text."""
+
+
+def _is_about_content(error: BaseException) -> bool:
+    """Whether the endpoint refused a request that it may take without one of the texts."""
+    return isinstance(error, RequestRefusedError) and error.status != 404

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.metrics import lexical, ragas
+from rag_eval_hooks.metrics import checks, graphrag, lexical, nvidia, ragas, whitepaper
 from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.metrics.options import MetricOptions
 
-__all__ = ["ALL_METRICS", "Field", "Metric", "choose"]
-
-ALL_METRICS: tuple[Metric, ...] = (*ragas.METRICS, *lexical.METRICS)
+__all__ = ["ALL_METRICS", "Field", "Metric", "MetricOptions", "build", "choose"]
 
 
-def choose(wanted: Iterable[str | Metric]) -> tuple[Metric, ...]:
+def build(options: MetricOptions) -> tuple[Metric, ...]:
+    """All suites with a user's options, question checks included."""
+    return (
+        *ragas.METRICS,
+        *graphrag.build(options),
+        *whitepaper.build(options),
+        *nvidia.METRICS,
+        *lexical.METRICS,
+        *checks.metrics(options.question_checks),
+    )
+
+
+ALL_METRICS: tuple[Metric, ...] = build(MetricOptions())
+
+
+def choose(
+    wanted: Iterable[str | Metric], available: Sequence[Metric] = ALL_METRICS
+) -> tuple[Metric, ...]:
     """The metrics that a user asks for, each once, in the order asked.
 
     Args:
         wanted: Suites, metric ids, `all`, or metrics of the user's own.
+        available: The metrics that names stand for.
 
     Raises:
         ConfigError: A name is unknown, nothing is asked for, or two metrics share an id.
     """
     chosen: dict[str, Metric] = {}
     for item in wanted:
-        for metric in (item,) if isinstance(item, Metric) else _named(item):
+        for metric in (item,) if isinstance(item, Metric) else _named(item, available):
             if chosen.setdefault(metric.id, metric) is not metric:
                 raise ConfigError("metrics", metric.id, "ids that differ from one another")
     if not chosen:
@@ -32,12 +49,12 @@ def choose(wanted: Iterable[str | Metric]) -> tuple[Metric, ...]:
     return tuple(chosen.values())
 
 
-def _named(name: object) -> tuple[Metric, ...]:
+def _named(name: object, available: Sequence[Metric]) -> Sequence[Metric]:
     if name == "all":
-        return ALL_METRICS
-    found = tuple(metric for metric in ALL_METRICS if name in (metric.suite, metric.id))
+        return available
+    found = tuple(metric for metric in available if name in (metric.suite, metric.id))
     if not found:
-        suites = dict.fromkeys(metric.suite for metric in ALL_METRICS)
-        known = ["all", *suites, *(metric.id for metric in ALL_METRICS)]
+        suites = dict.fromkeys(metric.suite for metric in available)
+        known = ["all", *suites, *(metric.id for metric in available)]
         raise ConfigError("metrics", name, "a Metric or one of " + ", ".join(known))
     return found

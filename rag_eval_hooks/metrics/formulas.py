@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-__all__ = ["average_precision", "cosine", "mean", "share"]
+__all__ = [
+    "average_precision",
+    "cosine",
+    "grade",
+    "mean",
+    "mean_rating",
+    "one_to_five",
+    "share",
+    "weighted_mean",
+]
+
+_GRADES = ((80.0, "A"), (60.0, "B"), (40.0, "C"), (20.0, "D"))
 
 
 def share(flags: Sequence[bool]) -> float | None:
@@ -58,3 +69,49 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
     dot = math.fsum(a * b for a, b in zip(left, right, strict=True))
     norms = math.hypot(*left) * math.hypot(*right)
     return max(-1.0, min(1.0, dot / norms)) if norms else None
+
+
+def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+    """Mean of named values by weight; the weights of the values present are made to add up to 1.
+
+    Args:
+        values: The parts that there are, any number of them.
+        weights: Weight by name, 0 or more; a name without one weighs 0.
+
+    Returns:
+        A value between the least and the greatest part, or None when no part has any weight.
+    """
+    weighed = [(value, weights.get(name, 0.0)) for name, value in values.items()]
+    weighed = [(value, weight) for value, weight in weighed if weight > 0]
+    if not weighed:
+        return None
+    total = math.fsum(weight for _, weight in weighed)
+    value = math.fsum(value * (weight / total) for value, weight in weighed)
+    # Rounding must not lead out of the parts' range.
+    parts = [value for value, _ in weighed]
+    return min(max(parts), max(min(parts), value))
+
+
+def grade(percent: float) -> str:
+    """The letter of a percentage: A from 80, B from 60, C from 40, D from 20, else E."""
+    return next((letter for least, letter in _GRADES if percent >= least), "E")
+
+
+def one_to_five(share: float) -> float:
+    """A share in [0, 1] on the scale from 1 to 5."""
+    return 1.0 + 4.0 * share
+
+
+def mean_rating(ratings: Sequence[int | None], steps: Collection[int]) -> float | None:
+    """Mean of the valid ratings, each divided by the highest step.
+
+    Args:
+        ratings: One per independent rater; None for no valid reply.
+        steps: The allowed values. Any other rating is invalid, and is not rounded to one.
+
+    Returns:
+        A value in [0, 1], or None when no rating is valid.
+    """
+    top = max(steps)
+    valid = [rating for rating in ratings if rating is not None and rating in steps]
+    return mean([rating / top for rating in valid])

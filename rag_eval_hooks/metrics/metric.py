@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Outcome, Scale
 
 __all__ = ["Field", "Metric"]
+
+
+E = TypeVar("E", bound=StrEnum)
 
 
 class Field(StrEnum):
@@ -32,6 +37,10 @@ class Metric:
             has all of `needs`; it reads findings through `made`.
         needs: Fields without which the outcome is `missing_input`.
         findings: Findings that the function reads.
+        given: Those of `findings` that it reads of one sample, where that is not all of them:
+            a sample without contexts needs no verdicts.
+        then: Further findings that it reads, told once answer and reference are taken apart:
+            what only some samples need, and what others need in its stead.
         scale: Native range and direction.
         summary: One sentence on what the number means.
         source: Where the definition stands.
@@ -41,18 +50,41 @@ class Metric:
     score: Callable[[Sample, Findings], Outcome]
     needs: frozenset[Field]
     findings: frozenset[Finding] = frozenset()
+    given: Callable[[Sample], frozenset[Finding]] | None = None
+    then: Callable[[Sample, Findings], frozenset[Finding]] | None = None
     scale: Scale = UNIT
     summary: str = ""
     source: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses what would fail later, in the evaluator.
+
+        Raises:
+            ConfigError: `needs` or `findings` names something else than fields or findings.
+        """
+        object.__setattr__(self, "needs", _members("needs", Field, self.needs))
+        object.__setattr__(self, "findings", _members("findings", Finding, self.findings))
 
     @property
     def suite(self) -> str:
         """The part of the id before the first dot."""
         return self.id.partition(".")[0]
 
+    def reads(self, sample: Sample) -> frozenset[Finding]:
+        """The findings that it reads of this sample, but for those that `then` tells."""
+        return self.findings if self.given is None else self.given(sample)
+
     def missing(self, sample: Sample) -> tuple[Field, ...]:
         """The needed fields that the sample lacks; a blank question counts as lacking."""
         return tuple(need for need in sorted(self.needs) if _lacks(sample, need))
+
+
+def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
+    try:
+        return frozenset(kind(value) for value in values)
+    except (ValueError, TypeError):
+        wants = "a set of " + ", ".join(repr(member.value) for member in kind)
+        raise ConfigError(f"metrics: {name}", values, wants) from None
 
 
 def _lacks(sample: Sample, need: Field) -> bool:

@@ -1,4 +1,4 @@
-"""The `ragas` suite, 0 to 1: six metrics of retrieval and answer, over shared findings.
+"""The `ragas` suite, 0 to 1: metrics of retrieval and answer, over shared findings.
 
 Source: seed 003 (RAGAS Metrics Guide), the RAGAS part of seed 001, and the decisions of the
 metric specification where these leave a case open.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rag_eval_hooks.findings import Finding, Findings, Support, Verdict, made
+from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict, made
+from rag_eval_hooks.metrics.explain import chunk_numbers, chunk_rows, claim_rows, question_rows
 from rag_eval_hooks.metrics.formulas import average_precision, mean, share
 from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.sample import Sample
@@ -27,10 +28,7 @@ def _answer_relevancy(_sample: Sample, findings: Findings) -> Outcome:
     value = mean(similarities)
     if value is None:
         return NotScored(Cause.UNDEFINED, "the answer answers no question")
-    rows = [
-        {"question": text, "similarity": similarity}
-        for text, similarity in zip(questions.texts, similarities, strict=True)
-    ]
+    rows = question_rows(questions.texts, similarities)
     # A cosine can be below 0; the metric's range, and the scale of every viewer, is 0 to 1.
     explanation = {"noncommittal": False, "questions": rows}
     return UNIT.score(min(1.0, max(0.0, value)), explanation=explanation)
@@ -52,29 +50,22 @@ def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: s
     value = share([found.supported for found in support])
     if value is None:
         return NotScored(Cause.UNDEFINED, empty)
-    rows = [
-        {
-            "claim": claim,
-            "supported": found.supported,
-            "chunks": _numbers(found.by_chunk),
-            "together": found.together,
-            "reason": found.reason,
-        }
-        for claim, found in zip(claims, support, strict=True)
-    ]
-    return UNIT.score(value, explanation={"claims": rows})
+    return UNIT.score(value, explanation={"claims": claim_rows(claims, support)})
 
 
 def _context_precision(_sample: Sample, findings: Findings) -> Outcome:
-    relevance = made(findings.relevance)
+    return _ranked_precision(made(findings.relevance))
+
+
+def _precision_without_reference(_sample: Sample, findings: Findings) -> Outcome:
+    return _ranked_precision(made(findings.relevance_to_answer))
+
+
+def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
     value = average_precision([chunk.useful for chunk in relevance])
     if value is None:
         return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
-    rows = [
-        {"chunk": number, "useful": chunk.useful, "rating": chunk.rating, "reason": chunk.reason}
-        for number, chunk in enumerate(relevance, start=1)
-    ]
-    return UNIT.score(value, explanation={"chunks": rows})
+    return UNIT.score(value, explanation={"chunks": chunk_rows(relevance)})
 
 
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
@@ -106,7 +97,7 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
             "claim": claim,
             "correct": kind is None,
             "error": kind,
-            "chunks": _numbers(found.by_chunk),
+            "chunks": chunk_numbers(found.by_chunk),
             "reason": verdict.reason,
         }
         for claim, kind, found, verdict in zip(claims, kinds, support, agreement, strict=True)
@@ -128,11 +119,6 @@ def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool]) ->
     if any(has and use for has, use in zip(support.by_chunk, useful, strict=True)):
         return "relevant"
     return "irrelevant" if support.supported else "unsupported"
-
-
-def _numbers(flags: Sequence[bool]) -> list[int]:
-    """Chunk numbers, counted from 1, whose flag is true."""
-    return [number for number, flag in enumerate(flags, start=1) if flag]
 
 
 METRICS = (
@@ -158,6 +144,14 @@ METRICS = (
         needs=frozenset({Field.QUESTION, Field.CONTEXTS}),
         findings=frozenset({Finding.RELEVANCE}),
         summary="Rank-aware precision: are the useful chunks the first ones.",
+        source="seed 003, section 3",
+    ),
+    Metric(
+        id="ragas.context_precision_without_reference",
+        score=_precision_without_reference,
+        needs=frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER}),
+        findings=frozenset({Finding.RELEVANCE_TO_ANSWER}),
+        summary="Rank-aware precision judged by the answer, also where there is a reference.",
         source="seed 003, section 3",
     ),
     Metric(

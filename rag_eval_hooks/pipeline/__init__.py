@@ -1,6 +1,8 @@
 """When and how much is evaluated: sampling, queue, evaluation, delivery, accounting."""
 
+from rag_eval_hooks.pipeline.inquiry import Sources
 from rag_eval_hooks.pipeline.ledger import Stats
 from rag_eval_hooks.pipeline.pipeline import Offer, Pipeline
+from rag_eval_hooks.pipeline.scorer import Scorer
 
-__all__ = ["Offer", "Pipeline", "Stats"]
+__all__ = ["Offer", "Pipeline", "Scorer", "Sources", "Stats"]

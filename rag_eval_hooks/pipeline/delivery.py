@@ -1,4 +1,4 @@
-"""Hands outcomes to the user's sinks; a sink that fails harms nothing but itself."""
+"""Hands outcomes to the user's sinks; a sink that fails or hangs harms nothing but itself."""
 
 from __future__ import annotations
 
@@ -16,39 +16,63 @@ __all__ = ["Delivery"]
 
 
 class Delivery:
-    """Calls every sink for every sample, in one thread, so that no sink needs a lock.
+    """Calls every sink for every sample, each in a thread of its own, so that none needs a lock.
 
     Args:
         sinks: Where outcomes go.
         incidents: Where exceptions of sinks are counted.
+        timeout: Seconds that one delivery may take. A sink that takes longer misses what comes
+            until it returns, counted.
     """
 
-    def __init__(self, sinks: Sequence[Sink], incidents: Incidents) -> None:
-        self._sinks = sinks
-        self._incidents = incidents
-        self._executor = DaemonExecutor("rag-eval-hooks-sinks")
+    def __init__(self, sinks: Sequence[Sink], incidents: Incidents, timeout: float) -> None:
+        self._lines = [_Line(sink, incidents, timeout) for sink in sinks]
 
     async def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Delivers to all sinks, one after the other."""
-        loop = asyncio.get_running_loop()
-        for sink in self._sinks:
-            try:
-                pending = await loop.run_in_executor(self._executor, sink.deliver, sample, outcomes)
-                if inspect.isawaitable(pending):
-                    await pending
-            except Exception as error:  # noqa: BLE001 - the sink's edge
-                self._incidents.report(f"sink {_name(sink)}", error)
+        """Delivers to all sinks at once; returns when all have taken over or failed."""
+        await asyncio.gather(*(line.deliver(sample, outcomes) for line in self._lines))
 
     async def close(self) -> None:
         """Closes the sinks, after what was delivered before."""
-        loop = asyncio.get_running_loop()
-        for sink in self._sinks:
-            try:
-                await loop.run_in_executor(self._executor, sink.close)
-            except Exception as error:  # noqa: BLE001 - the sink's edge
-                self._incidents.report(f"sink {_name(sink)}", error)
+        await asyncio.gather(*(line.close() for line in self._lines))
+
+
+class _Line:
+    def __init__(self, sink: Sink, incidents: Incidents, timeout: float) -> None:
+        self._sink = sink
+        self._incidents = incidents
+        self._timeout = timeout
+        self._executor = DaemonExecutor("rag-eval-hooks-sink")
+        self._stuck = False
+
+    async def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        place = f"sink {type(self._sink).__name__}"
+        if self._stuck:
+            self._incidents.report(place, TimeoutError())
+            return
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._deliver(sample, outcomes)
+        except Exception as error:  # noqa: BLE001 - the sink's edge
+            self._incidents.report(place, error)
+
+    async def _deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        call = self._executor.submit(self._sink.deliver, sample, outcomes)
+        try:
+            # Shielded: a call that runs cannot be taken back, only waited for no longer.
+            pending = await asyncio.shield(asyncio.wrap_future(call))
+        except asyncio.CancelledError:
+            self._stuck = True
+            call.add_done_callback(lambda _: setattr(self, "_stuck", False))
+            raise
+        if inspect.isawaitable(pending):
+            await pending
+
+    async def close(self) -> None:
+        call = self._executor.submit(self._sink.close)
+        try:
+            async with asyncio.timeout(self._timeout):
+                await asyncio.shield(asyncio.wrap_future(call))
+        except Exception as error:  # noqa: BLE001 - the sink's edge
+            self._incidents.report(f"sink {type(self._sink).__name__}", error)
         self._executor.shutdown()
-
-
-def _name(sink: Sink) -> str:
-    return type(sink).__name__

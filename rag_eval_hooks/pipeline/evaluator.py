@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Evaluator"]
+__all__ = ["CLOSED", "Evaluator"]
 
 W = TypeVar("W")
 R = TypeVar("R")
 
-_TICK = 0.25
+CLOSED = "rag_eval_hooks was shut down"
 
 
 class Evaluator(Generic[W]):
@@ -24,27 +25,32 @@ class Evaluator(Generic[W]):
 
     Args:
         work: Called once per item in the evaluator's loop; handles its own exceptions.
-        on_tick: Called every quarter of a second in the loop, for time limits.
+        on_end: Called once per item when its work is over, also when it was cancelled before it
+            began.
         on_close: Awaited in the loop before it ends.
         queue_size: Items that may wait.
+        queue_chars: Sum of their sizes that may wait.
         concurrency: Items worked on at once.
     """
 
     def __init__(
         self,
-        work: Callable[[W], Awaitable[None]],
+        work: Callable[[W], Coroutine[Any, Any, None]],
         *,
-        on_tick: Callable[[], None],
+        on_end: Callable[[W], None],
         on_close: Callable[[], Awaitable[None]],
         queue_size: int,
+        queue_chars: int,
         concurrency: int,
     ) -> None:
         self._work = work
-        self._on_tick = on_tick
+        self._on_end = on_end
         self._on_close = on_close
         self._queue_size = queue_size
+        self._queue_chars = queue_chars
         self._concurrency = concurrency
-        self._queue: deque[W] = deque()
+        self._queue: deque[tuple[W, int]] = deque()
+        self._waiting_chars = 0
         self._lock = threading.Lock()
         self._closed = False
         self._stopping = False
@@ -56,9 +62,14 @@ class Evaluator(Generic[W]):
         self._ready = threading.Event()
         self._wake_event = asyncio.Event()
         self._woken = False
+        self._calls: set[_Call[Any]] = set()
 
-    def submit(self, item: W) -> str | None:
+    def submit(self, item: W, size: int) -> str | None:
         """Queues an item. O(1), never waits for the evaluator.
+
+        Args:
+            item: What to work on.
+            size: Characters that it keeps in memory.
 
         Returns:
             None when the item is taken, else why not: `shutdown`, `queue_full` or `no_thread`.
@@ -66,55 +77,63 @@ class Evaluator(Generic[W]):
         with self._lock:
             if self._closed:
                 return "shutdown"
-            if len(self._queue) >= self._queue_size:
+            too_large = self._queue and self._waiting_chars + size > self._queue_chars
+            if len(self._queue) >= self._queue_size or too_large:
                 return "queue_full"
             try:
                 self._start()
             except RuntimeError:
                 # The system has no thread left for us, or the interpreter is ending.
                 return "no_thread"
-            self._queue.append(item)
+            self._queue.append((item, size))
+            self._waiting_chars += size
             self._wake()
         return None
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
         """Runs a coroutine in the evaluator's loop, beside the queue.
 
+        Returns:
+            Its future; it gets a RuntimeError when the evaluator ends before it is done.
+
         Raises:
             RuntimeError: The evaluator has stopped.
         """
         with self._lock:
-            if self._closed:
+            if not self._closed:
+                self._start()
+        self._ready.wait(None if not self._closed else 0)
+        with self._lock:
+            if self._closed or self._loop is None:
                 coroutine.close()
-                raise RuntimeError("rag_eval_hooks was shut down")
-            self._start()
-        self._ready.wait()
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+                raise RuntimeError(CLOSED)
+            call = _Call(coroutine)
+            self._calls.add(call)
+            call.future.add_done_callback(lambda _: self._calls.discard(call))
+            self._loop.call_soon_threadsafe(call.start)
+        return call.future
 
     def close(self) -> None:
         """Takes no more items; those taken are still worked on."""
         with self._lock:
             self._closed = True
 
-    def stop(self, timeout: float) -> list[W]:
-        """Ends the thread; work in flight is cancelled.
+    def stop(self, timeout: float) -> None:
+        """Ends the thread; work in flight is cancelled, what was never begun is ended as well.
 
         Args:
             timeout: Seconds to wait for the thread.
-
-        Returns:
-            The items that were never begun.
         """
         with self._lock:
             self._closed = self._stopping = True
-            left = list(self._queue)
+            left = [item for item, _ in self._queue]
             self._queue.clear()
             thread = self._thread
             self._wake()
+        for item in left:
+            self._on_end(item)
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
-        return left
 
     def _start(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -137,40 +156,71 @@ class Evaluator(Generic[W]):
         with self._lock:
             self._loop = asyncio.get_running_loop()
         self._ready.set()
-        ticker = asyncio.create_task(self._tick())
         running: set[asyncio.Task[None]] = set()
         try:
             while not self._stopping:
                 await self._wake_event.wait()
                 self._take(running)
         finally:
-            for task in (ticker, *running):
-                task.cancel()
-            await asyncio.gather(ticker, *running, return_exceptions=True)
-            await self._on_close()
-            with self._lock:
-                self._loop = None
+            await self._finish(running)
+
+    async def _finish(self, running: set[asyncio.Task[None]]) -> None:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._on_close()
+        with self._lock:
+            self._loop = None
+            calls = list(self._calls)
+        for call in calls:
+            call.give_up()
 
     def _take(self, running: set[asyncio.Task[None]]) -> None:
         """Starts as many items as there is room for."""
         with self._lock:
             self._woken = False
             self._wake_event.clear()
-            room = self._concurrency - len(running)
-            items = [self._queue.popleft() for _ in range(min(room, len(self._queue)))]
-        for item in items:
-            task = asyncio.ensure_future(self._one(item))
+            room = min(self._concurrency - len(running), len(self._queue))
+            taken = [self._queue.popleft() for _ in range(room)]
+            self._waiting_chars -= sum(size for _, size in taken)
+        for item, _ in taken:
+            task = asyncio.create_task(self._work(item))
             running.add(task)
-            task.add_done_callback(lambda done: self._done(done, running))
+            task.add_done_callback(running.discard)
+            task.add_done_callback(functools.partial(self._done, item))
 
-    async def _one(self, item: W) -> None:
-        await self._work(item)
-
-    def _done(self, task: asyncio.Task[None], running: set[asyncio.Task[None]]) -> None:
-        running.discard(task)
+    def _done(self, item: W, _task: asyncio.Task[None]) -> None:
+        self._on_end(item)
         self._wake_event.set()
 
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(_TICK)
-            self._on_tick()
+
+class _Call(Generic[R]):
+    """A coroutine to be run in the loop for a caller in another thread."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, R]) -> None:
+        self.future: Future[R] = Future()
+        self._coroutine = coroutine
+        self._task: asyncio.Task[R] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.ensure_future(self._coroutine)
+        self._task.add_done_callback(self._pass_on)
+
+    def give_up(self) -> None:
+        """Ends what the loop will not come to any more."""
+        if self._task is None:
+            self._coroutine.close()
+        else:
+            self._task.cancel()
+        if not self.future.done():
+            self.future.set_exception(RuntimeError(CLOSED))
+
+    def _pass_on(self, task: asyncio.Task[R]) -> None:
+        if self.future.done():
+            return
+        if task.cancelled():
+            self.future.set_exception(RuntimeError(CLOSED))
+        elif (error := task.exception()) is not None:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(task.result())

@@ -6,9 +6,16 @@ import atexit
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+import weakref
+from typing import Protocol
 
 __all__ = ["ExitHook"]
+
+
+class _Pipeline(Protocol):
+    def flush(self, timeout: float | None) -> bool: ...
+
+    def shutdown(self, timeout: float) -> bool: ...
 
 
 class ExitHook:
@@ -19,19 +26,13 @@ class ExitHook:
     because other threads of the application may go on serving. At the very end, all is shut down.
 
     Args:
-        flush: Waits until nothing is pending, for some seconds.
-        shutdown: Ends everything, after some seconds at most.
+        pipeline: What is flushed and shut down; not kept alive, as one of the two hooks cannot
+            be taken back.
         timeout: Seconds that both may take together.
     """
 
-    def __init__(
-        self,
-        flush: Callable[[float], bool],
-        shutdown: Callable[[float], bool],
-        timeout: float,
-    ) -> None:
-        self._flush = flush
-        self._shutdown = shutdown
+    def __init__(self, pipeline: _Pipeline, timeout: float) -> None:
+        self._pipeline = weakref.ref(pipeline)
         self._left = timeout
         self._armed = False
 
@@ -59,11 +60,13 @@ class ExitHook:
         atexit.unregister(self._at_exit)
 
     def _at_main_end(self) -> None:
-        if self._armed:
+        pipeline = self._pipeline()
+        if self._armed and pipeline is not None:
             began = time.monotonic()
-            self._flush(self._left)
+            pipeline.flush(self._left)
             self._left = max(0.0, self._left - (time.monotonic() - began))
 
     def _at_exit(self) -> None:
-        if self._armed:
-            self._shutdown(self._left)
+        pipeline = self._pipeline()
+        if self._armed and pipeline is not None:
+            pipeline.shutdown(self._left)

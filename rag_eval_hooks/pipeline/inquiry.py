@@ -1,36 +1,65 @@
-"""Asks judge and embedder for the findings of one sample: decompose, then verify and embed."""
+"""Asks for the findings of one sample: decompose first, then all else at once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.findings import (
-    BUILDS_ON,
-    Decompose,
-    Finding,
-    Findings,
-    Questions,
-    Support,
-    Verdict,
-    Verify,
-)
+from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge
+from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
+from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
+from rag_eval_hooks.pipeline import known
+from rag_eval_hooks.pipeline.plan import closed, first_findings, read_by
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 
-__all__ = ["Inquiry"]
+__all__ = ["DECOMPOSED", "EMBEDDED", "SCORED", "Inquiry", "Sources"]
 
-_OF_ANSWER = frozenset({Finding.ANSWER_CLAIMS, Finding.QUESTIONS})
-_OF_REFERENCE = frozenset({Finding.REFERENCE_CLAIMS, Finding.ENTITIES})
-_DECOMPOSED = _OF_ANSWER | _OF_REFERENCE
-_SIMILARITY = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
+_OF_ANSWER = frozenset({Finding.ANSWER_CLAIMS, Finding.QUESTIONS, Finding.STANCE})
+_OF_REFERENCE = frozenset({Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.STANCE})
+DECOMPOSED = _OF_ANSWER | _OF_REFERENCE
+_RATED = frozenset(
+    {
+        Finding.DIRECT_RELEVANCE,
+        Finding.GEVAL,
+        Finding.CLASSIFICATION,
+        Finding.CORRECTNESS,
+        Finding.ALIGNMENT,
+        Finding.ATTITUDE,
+    }
+)
+_GRADED = frozenset(
+    {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
+)
+EMBEDDED = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
+SCORED = frozenset({Finding.TOKEN_SCORE})
+_VERIFIED = frozenset(Finding) - DECOMPOSED - _RATED - _GRADED - EMBEDDED - SCORED
+_ABOUT_ANSWER = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT})
+_ABOUT_REFERENCE = frozenset({Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREEMENT})
+
 _NO_EMBEDDER = NotScored(Cause.MISSING_INPUT, "no embedder is configured")
+_NO_SCORER = NotScored(Cause.MISSING_INPUT, "no token scorer is configured")
 _OUT_OF_TIME = NotScored(Cause.TIMEOUT, "the sample's time ran out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where findings come from.
+
+    Attributes:
+        judge: Decomposes, verifies, rates, grades.
+        embedder: Embeds, or None: then similarities are absent as `missing_input`.
+        scorer: Compares token by token, or None: the same.
+    """
+
+    judge: Judge
+    embedder: Embedder | None = None
+    scorer: TokenScorer | None = None
 
 
 class Inquiry:
@@ -41,9 +70,8 @@ class Inquiry:
 
     Args:
         sample: What the findings are about.
-        wanted: Findings to make, closed under `BUILDS_ON`.
-        judge: Who decomposes and verifies.
-        embedder: Who embeds, or None: then similarities are absent as `missing_input`.
+        metrics: Who reads them; all can be fed by the sample.
+        sources: Who makes them.
         incidents: Where exceptions that are no `JudgeError` are counted.
 
     Attributes:
@@ -51,139 +79,184 @@ class Inquiry:
     """
 
     def __init__(
-        self,
-        sample: Sample,
-        wanted: frozenset[Finding],
-        judge: Judge,
-        embedder: Embedder | None,
-        incidents: Incidents,
+        self, sample: Sample, metrics: Sequence[Metric], sources: Sources, incidents: Incidents
     ) -> None:
         self.findings = Findings()
         self._sample = sample
-        self._wanted = wanted
-        self._judge = judge
-        self._embedder = embedder
+        self._metrics = metrics
+        self._sources = sources
         self._incidents = incidents
+        self._wanted = first_findings(metrics, sample, incidents)
         self._chunks = tuple(context.text for context in sample.contexts or ())
 
     async def run(self, timeout: float) -> Findings:
-        """Makes all wanted findings.
+        """Makes all findings that the metrics read.
 
         Args:
             timeout: Seconds for all of them; what is not made by then is absent as `timeout`.
         """
         try:
             async with asyncio.timeout(timeout):
-                await self._decompose()
-                await asyncio.gather(self._verify(), self._embed())
+                await self._run()
         except TimeoutError:
             self._miss(self._open(self._wanted), _OUT_OF_TIME)
         return self.findings
 
+    async def _run(self) -> None:
+        self._settle(known.from_texts(self._sample))
+        self._miss_what_nobody_makes()
+        await self._decompose()
+        self._wanted |= frozenset(
+            kind
+            for metric in self._metrics
+            for kind in read_by(metric, self._sample, self.findings, self._incidents)
+        )
+        self._miss_what_nobody_makes()
+        await self._decompose()
+        await asyncio.gather(
+            self._verify(),
+            self._rate(),
+            self._grade(),
+            self._embed_questions(),
+            self._embed_texts(),
+            self._score_tokens(),
+        )
+
+    def _miss_what_nobody_makes(self) -> None:
+        if self._sources.embedder is None:
+            self._miss(self._open(closed(EMBEDDED)), _NO_EMBEDDER)
+        if self._sources.scorer is None:
+            self._miss(self._open(SCORED), _NO_SCORER)
+
     def _open(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
         return frozenset(k for k in kinds & self._wanted if not self.findings.asked(k))
 
+    def _settle(self, findings: Findings) -> None:
+        self.findings = self.findings.merged(findings)
+
     def _miss(self, kinds: frozenset[Finding], why: NotScored) -> None:
-        self.findings = self.findings.merged(Findings.absent(kinds, why))
+        self._settle(Findings.absent(kinds, why))
 
     async def _decompose(self) -> None:
-        if self._embedder is None:
-            self._miss(self._open(_SIMILARITY), _NO_EMBEDDER)
-        self._settle_blank_texts()
-        open_parts = self._open(_DECOMPOSED)
-        if open_parts:
+        kinds = self._open(DECOMPOSED)
+        if kinds:
             task = Decompose(
-                wanted=open_parts,
+                wanted=kinds,
                 question=self._sample.question,
-                answer=self._sample.answer if open_parts & _OF_ANSWER else None,
-                reference=self._sample.reference if open_parts & _OF_REFERENCE else None,
+                answer=self._sample.answer if kinds & _OF_ANSWER else None,
+                reference=self._sample.reference if kinds & _OF_REFERENCE else None,
             )
-            await self._ask(self._judge.decompose(task), open_parts)
-
-    def _settle_blank_texts(self) -> None:
-        if not (self._sample.answer or "").strip():
-            self.findings = self.findings.merged(
-                Findings(answer_claims=(), questions=Questions(()), question_similarity=())
-            )
-        if not (self._sample.reference or "").strip():
-            self.findings = self.findings.merged(Findings(reference_claims=(), entities=()))
+            await self._ask(self._sources.judge.decompose(task), kinds)
 
     async def _verify(self) -> None:
-        for kind in self._open(self._wanted) - _DECOMPOSED - _SIMILARITY:
-            self._settle_without_asking(kind)
-        open_parts = self._open(self._wanted) - _SIMILARITY
-        if open_parts:
-            await self._ask(self._judge.verify(self._verify_task(open_parts)), open_parts)
+        for kind in self._open(_VERIFIED):
+            self._settle(known.from_items(kind, self.findings, self._chunks))
+        kinds = self._open(_VERIFIED)
+        if kinds:
+            found = self.findings
+            task = Verify(
+                wanted=kinds,
+                question=self._sample.question,
+                chunks=self._chunks,
+                answer=self._sample.answer,
+                reference=self._sample.reference,
+                answer_claims=known.items(found.answer_claims) if kinds & _ABOUT_ANSWER else (),
+                reference_claims=(
+                    known.items(found.reference_claims) if kinds & _ABOUT_REFERENCE else ()
+                ),
+                entities=known.items(found.entities) if Finding.ENTITIES_FOUND in kinds else (),
+            )
+            await self._ask(self._sources.judge.verify(task), kinds)
 
-    def _settle_without_asking(self, kind: Finding) -> None:
-        items: tuple[str, ...] | NotScored = ()
-        if kind in BUILDS_ON:
-            items = getattr(self.findings, BUILDS_ON[kind])
-        if isinstance(items, NotScored):
-            self._miss(frozenset({kind}), items)
-            return
-        about_chunks = kind not in (Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT)
-        if (kind in BUILDS_ON and not items) or (about_chunks and not self._chunks):
-            known: dict[str, Any] = {kind.value: tuple(_unsupported(kind) for _ in items)}
-            self.findings = self.findings.merged(Findings(**known))
+    async def _rate(self) -> None:
+        kinds = self._open(_RATED)
+        if kinds:
+            task = Rate(
+                wanted=kinds,
+                question=self._sample.question,
+                answer=self._sample.answer or "",
+                reference=self._sample.reference,
+            )
+            await self._ask(self._sources.judge.rate(task), kinds)
 
-    def _verify_task(self, wanted: frozenset[Finding]) -> Verify:
-        about_answer = {Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT} & wanted
-        about_reference = {Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREEMENT} & wanted
-        found = self.findings
-        return Verify(
-            wanted=wanted,
-            question=self._sample.question,
-            chunks=self._chunks,
-            answer=self._sample.answer,
-            reference=self._sample.reference,
-            answer_claims=_items(found.answer_claims) if about_answer else (),
-            reference_claims=_items(found.reference_claims) if about_reference else (),
-            entities=_items(found.entities) if Finding.ENTITIES_FOUND in wanted else (),
-        )
+    async def _grade(self) -> None:
+        for kind in self._open(_GRADED):
+            self._settle(known.from_items(kind, self.findings, self._chunks))
+        kinds = self._open(_GRADED)
+        if kinds:
+            task = Grade(
+                wanted=kinds,
+                question=self._sample.question,
+                chunks=self._chunks,
+                answer=self._sample.answer,
+                reference=self._sample.reference,
+            )
+            await self._ask(self._sources.judge.grade(task), kinds)
 
-    async def _embed(self) -> None:
+    async def _embed_questions(self) -> None:
         kinds = self._open(frozenset({Finding.QUESTION_SIMILARITY}))
         questions = self.findings.questions
-        if not kinds or self._embedder is None:
+        if not kinds:
             return
         if isinstance(questions, NotScored):
             self._miss(kinds, questions)
-        elif questions.noncommittal or not questions.texts:
-            self.findings = self.findings.merged(Findings(question_similarity=()))
+        elif not questions.texts:
+            self._settle(Findings(question_similarity=()))
         else:
-            await self._ask(self._similarity(self._embedder, questions.texts), kinds)
+            texts = questions.texts
 
-    async def _similarity(self, embedder: Embedder, texts: tuple[str, ...]) -> Findings:
-        question, *others = await embedder.embed([self._sample.question, *texts])
-        cosines = [cosine(question, other) for other in others]
-        known = tuple(value for value in cosines if value is not None)
-        if len(known) != len(texts):
-            raise JudgeError(f"{embedder.name} gave {len(known)} usable vectors of {len(texts)}")
-        return Findings(question_similarity=known)
+            async def similarity() -> Findings:
+                return Findings(question_similarity=await self._cosines(texts))
+
+            await self._ask(similarity(), kinds)
+
+    async def _embed_texts(self) -> None:
+        kinds = self._open(frozenset({Finding.ANSWER_SIMILARITY}))
+        if kinds:
+
+            async def similarity() -> Findings:
+                texts = (self._sample.reference or "",)
+                (value,) = await self._cosines(texts, of=self._sample.answer)
+                return Findings(answer_similarity=value)
+
+            await self._ask(similarity(), kinds)
+
+    async def _cosines(self, texts: tuple[str, ...], of: str | None = None) -> tuple[float, ...]:
+        """Cosine of each text and the question, or another text."""
+        embedder = self._sources.embedder
+        assert embedder is not None
+        subject = self._sample.question if of is None else of
+        first, *others = await embedder.embed([subject, *texts])
+        cosines = [cosine(first, other) for other in others]
+        usable = tuple(value for value in cosines if value is not None)
+        if len(usable) != len(texts):
+            raise JudgeError(f"{embedder.name} gave {len(usable)} usable vectors of {len(texts)}")
+        return usable
+
+    async def _score_tokens(self) -> None:
+        kinds, scorer = self._open(SCORED), self._sources.scorer
+        if kinds and scorer is not None:
+            answer, reference = self._sample.answer or "", self._sample.reference or ""
+
+            async def likeness() -> Findings:
+                return Findings(token_score=await scorer.score(answer, reference))
+
+            await self._ask(likeness(), kinds)
 
     async def _ask(self, reply: Awaitable[Findings], kinds: frozenset[Finding]) -> None:
         """Takes over a reply; whatever of `kinds` it does not hold is absent, with the cause."""
         why = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
         try:
             findings = await reply
-            # Read only now: the other branch may have added its findings meanwhile.
-            self.findings = self.findings.merged(findings)
+            # Settled only now: another branch may have added its findings meanwhile.
+            self._settle(findings)
+            for kind, detail in known.misfits(self.findings, self._chunks).items():
+                self._miss(frozenset({kind}), NotScored(Cause.JUDGE_FAILED, detail))
         except JudgeTimeout as error:
             why = NotScored(Cause.TIMEOUT, str(error))
         except JudgeError as error:
             why = NotScored(Cause.JUDGE_FAILED, str(error))
         except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
-            self._incidents.report(f"judge {self._judge.name}", error)
+            self._incidents.report(f"judge {self._sources.judge.name}", error)
             why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
         self._miss(self._open(kinds), why)
-
-
-def _items(finding: tuple[str, ...] | NotScored) -> tuple[str, ...]:
-    return () if isinstance(finding, NotScored) else finding
-
-
-def _unsupported(kind: Finding) -> Support | Verdict:
-    if kind in (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT):
-        return Support((), reason="no context was retrieved")
-    return Verdict(False, "no context was retrieved")

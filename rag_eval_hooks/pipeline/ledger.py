@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ class Stats:
             `capture_failed`, or a status other than ok (`error`, `cancelled`, `closed`,
             `abandoned`).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
-            first: `undefined` says that no metric has a value for this sample.
+            first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.
         incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
             the sum: a sample whose sink failed is scored.
@@ -38,13 +39,19 @@ class Stats:
 
 
 class Ledger:
-    """Counts samples by outcome. Thread-safe; each sample is entered once and settled once."""
+    """Counts samples by outcome. Thread-safe.
+
+    An accepted sample has a ticket, and its first settlement counts: a second one is ignored, so
+    whoever is last to know of a sample may settle it to be sure.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
+        self._tickets = itertools.count()
+        # In order of acceptance, so that the first is the oldest.
+        self._pending: dict[int, None] = {}
         self._scored = 0
         self._sampled_out = 0
-        self._pending = 0
         self._dropped: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
 
@@ -58,60 +65,69 @@ class Ledger:
         with self._changed:
             self._dropped[reason] += 1
 
-    def accepted(self) -> None:
-        """Enters a sample as pending; one `settle_*` must follow."""
-        with self._changed:
-            self._pending += 1
+    def accepted(self) -> int:
+        """Enters a sample as pending.
 
-    def settle_scored(self) -> None:
+        Returns:
+            The ticket by which it is settled.
+        """
+        with self._changed:
+            ticket = next(self._tickets)
+            self._pending[ticket] = None
+            return ticket
+
+    def settle_scored(self, ticket: int) -> None:
         """Moves a pending sample to scored."""
         with self._changed:
-            self._scored += 1
-            self._settled()
+            if self._settled(ticket):
+                self._scored += 1
 
-    def settle_failed(self, cause: str) -> None:
+    def settle_failed(self, ticket: int, cause: str) -> None:
         """Moves a pending sample to failed."""
         with self._changed:
-            self._failed[cause] += 1
-            self._settled()
+            if self._settled(ticket):
+                self._failed[cause] += 1
 
-    def settle_dropped(self, reason: str) -> None:
+    def settle_dropped(self, ticket: int, reason: str) -> None:
         """Moves a pending sample to dropped."""
         with self._changed:
-            self._dropped[reason] += 1
-            self._settled()
+            if self._settled(ticket):
+                self._dropped[reason] += 1
 
-    def _settled(self) -> None:
-        self._pending -= 1
-        if not self._pending:
-            self._changed.notify_all()
+    def _settled(self, ticket: int) -> bool:
+        if ticket not in self._pending:
+            return False
+        del self._pending[ticket]
+        self._changed.notify_all()
+        return True
 
-    def wait_idle(self, timeout: float | None) -> bool:
-        """Blocks until nothing is pending.
+    def wait(self, timeout: float | None) -> bool:
+        """Blocks until all that was accepted before the call is settled.
 
         Args:
             timeout: Seconds to wait at most, or None without limit.
 
         Returns:
-            Whether nothing was pending in the end.
+            Whether it was.
         """
         with self._changed:
-            return self._changed.wait_for(lambda: not self._pending, timeout)
+            last = next(reversed(self._pending), -1)
+            return self._changed.wait_for(
+                lambda: next(iter(self._pending), last + 1) > last, timeout
+            )
 
     def snapshot(self, incidents: Mapping[str, int]) -> Stats:
         """The books at one moment."""
         with self._changed:
             dropped, failed = dict(self._dropped), dict(self._failed)
+            pending = len(self._pending)
+            counted = self._scored + self._sampled_out + pending
             return Stats(
-                offered=self._scored
-                + self._sampled_out
-                + self._pending
-                + sum(dropped.values())
-                + sum(failed.values()),
+                offered=counted + sum(dropped.values()) + sum(failed.values()),
                 scored=self._scored,
                 sampled_out=self._sampled_out,
                 dropped=dropped,
                 failed=failed,
-                pending=self._pending,
+                pending=pending,
                 incidents=incidents,
             )

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import Protocol
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge
-from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.pipeline.clock import Clock
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
@@ -21,7 +21,7 @@ from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
 from rag_eval_hooks.pipeline.scorer import Scorer
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.score import NotScored, Outcomes
+from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.base import Sink
 from rag_eval_hooks.sinks.held_span import Attributes, HeldSpan, SpanHolder, attributes_of
@@ -40,19 +40,31 @@ class Offer:
         key: What the sampler decides by: the trace id, or any unique id.
         status: How the interaction ended.
         sample: Builds the sample; called in the evaluator, only when it is sampled.
+        size: Characters that it keeps in memory while it waits.
         held: The RAG span with its true end time, where one is recorded.
     """
 
     key: str
     status: Status
     sample: Callable[[], Sample]
+    size: int
     held: HeldSpan | None = None
+
+
+class Closable(Protocol):
+    """A judge, an embedder, a token scorer."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def aclose(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     offer: Offer
     decision: Decision
+    ticket: int
 
 
 class Pipeline:
@@ -60,30 +72,27 @@ class Pipeline:
 
     Args:
         config: Limits and rates.
-        metrics: The chosen metrics, or None for all that a sample can feed.
-        judge: Makes the findings.
-        embedder: Embeds texts, where there is one.
+        scorer: Makes what evaluates a sample.
+        parts: What it is made of; closed at shutdown.
         sinks: Where outcomes go besides the span.
-        tick: Called a few times a second while the evaluator runs.
+        tick: Called a few times a second, once a sample was accepted.
     """
 
     def __init__(
         self,
         config: RagEvalConfig,
-        metrics: Sequence[Metric] | None,
-        judge: Judge,
-        embedder: Embedder | None,
+        scorer: Callable[[Incidents], Scorer],
+        parts: Sequence[Closable],
         sinks: Sequence[Sink],
         tick: Callable[[], None],
     ) -> None:
         self.incidents = Incidents()
         self._config = config
-        self._judge = judge
-        self._embedder = embedder
+        self._parts = parts
         self._sinks = sinks
         self._external_tick = tick
         self._sampler = RatioSampler(config.sample_rate)
-        self._scorer = Scorer(metrics, judge, embedder, config.sample_timeout, self.incidents)
+        self._scorer = scorer(self.incidents)
         self.reset()
 
     def reset(self) -> None:
@@ -95,13 +104,15 @@ class Pipeline:
             max_held=self._config.max_held,
             incidents=self.incidents,
         )
-        self._delivery = Delivery(self._sinks, self.incidents)
-        self._exit = ExitHook(self.flush, self.shutdown, self._config.exit_timeout)
+        self._delivery = Delivery(self._sinks, self.incidents, self._config.sink_timeout)
+        self._exit = ExitHook(self, self._config.exit_timeout)
+        self._clock = Clock(self._tick)
         self._evaluator: Evaluator[_Work] = Evaluator(
             self._evaluate,
-            on_tick=self._tick,
+            on_end=self._on_end,
             on_close=self._close,
             queue_size=self._config.queue_size,
+            queue_chars=self._config.queue_chars,
             concurrency=self._config.evaluator_concurrency,
         )
 
@@ -120,24 +131,30 @@ class Pipeline:
             self._ledger.sampled_out()
             self._end(offer.held, {semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value})
             return False
-        return self._accept(_Work(offer, decision))
+        return self._accept(_Work(offer, decision, self._ledger.accepted()))
 
     def _accept(self, work: _Work) -> bool:
         self._exit.arm()
-        self._ledger.accepted()
         held = work.offer.held
         if held is not None and self._config.hold:
             # Held before it is queued: the evaluator may be done before submit returns.
             self._holder.hold(held)
         else:
             self._end(held, {})
-        reason = self._evaluator.submit(work)
+        reason = self._start_clock() or self._evaluator.submit(work, work.offer.size)
         if reason is None:
             return True
-        self._ledger.settle_dropped(reason)
+        self._ledger.settle_dropped(work.ticket, reason)
         if held is not None:
             self._holder.finish(held, _dropped(reason))
         return False
+
+    def _start_clock(self) -> str | None:
+        try:
+            self._clock.start()
+        except RuntimeError:
+            return "no_thread"
+        return None
 
     def refuse(self, reason: str) -> None:
         """Enters an interaction that could not be offered."""
@@ -152,8 +169,8 @@ class Pipeline:
         return self._ledger.snapshot(self.incidents.counts())
 
     def flush(self, timeout: float | None) -> bool:
-        """Waits until nothing is pending; False when `timeout` seconds did not suffice."""
-        return self._ledger.wait_idle(timeout)
+        """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
+        return self._ledger.wait(timeout)
 
     def shutdown(self, timeout: float) -> bool:
         """Refuses new samples, finishes what is pending within `timeout` seconds, ends.
@@ -165,9 +182,9 @@ class Pipeline:
         """
         self._exit.disarm()
         self._evaluator.close()
-        finished = self._ledger.wait_idle(timeout)
-        for _ in self._evaluator.stop(_STOP_TIMEOUT):
-            self._ledger.settle_dropped("shutdown")
+        finished = self._ledger.wait(timeout)
+        self._evaluator.stop(_STOP_TIMEOUT)
+        self._clock.stop()
         self._holder.release_all(EvalStatus.SHUTDOWN)
         return finished
 
@@ -180,8 +197,15 @@ class Pipeline:
             with quiet():
                 await self._evaluate_sample(work)
         except asyncio.CancelledError:
-            self._ledger.settle_dropped("shutdown")
             raise
+        except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
+            self.incidents.report("evaluation", error)
+            self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
+            self._ledger.settle_failed(work.ticket, Cause.METRIC_FAILED.value)
+
+    def _on_end(self, work: _Work) -> None:
+        """Whatever ended the work: what is not settled by then was cancelled."""
+        self._ledger.settle_dropped(work.ticket, "shutdown")
 
     async def _evaluate_sample(self, work: _Work) -> None:
         began = time.monotonic()
@@ -189,8 +213,8 @@ class Pipeline:
             sample = work.offer.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self.incidents.report("capture", error)
-            self._ledger.settle_dropped("capture_failed")
-            self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
+            self._ledger.settle_dropped(work.ticket, "capture_failed")
+            self._finish(work, _dropped("capture_failed"))
             return
         outcomes = await self._scorer.score(sample)
         self._finish(
@@ -202,19 +226,21 @@ class Pipeline:
             ),
         )
         await self._delivery.deliver(sample, outcomes)
-        self._settle(outcomes)
+        self._settle(work.ticket, outcomes)
 
     async def _evaluate_inline(self, sample: Sample) -> Outcomes:
         with quiet():
             return await self._scorer.score(sample)
 
-    def _settle(self, outcomes: Outcomes) -> None:
-        causes = [outcome.cause for outcome in outcomes.values() if isinstance(outcome, NotScored)]
-        if len(causes) < len(outcomes):
-            self._ledger.settle_scored()
-        else:
-            failures = [cause for cause in causes if cause.is_failure]
-            self._ledger.settle_failed((failures or causes)[0].value)
+    def _settle(self, ticket: int, outcomes: Outcomes) -> None:
+        if any(isinstance(outcome, Score) for outcome in outcomes.values()):
+            self._ledger.settle_scored(ticket)
+            return
+        causes = [o.cause for o in outcomes.values() if isinstance(o, NotScored)]
+        failures = [cause for cause in causes if cause.is_failure]
+        # No outcome at all: the sample feeds no metric.
+        cause = next(iter(failures or causes), Cause.MISSING_INPUT)
+        self._ledger.settle_failed(ticket, cause.value)
 
     def _finish(self, work: _Work, attributes: Attributes) -> None:
         if work.offer.held is not None:
@@ -230,12 +256,11 @@ class Pipeline:
 
     async def _close(self) -> None:
         await self._delivery.close()
-        for part in (self._judge, self._embedder):
-            if part is not None:
-                try:
-                    await part.aclose()
-                except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
-                    self.incidents.report(f"close {part.name}", error)
+        for part in self._parts:
+            try:
+                await part.aclose()
+            except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
+                self.incidents.report(f"close {part.name}", error)
 
 
 def _refusal(status: Status) -> Attributes:

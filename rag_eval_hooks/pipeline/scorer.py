@@ -2,81 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge
-from rag_eval_hooks.metrics import ALL_METRICS, Metric
-from rag_eval_hooks.pipeline.inquiry import Inquiry
-from rag_eval_hooks.pipeline.plan import findings_for, unfed
+from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.pipeline.inquiry import EMBEDDED, SCORED, Inquiry, Sources
+from rag_eval_hooks.pipeline.plan import read_by, unfed
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Cause, NotScored, Outcome, Outcomes, Score, Unavailable
+from rag_eval_hooks.score import (
+    AnnotatorKind,
+    Cause,
+    NotScored,
+    Outcome,
+    Outcomes,
+    Score,
+    Unavailable,
+)
+from rag_eval_hooks.usage import Usage
 
 __all__ = ["Scorer"]
+
+Reads = Mapping[str, frozenset[Finding]]
+"""What each metric reads of one sample."""
 
 
 class Scorer:
     """Turns a sample into outcomes.
 
     Args:
-        metrics: The chosen metrics, or None for all that a sample can feed.
-        judge: Makes the findings.
-        embedder: Embeds texts, where there is one.
+        metrics: The metrics.
+        sources: Who makes the findings.
         sample_timeout: Seconds for all findings of one sample.
         incidents: Where exceptions of metrics and judges are counted.
+        only_fed: Whether metrics that the sample or the judge cannot feed are left out.
     """
 
     def __init__(
         self,
-        metrics: Sequence[Metric] | None,
-        judge: Judge,
-        embedder: Embedder | None,
+        metrics: Sequence[Metric],
+        sources: Sources,
         sample_timeout: float,
         incidents: Incidents,
+        *,
+        only_fed: bool,
     ) -> None:
-        self._chosen = metrics
-        self._judge = judge
-        self._embedder = embedder
+        self._metrics = metrics
+        self._sources = sources
         self._sample_timeout = sample_timeout
         self._incidents = incidents
+        self._only_fed = only_fed
 
     async def score(self, sample: Sample) -> Outcomes:
-        """One outcome per chosen metric. Raises nothing but cancellation."""
-        metrics = ALL_METRICS if self._chosen is None else self._chosen
-        lacking = unfed(metrics, sample)
-        fed = [metric for metric in metrics if metric.id not in lacking]
-        findings = await self._find(sample, findings_for(fed))
-        outcomes = {metric.id: self._measure(metric, sample, findings) for metric in fed}
-        if self._chosen is None:
-            return outcomes
-        return {m.id: lacking[m.id] if m.id in lacking else outcomes[m.id] for m in metrics}
-
-    async def _find(self, sample: Sample, wanted: frozenset[Finding]) -> Findings:
-        if not wanted:
-            return Findings()
-        inquiry = Inquiry(sample, wanted, self._judge, self._embedder, self._incidents)
-        return await inquiry.run(self._sample_timeout)
+        """One outcome per metric. Raises nothing but cancellation."""
+        lacking = unfed(self._metrics, sample)
+        fed = [metric for metric in self._metrics if metric.id not in lacking]
+        findings = await Inquiry(sample, fed, self._sources, self._incidents).run(
+            self._sample_timeout
+        )
+        reads = {m.id: read_by(m, sample, findings, self._incidents) for m in fed}
+        readers = Counter(kind for kinds in reads.values() for kind in kinds)
+        outcomes: dict[str, Outcome] = {}
+        for metric in self._metrics:
+            if metric.id in lacking:
+                outcomes[metric.id] = lacking[metric.id]
+            else:
+                outcome = self._measure(metric, sample, findings)
+                used = _usage(reads[metric.id], findings, readers)
+                outcomes[metric.id] = self._signed(outcome, reads[metric.id], used)
+        return _fed(outcomes) if self._only_fed else outcomes
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
             outcome = metric.score(sample, findings)
+            if not isinstance(outcome, Score | NotScored):
+                raise TypeError("a metric gives a Score or NotScored")
+            return outcome
         except Unavailable as absent:
             return absent.outcome
         except Exception as error:  # noqa: BLE001 - the metric's edge
             self._incidents.report(f"metric {metric.id}", error)
             detail = f"the metric raised {type(error).__name__}"
             return NotScored(Cause.METRIC_FAILED, detail)
-        return self._signed(outcome, metric) if isinstance(outcome, Score) else outcome
 
-    def _signed(self, score: Score, metric: Metric) -> Score:
-        if not metric.findings:
-            return replace(score, version=__version__)
+    def _signed(self, outcome: Outcome, read: frozenset[Finding], used: Usage) -> Outcome:
+        """The outcome with who judged it, by what version, at what cost."""
+        if isinstance(outcome, NotScored):
+            return replace(outcome, usage=used)
+        judge = self._sources.judge
+        if read - EMBEDDED - SCORED:
+            return replace(
+                outcome,
+                annotator_kind=judge.annotator_kind,
+                annotator=judge.name,
+                version=f"{__version__}+{judge.version}",
+                usage=used,
+            )
+        made_by = self._sources.embedder if read & EMBEDDED else self._sources.scorer
+        name = made_by.name if read and made_by is not None else None
         return replace(
-            score,
-            annotator_kind=self._judge.annotator_kind,
-            annotator=self._judge.name,
-            version=f"{__version__}+{self._judge.version}",
+            outcome,
+            annotator_kind=AnnotatorKind.CODE,
+            annotator=name,
+            version=__version__,
+            usage=used,
         )
+
+
+def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
+    """A metric's part: of each finding that it reads, one share of as many as read it."""
+    parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
+    return sum(parts, start=Usage())
+
+
+def _fed(outcomes: Mapping[str, Outcome]) -> Outcomes:
+    return {
+        name: outcome
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, Score) or outcome.cause is not Cause.MISSING_INPUT
+    }

@@ -2,7 +2,9 @@
 
 from rag_eval_hooks.prompts.ask import Ask, Items, Reading, ReplyError, Values
 from rag_eval_hooks.prompts.decompose import QUESTION_COUNT, DecomposeAsk
+from rag_eval_hooks.prompts.grade import GradeAsk
 from rag_eval_hooks.prompts.prompt import PROMPTS_VERSION, Prompt
+from rag_eval_hooks.prompts.rate import RateAsk
 from rag_eval_hooks.prompts.verify import VerifyAsk
 
 __all__ = [
@@ -10,8 +12,10 @@ __all__ = [
     "QUESTION_COUNT",
     "Ask",
     "DecomposeAsk",
+    "GradeAsk",
     "Items",
     "Prompt",
+    "RateAsk",
     "Reading",
     "ReplyError",
     "Values",

@@ -8,17 +8,29 @@ from typing import Any, Protocol, TypeAlias
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts.prompt import Prompt
+from rag_eval_hooks.usage import Usage
 
-__all__ = ["Ask", "Items", "Reading", "ReplyError", "Values"]
+__all__ = ["WHOLE", "Ask", "Items", "Reading", "ReplyError", "Values", "only_lines"]
 
 Items: TypeAlias = Mapping[Finding, tuple[str, ...]]
 """The items of each finding by their keys, such as `a1`; a finding without items is left out."""
 Values: TypeAlias = Mapping[Finding, Mapping[str, Any]]
 """The content of each item, by the same keys."""
+WHOLE = "whole"
+"""The one key of a finding that is given as a whole or not at all."""
 
 
 class ReplyError(ValueError):
-    """A reply of which nothing can be used. Its text tells the judge why, without content."""
+    """A reply of which nothing can be used. Its text tells the judge why, without content.
+
+    Args:
+        text: What was wrong with it.
+        usage: What the reply took, where the transport knows; by default one call.
+    """
+
+    def __init__(self, text: str, usage: Usage | None = None) -> None:
+        super().__init__(text)
+        self.usage = usage or Usage(calls=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +53,10 @@ class Ask(Protocol):
         """Everything that a judge has to be asked for this task."""
         ...
 
+    def possible(self, kind: Finding) -> bool:
+        """Whether the task has the texts that the finding is made from."""
+        ...
+
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
         """The prompt for these items.
 
@@ -61,3 +77,12 @@ class Ask(Protocol):
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Any:
         """The finding, from the contents of all of its items."""
         ...
+
+
+def only_lines(items: Items, every: Items) -> list[str]:
+    """A line for each finding of which only some items are asked for."""
+    return [
+        f"- {kind.value}: only for {', '.join(keys)}."
+        for kind, keys in items.items()
+        if len(keys) < len(every[kind])
+    ]

@@ -6,25 +6,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rag_eval_hooks.findings import Decompose, Finding, Questions
-from rag_eval_hooks.prompts.ask import Items, Reading, ReplyError
+from rag_eval_hooks.findings import Finding, Questions, Stance
+from rag_eval_hooks.prompts.ask import WHOLE, Items, Reading, ReplyError, only_lines
 from rag_eval_hooks.prompts.json_text import one_object
 from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
-from rag_eval_hooks.prompts.replies import NumberedList, QuestionList, parse
+from rag_eval_hooks.prompts.replies import (
+    NumberedList,
+    QuestionList,
+    StanceVerdict,
+    parse,
+    read_group,
+)
+from rag_eval_hooks.tasks import Decompose
 
 __all__ = ["QUESTION_COUNT", "DecomposeAsk"]
 
 QUESTION_COUNT = 3
-_WHOLE = "list"
-"""The one key of each finding here: half a list of claims is no list of claims."""
 
 _SOURCE = {
     Finding.ANSWER_CLAIMS: "answer",
     Finding.REFERENCE_CLAIMS: "reference",
     Finding.ENTITIES: "reference",
     Finding.QUESTIONS: "answer",
+    Finding.STANCE: "answer",
 }
 _CLAIMS = frozenset({Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS})
+_WITH_QUESTION = _CLAIMS | {Finding.STANCE}
 _A_CLAIM = (
     "A claim is one checkable statement of fact that cannot be split further and is understood "
     "alone: pronouns and the like are replaced by what they stand for (the question may tell). "
@@ -43,13 +50,18 @@ _PARTS = {
         "answer's language, made from the answer alone as if the question were unknown; none if "
         "it states nothing. noncommittal: true if the answer evades or does not know."
     ),
+    Finding.STANCE: (
+        "stance: per text, indistinct: true if, as a reply to the question, it is so confused, "
+        "evasive or vague that it neither states nor denies anything that could be checked."
+    ),
 }
 _LIST = {"items": [{"n": 1, "text": "..."}], "count": 1}
-_EXAMPLES: Mapping[Finding, Mapping[str, Any]] = {
+_EXAMPLES: Mapping[Finding, Any] = {
     Finding.ANSWER_CLAIMS: _LIST,
     Finding.REFERENCE_CLAIMS: _LIST,
     Finding.ENTITIES: _LIST,
     Finding.QUESTIONS: {**_LIST, "noncommittal": False},
+    Finding.STANCE: [{"id": "answer", "indistinct": False}],
 }
 
 
@@ -57,35 +69,34 @@ _EXAMPLES: Mapping[Finding, Mapping[str, Any]] = {
 class DecomposeAsk:
     """A `Decompose` task as questions to a language model.
 
-    A finding whose text is absent is not asked for; nor is one whose text is blank, which holds
-    no claims, no entities and answers no question.
+    Half a list of claims is no list of claims, so each list is one item. The stance has an item
+    for each of the two texts. A blank text is not asked about: it holds no claims and no
+    entities, answers no question, and is indistinct.
     """
 
     task: Decompose
 
     def items(self) -> Items:
         """The wanted findings that have a text, in a fixed order."""
-        return {
-            kind: (_WHOLE,)
-            for kind in _PARTS
-            if kind in self.task.wanted and (self.text(kind) or "").strip()
-        }
+        every = {kind: self._keys(kind) for kind in _PARTS if kind in self.task.wanted}
+        return {kind: keys for kind, keys in every.items() if keys}
 
-    def text(self, kind: Finding) -> str | None:
-        """The text that the finding is made from."""
-        return self.task.answer if _SOURCE[kind] == "answer" else self.task.reference
+    def possible(self, kind: Finding) -> bool:
+        """Whether there is the text that the finding is made from."""
+        return getattr(self.task, _SOURCE[kind]) is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
         """The prompt for these findings; it holds only the texts that they are made from."""
-        lines = ["Take the texts apart. Number the items from 1; count is how many there are."]
+        lines = ["Take the texts apart."]
+        lines += ["Number the items from 1; count is how many there are."] if _lists(items) else []
         lines += [_A_CLAIM] if _CLAIMS & set(items) else []
-        lines += ["- " + _PARTS[kind] for kind in items]
+        lines += ["- " + _PARTS[kind] for kind in items] + only_lines(items, self.items())
         user = data_block(self._document(items)) + "\n\n" + "\n".join(lines)
         example = {kind.value: _EXAMPLES[kind] for kind in items}
         return Prompt(SYSTEM, user + correction(problems), "decomposition", example)
 
     def read(self, items: Items, reply: str) -> Reading:
-        """The lists that are complete.
+        """The lists that are complete, and what is said of each text's stance.
 
         Raises:
             ReplyError: The reply is not one JSON object.
@@ -93,25 +104,57 @@ class DecomposeAsk:
         groups = one_object(reply)
         values: dict[Finding, Mapping[str, Any]] = {}
         problems: list[str] = []
-        for kind in items:
+        for kind, asked in items.items():
+            wrong: list[str] = []
             try:
-                values[kind] = {_WHOLE: _content(kind, groups.get(kind.value))}
+                values[kind], wrong = _contents(kind, groups.get(kind.value), asked)
             except ReplyError as error:
-                problems.append(f"{kind.value}: {error}")
+                wrong = [str(error)]
+            problems += [f"{kind.value}: {text}" for text in wrong]
         return Reading(values, tuple(problems))
 
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Any:
-        """The list, or what a blank text has."""
-        if _WHOLE in values:
-            return values[_WHOLE]
+        """The list or the stance, and what a blank text has."""
+        if kind is Finding.STANCE:
+            return Stance(*(self._indistinct(name, values) for name in ("answer", "reference")))
+        if WHOLE in values:
+            return values[WHOLE]
         return Questions((), noncommittal=True) if kind is Finding.QUESTIONS else ()
 
+    def _keys(self, kind: Finding) -> tuple[str, ...]:
+        if not self.possible(kind):
+            return ()
+        if kind is Finding.STANCE:
+            return tuple(name for name in ("answer", "reference") if self._text(name).strip())
+        return (WHOLE,) if self._text(_SOURCE[kind]).strip() else ()
+
+    def _indistinct(self, name: str, values: Mapping[str, Any]) -> bool:
+        return bool(values.get(name, getattr(self.task, name) is not None))
+
+    def _text(self, name: str) -> str:
+        return getattr(self.task, name) or ""
+
     def _document(self, items: Items) -> dict[str, str]:
-        document = {"question": self.task.question} if _CLAIMS & set(items) else {}
-        return document | {_SOURCE[kind]: self.text(kind) or "" for kind in items}
+        document = {"question": self.task.question} if _WITH_QUESTION & set(items) else {}
+        for kind, keys in items.items():
+            for name in keys if kind is Finding.STANCE else (_SOURCE[kind],):
+                document[name] = self._text(name)
+        return document
 
 
-def _content(kind: Finding, group: Any) -> tuple[str, ...] | Questions:
+def _lists(items: Items) -> bool:
+    return bool(set(items) - {Finding.STANCE})
+
+
+def _contents(
+    kind: Finding, group: Any, asked: tuple[str, ...]
+) -> tuple[dict[str, Any], list[str]]:
+    if kind is Finding.STANCE:
+        return read_group(group, "id", asked, lambda row: parse(StanceVerdict, row).indistinct)
+    return {WHOLE: _list(kind, group)}, []
+
+
+def _list(kind: Finding, group: Any) -> tuple[str, ...] | Questions:
     if kind is not Finding.QUESTIONS:
         return parse(NumberedList, group).texts()
     found = parse(QuestionList, group)

@@ -8,9 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["PROMPTS_VERSION", "SYSTEM", "Prompt", "correction", "data_block", "schema_of"]
+__all__ = [
+    "PROMPTS_VERSION",
+    "SYSTEM",
+    "Prompt",
+    "contexts_block",
+    "correction",
+    "data_block",
+    "numbered",
+    "schema_of",
+]
 
-PROMPTS_VERSION = "prompts.1"
+PROMPTS_VERSION = "prompts.2"
 """Changes with every change of wording: scores of different versions do not compare."""
 
 # One text for every prompt: with the contexts directly behind it, all calls about a sample
@@ -65,6 +74,21 @@ def data_block(document: Mapping[str, Any]) -> str:
     return f"<data {token}>\n{text}\n</data {token}>"
 
 
+def contexts_block(question: str, chunks: Mapping[str, str]) -> str:
+    """The data block that stands first in every prompt with contexts, the same in all of them.
+
+    Args:
+        question: The user's question.
+        chunks: Texts of the contexts by their numbers.
+    """
+    return data_block({"question": question, "chunks": chunks})
+
+
+def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
+    """The texts by prefix and number, counted from 1."""
+    return {f"{prefix}{number}": text for number, text in enumerate(texts, start=1)}
+
+
 def correction(problems: Sequence[str]) -> str:
     """What was wrong with the last reply, for asking again; empty at the first ask."""
     if not problems:
@@ -88,7 +112,7 @@ def schema_of(example: Any) -> dict[str, Any]:
         }
     if isinstance(example, list):
         return {"type": "array", "items": schema_of(example[0])}
-    names = {bool: "boolean", int: "integer", str: "string"}
+    names = {bool: "boolean", int: "integer", float: "number", str: "string"}
     return {"type": names[type(example)]}
 
 

@@ -14,9 +14,12 @@ __all__ = [
     "AgreementVerdict",
     "EntityVerdict",
     "NumberedList",
+    "PartialSupportVerdict",
     "QuestionList",
     "RelevanceVerdict",
+    "StanceVerdict",
     "SupportVerdict",
+    "UnknownIdError",
     "parse",
     "read_group",
 ]
@@ -69,6 +72,19 @@ class SupportVerdict(_Element):
     not_supporting: list[int]
     together: bool
     reason: str = ""
+
+
+class PartialSupportVerdict(SupportVerdict):
+    """The same where the chunks are some of all."""
+
+    partly: list[int]
+
+
+class StanceVerdict(_Element):
+    """What one text is like."""
+
+    id: str
+    indistinct: bool
 
 
 class AgreementVerdict(_Element):

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from rag_eval_hooks.findings import Finding, Verify
-from rag_eval_hooks.prompts.ask import Items, Reading, ReplyError
+from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
+from rag_eval_hooks.prompts.ask import Items, Reading, ReplyError, only_lines
 from rag_eval_hooks.prompts.json_text import one_object
-from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
+from rag_eval_hooks.prompts.prompt import (
+    SYSTEM,
+    Prompt,
+    contexts_block,
+    correction,
+    data_block,
+    numbered,
+)
 from rag_eval_hooks.prompts.replies import read_group
-from rag_eval_hooks.prompts.verdicts import EXAMPLES, KEYS, Element, reader
+from rag_eval_hooks.prompts.verdicts import EXAMPLES, KEYS, RELEVANCES, SUPPORTS, example, reader
+from rag_eval_hooks.tasks import Verify
 
-__all__ = ["VerifyAsk"]
+__all__ = ["AGREEMENTS", "VerifyAsk"]
+
+AGREEMENTS: Final = frozenset({Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT})
+"""The verdicts that hold text against text: they need no chunk."""
 
 _LISTS = {
     Finding.ANSWER_SUPPORT: "answer_claims",
@@ -22,12 +33,27 @@ _LISTS = {
     Finding.REFERENCE_AGREEMENT: "reference_claims",
     Finding.ENTITIES_FOUND: "entities",
     Finding.RELEVANCE: "chunks",
+    Finding.RELEVANCE_TO_ANSWER: "chunks",
 }
-_AGAINST = {Finding.ANSWER_AGREEMENT: "reference", Finding.REFERENCE_AGREEMENT: "answer"}
+_AGAINST = {
+    Finding.ANSWER_AGREEMENT: "reference",
+    Finding.REFERENCE_AGREEMENT: "answer",
+    Finding.RELEVANCE_TO_ANSWER: "answer",
+}
 _SUPPORT = (
     "per claim, sort every chunk number into supporting (this chunk alone states the whole claim "
     "or it follows directly) or not_supporting (all else: part of it, the same topic, the "
     "contrary). together: true only if no chunk alone supports the claim but several do jointly."
+)
+_PARTIAL_SUPPORT = (
+    "per claim, sort every chunk number into supporting (this chunk alone states the whole claim "
+    "or it follows directly), partly (it states a part of the claim, of which the rest may stand "
+    "in chunks not shown here) or not_supporting (all else: the same topic, the contrary). "
+    "together: true only if no chunk alone supports the claim but several shown here do jointly."
+)
+_RELEVANCE = (
+    "per chunk, useful: it helps {purpose}; rating: how much, from 0 (not at all) to 100 (it "
+    "suffices alone)."
 )
 _PARTS = {
     Finding.ANSWER_SUPPORT: _SUPPORT,
@@ -35,10 +61,8 @@ _PARTS = {
     Finding.ANSWER_AGREEMENT: "per answer claim, holds: the reference states or implies it.",
     Finding.REFERENCE_AGREEMENT: "per reference claim, holds: the answer states or implies it.",
     Finding.ENTITIES_FOUND: "per entity, found: a chunk names it, however spelled or formatted.",
-    Finding.RELEVANCE: (
-        "per chunk, useful: it helps {purpose}; rating: how much, from 0 (not at all) to 100 (it "
-        "suffices alone)."
-    ),
+    Finding.RELEVANCE: _RELEVANCE,
+    Finding.RELEVANCE_TO_ANSWER: _RELEVANCE,
 }
 
 
@@ -48,9 +72,17 @@ class VerifyAsk:
 
     Items are `a1`... for answer claims, `r1`... for reference claims, `e1`... for entities and
     plain numbers for chunks, each counted from 1.
+
+    Attributes:
+        task: The task.
+        shown: Numbers of the chunks to show; all by default. They keep their numbers.
+        partial_view: Whether further chunks are shown elsewhere: then the judge also says which
+            chunks state a part of a claim.
     """
 
     task: Verify
+    shown: tuple[int, ...] | None = None
+    partial_view: bool = False
 
     def items(self) -> Items:
         """The wanted verdicts, in a fixed order; none for an agreement without its other text."""
@@ -64,13 +96,17 @@ class VerifyAsk:
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
         """The prompt for these items; up to the end of the chunks it is one for all of them."""
-        chunks = {"question": self.task.question, "chunks": _numbered("", self.task.chunks)}
-        lines = [data_block(chunks), "", "Judge these items by the chunks above."]
         document = self._document(items)
-        lines += [data_block(document)] if document else []
-        lines += self._instructions(items)
-        example = {kind.value: [EXAMPLES[kind]] for kind in items}
-        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "verdicts", example)
+        if set(items) <= AGREEMENTS:
+            lines = [data_block({"question": self.task.question} | document), ""]
+            lines += ["Judge these claims."]
+        else:
+            lines = [contexts_block(self.task.question, self._chunks()), ""]
+            lines += ["Judge these items by the chunks above."]
+            lines += [data_block(document)] if document else []
+        lines += self._instructions(items) + only_lines(items, self.items())
+        shape = {kind.value: [example(kind, self.partial_view)] for kind in items}
+        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "verdicts", shape)
 
     def read(self, items: Items, reply: str) -> Reading:
         """The verdicts that fit, by item.
@@ -79,10 +115,11 @@ class VerifyAsk:
             ReplyError: The reply is not one JSON object.
         """
         groups = one_object(reply)
+        shown = [int(number) for number in self._chunks()]
         values: dict[Finding, Mapping[str, Any]] = {}
         problems: list[str] = []
         for kind, asked in items.items():
-            read = reader(kind, len(self.task.chunks))
+            read = reader(kind, shown, self.partial_view)
             try:
                 values[kind], wrong = read_group(groups.get(kind.value), KEYS[kind], asked, read)
             except ReplyError as error:
@@ -90,15 +127,24 @@ class VerifyAsk:
             problems += [f"{kind.value}: {text}" for text in wrong]
         return Reading(values, tuple(problems))
 
-    def content(self, kind: Finding, values: Mapping[str, Any]) -> tuple[Element, ...]:
+    def content(
+        self, kind: Finding, values: Mapping[str, Any]
+    ) -> tuple[Support | Verdict | ChunkRelevance, ...]:
         """One verdict per item, in order."""
-        return tuple(values[key] for key in self._texts(kind))
+        found = [values[key] for key in self._texts(kind)]
+        if kind not in SUPPORTS:
+            return tuple(found)
+        return tuple(sorting.support(len(self.task.chunks)) for sorting in found)
+
+    def _chunks(self) -> dict[str, str]:
+        """The chunks to show, by number."""
+        every = numbered("", self.task.chunks)
+        return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
     def _texts(self, kind: Finding) -> dict[str, str]:
         """What the verdicts of a finding are about, by id or number."""
         name = _LISTS[kind]
-        prefix = "" if name == "chunks" else name[0]
-        return _numbered(prefix, getattr(self.task, name))
+        return self._chunks() if name == "chunks" else numbered(name[0], getattr(self.task, name))
 
     def _document(self, items: Items) -> dict[str, Any]:
         """The texts that these items need, without the chunks."""
@@ -108,7 +154,7 @@ class VerifyAsk:
             name: getattr(self.task, name) for name in ("answer", "reference") if name in needed
         }
         for kind, keys in items.items():
-            if kind is not Finding.RELEVANCE:
+            if kind not in RELEVANCES:
                 shown = {key: text for key, text in self._texts(kind).items() if key in keys}
                 document[_LISTS[kind]] = document.get(_LISTS[kind], {}) | shown
         return document
@@ -122,19 +168,12 @@ class VerifyAsk:
         """One line per finding; the two supports share one."""
         names: dict[str, list[str]] = {}
         for kind in items:
-            names.setdefault(_PARTS[kind], []).append(kind.value)
-        target = self._target()
+            names.setdefault(self._instruction(kind), []).append(kind.value)
+        return [f"- {', '.join(kinds)}: {text}" for text, kinds in names.items()]
+
+    def _instruction(self, kind: Finding) -> str:
+        if kind in SUPPORTS and self.partial_view:
+            return _PARTIAL_SUPPORT
+        target = "answer" if kind is Finding.RELEVANCE_TO_ANSWER else self._target()
         purpose = f"to arrive at the {target}" if target else "to answer the question"
-        texts = [
-            f"- {', '.join(kinds)}: " + text.replace("{purpose}", purpose)
-            for text, kinds in names.items()
-        ]
-        return texts + [
-            f"- {kind.value}: only for {', '.join(keys)}."
-            for kind, keys in items.items()
-            if len(keys) < len(self._texts(kind))
-        ]
-
-
-def _numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
-    return {f"{prefix}{number}": text for number, text in enumerate(texts, start=1)}
+        return _PARTS[kind].replace("{purpose}", purpose)

@@ -64,6 +64,8 @@ def as_sink(spec: SinkSpec) -> Sink:
         kind, _, path = spec.partition(":")
         if kind == "jsonl" and path:
             return JsonlSink(path)
+    elif isinstance(spec, type):
+        raise ConfigError("sinks", spec, f"an object, such as {spec.__name__}()")
     elif isinstance(spec, Sink):
         return spec
     elif callable(spec):

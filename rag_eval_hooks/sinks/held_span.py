@@ -114,7 +114,7 @@ class SpanHolder:
 
 
 def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) -> Attributes:
-    """The attributes that carry outcomes on a RAG span: two a metric, and six for the whole.
+    """The attributes that carry outcomes on a RAG span: at most three a metric, and five more.
 
     Args:
         outcomes: What the evaluation gave.
@@ -130,6 +130,8 @@ def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) ->
     for metric_id, outcome in outcomes.items():
         if isinstance(outcome, Score):
             attributes[semconv.eval_score(metric_id)] = outcome.value
+            if metric_id in semconv.COMPOSITES:
+                attributes[semconv.COMPOSITES[metric_id]] = outcome.value
             if outcome.label is not None:
                 attributes[semconv.eval_label(metric_id)] = outcome.label
     failed = _failed(outcomes)

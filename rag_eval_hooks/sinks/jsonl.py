@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TextIO
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes
+from rag_eval_hooks.usage import Usage
 
 __all__ = ["JsonlSink", "outcome_to_dict"]
 
@@ -44,9 +46,11 @@ class JsonlSink:
         Raises:
             OSError: The file cannot be written.
         """
-        line = json.dumps(self._record(sample, outcomes), ensure_ascii=False, default=str)
+        record = _finite(self._record(sample, outcomes))
+        line = json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
         if self._file is None:
-            self._file = self._path.open("a", encoding="utf-8")
+            # A lone surrogate, which some models give, must not cost the line.
+            self._file = self._path.open("a", encoding="utf-8", errors="replace")
         self._file.write(line + "\n")
         self._file.flush()
 
@@ -68,8 +72,22 @@ class JsonlSink:
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
     """An outcome as plain types: a score's fields, or `not_scored` with cause and detail."""
+    values = {f.name: _plain(getattr(outcome, f.name)) for f in fields(outcome)}
     if isinstance(outcome, NotScored):
-        return {"not_scored": outcome.cause.value, "detail": outcome.detail}
-    values = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
-    plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
-    return {k: v for k, v in plain.items() if v not in (None, {}, ())}
+        values = {"not_scored": values.pop("cause"), **values}
+    return {k: v for k, v in values.items() if v not in (None, {}, ())}
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for what JSON has no number for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Usage):
+        return {k: v for k, v in asdict(value).items() if v}
+    return dict(value) if isinstance(value, Mapping) else value

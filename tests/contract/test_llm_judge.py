@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.findings import Decompose, Finding, Findings, Questions
+from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.findings import Finding, Findings, GEval, Questions, Rating, Stance, Verdict
 from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.prompts import PROMPTS_VERSION, Prompt, ReplyError
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from tests.servers.brain import prompt_data, truthful_reply
-from tests.servers.samples import DECOMPOSE, VERIFY, VERIFY_PARTS, verdicts
+from rag_eval_hooks.tasks import Decompose
+from rag_eval_hooks.usage import Usage
+from tests.servers.brain import asked_groups, prompt_data, truthful_reply
+from tests.servers.samples import (
+    DECOMPOSE,
+    GRADE,
+    LONG_VERIFY,
+    RATE,
+    VERIFY,
+    VERIFY_PARTS,
+    verdicts,
+)
 
 Reply = dict[str, Any]
 Step = Callable[[Reply], Reply | str] | Exception
@@ -34,6 +46,9 @@ def without(name: str, position: int) -> Callable[[Reply], Reply]:
     return changed
 
 
+USED = Usage(calls=1, input_tokens=120, output_tokens=60, cost=0.12)
+
+
 class BrainChat:
     """A model that tells the truth, changed by one step per call; the last step repeats."""
 
@@ -42,15 +57,25 @@ class BrainChat:
     def __init__(self, steps: Sequence[Step] = (right,)) -> None:
         self._steps = list(steps)
         self.prompts: list[Prompt] = []
+        self.in_flight = self.peak = 0
         self.closed = False
 
-    async def complete(self, prompt: Prompt) -> str:
+    async def complete(self, prompt: Prompt) -> Completion:
         self.prompts.append(prompt)
         step = self._steps[min(len(self.prompts), len(self._steps)) - 1]
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        await asyncio.sleep(0)
+        self.in_flight -= 1
         if isinstance(step, Exception):
             raise step
         reply = step(truthful_reply(body(prompt)))
-        return reply if isinstance(reply, str) else json.dumps(reply)
+        return Completion(reply if isinstance(reply, str) else json.dumps(reply), USED)
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """What each prompt asked for."""
+        return [asked_groups(body(prompt)) for prompt in self.prompts]
 
     async def aclose(self) -> None:
         self.closed = True
@@ -86,6 +111,7 @@ async def test_a_verification_holds_one_verdict_per_item() -> None:
         Finding.ANSWER_AGREEMENT: [True, False],
         Finding.REFERENCE_AGREEMENT: [True, False],
         Finding.RELEVANCE: [True, False, False],
+        Finding.RELEVANCE_TO_ANSWER: [True, False, False],
         Finding.ENTITIES_FOUND: [True, True, True, False],
     }
     assert len(chat.prompts) == 1
@@ -171,7 +197,7 @@ async def test_a_part_of_a_word_is_asked_about(entity: str, chunk: str) -> None:
 async def test_no_items_need_no_call() -> None:
     """No claims and no entities: empty findings, and nothing is asked."""
     chat = BrainChat()
-    wanted = frozenset(VERIFY_PARTS) - {Finding.RELEVANCE}
+    wanted = frozenset(VERIFY_PARTS) - {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}
     findings = await verify(chat, wanted=wanted, answer_claims=(), reference_claims=(), entities=())
     assert [getattr(findings, kind.value) for kind in wanted] == [()] * 5
     assert chat.prompts == []
@@ -191,10 +217,19 @@ async def test_a_missing_text_is_missing_input() -> None:
     """A finding about a text that the task lacks is no failure of the judge."""
     decomposed = await LLMJudge(BrainChat()).decompose(replace(DECOMPOSE, reference=None))
     verified = await verify(BrainChat(), reference=None)
-    for absent in (decomposed.entities, verified.answer_agreement):
+    rated = await LLMJudge(BrainChat()).rate(replace(RATE, reference=None))
+    graded = await LLMJudge(BrainChat()).grade(replace(GRADE, answer=None))
+    for absent in (
+        decomposed.entities,
+        verified.answer_agreement,
+        rated.geval,
+        graded.groundedness_ratings,
+    ):
         assert isinstance(absent, NotScored)
         assert absent.cause is Cause.MISSING_INPUT
     assert not isinstance(verified.answer_support, NotScored)
+    assert rated.direct_relevance == 0.5
+    assert graded.context_ratings == (2, 2)
 
 
 async def test_findings_that_nobody_asked_for_stay_untouched() -> None:
@@ -223,3 +258,283 @@ async def test_absences_hold_no_content() -> None:
         finding = getattr(findings, kind.value)
         assert "SECRET" not in finding.detail
         assert "ulips" not in finding.detail
+
+
+async def test_a_rating_holds_every_rubric() -> None:
+    """All wanted ratings come from one call without contexts; the model's total is ignored."""
+    chat = BrainChat()
+    findings = await LLMJudge(chat).rate(RATE)
+    assert findings.direct_relevance == 0.5
+    reasons = "correctness: by claims; completeness: by claims; consistency: by claims"
+    assert findings.geval == GEval(50, 50, 100, reasons)
+    assert findings.classification == Verdict(False, "by claims")
+    assert findings.correctness == Rating(3, "by claims")
+    assert findings.alignment == Rating(3, "by claims")
+    assert findings.attitude == Rating(5, "by claims")
+    assert len(chat.prompts) == 1
+    assert "chunks" not in prompt_data(body(chat.prompts[0]))
+
+
+async def test_grades_come_from_two_templates_each() -> None:
+    """Six calls, at the same time; the swapped template sees the texts the other way round."""
+    chat = BrainChat()
+    findings = await LLMJudge(chat).grade(GRADE)
+    assert findings.accuracy_ratings == (2, 4)
+    assert findings.context_ratings == (2, 2)
+    assert findings.groundedness_ratings == (1, 1)
+    assert sorted(chat.groups) == [[kind.value] for kind in sorted(GRADE.wanted) for _ in "12"]
+    assert chat.peak == 6
+
+
+async def test_paired_grades_give_the_same_in_two_calls() -> None:
+    """Paired, the first templates share a call and the second ones another."""
+    chat = BrainChat()
+    findings = await LLMJudge(chat, nvidia_calls="paired").grade(GRADE)
+    alone = await LLMJudge(BrainChat()).grade(GRADE)
+    assert replace(findings, usage={}) == replace(alone, usage={})
+    assert [set(groups) for groups in chat.groups] == [{kind.value for kind in GRADE.wanted}] * 2
+    assert chat.peak == 2
+
+
+def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
+    return lambda reply: {**reply, **{k: v for k, v in changes.items() if k in reply}}
+
+
+async def test_one_valid_rating_of_two_is_enough() -> None:
+    """A template without a valid rating leaves the other's; nothing is rounded."""
+    chat = BrainChat([right, for_calls(accuracy_ratings=3)])
+    wanted = frozenset({Finding.ACCURACY_RATINGS})
+    findings = await LLMJudge(chat).grade(replace(GRADE, wanted=wanted))
+    assert findings.accuracy_ratings == (2, None)
+    assert len(chat.prompts) == 1 + 3
+    assert "wants one of (0, 2, 4)" in chat.prompts[-1].user
+
+
+async def test_two_invalid_ratings_are_none() -> None:
+    """Without a valid rating the grade has failed; the other grades stand."""
+    chat = BrainChat([for_calls(context_ratings=1.5)])
+    findings = await LLMJudge(chat).grade(GRADE)
+    assert isinstance(findings.context_ratings, NotScored)
+    assert findings.context_ratings.cause is Cause.JUDGE_FAILED
+    assert findings.accuracy_ratings == (2, 4)
+
+
+@pytest.mark.parametrize("option", [{}, {"nvidia_calls": "paired"}, {"calls": "single"}])
+async def test_nothing_retrieved_has_the_lowest_grades(option: dict[str, Any]) -> None:
+    """No chunk answers and grounds nothing: that needs no call."""
+    chat = BrainChat()
+    wanted = frozenset({Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS})
+    findings = await LLMJudge(chat, **option).grade(replace(GRADE, chunks=(), wanted=wanted))
+    assert findings.context_ratings == findings.groundedness_ratings == (0, 0)
+    assert chat.prompts == []
+
+
+async def test_single_calls_ask_for_one_finding_each() -> None:
+    """For small models every finding has a call of its own, with the same result."""
+    chat = BrainChat()
+    single, fused = LLMJudge(chat, calls="single"), LLMJudge(BrainChat())
+    for alone, together in [
+        (await single.decompose(DECOMPOSE), await fused.decompose(DECOMPOSE)),
+        (await single.verify(VERIFY), await fused.verify(VERIFY)),
+        (await single.rate(RATE), await fused.rate(RATE)),
+    ]:
+        assert replace(alone, usage={}) == replace(together, usage={})
+    wanted = sorted(DECOMPOSE.wanted | frozenset(VERIFY_PARTS) | RATE.wanted)
+    assert sorted(chat.groups) == [[kind.value] for kind in wanted]
+    assert chat.peak == len(VERIFY_PARTS)
+
+
+async def test_stance_is_asked_about_texts_that_say_something() -> None:
+    """A blank text is indistinct, an absent reference is not, and neither is asked about."""
+    wanted = frozenset({Finding.STANCE})
+    task = replace(DECOMPOSE, wanted=wanted, answer="I do not know.", reference="In 1841.")
+    assert (await LLMJudge(BrainChat()).decompose(task)).stance == Stance(True, False)
+    chat = BrainChat()
+    findings = await LLMJudge(chat).decompose(replace(task, answer=" ", reference=None))
+    assert findings.stance == Stance(True, False)
+    assert chat.prompts == []
+    findings = await LLMJudge(chat).decompose(replace(task, reference=""))
+    assert findings.stance == Stance(True, True)
+    assert len(chat.prompts) == 1
+
+
+async def test_half_a_stance_is_asked_again() -> None:
+    """The second ask is about the other text alone."""
+    chat = BrainChat([without("stance", 0), right])
+    findings = await LLMJudge(chat).decompose(DECOMPOSE)
+    assert findings.stance == Stance(False, False)
+    assert "reference" not in prompt_data(body(chat.prompts[1]))
+    assert "- stance: only for answer." in chat.prompts[1].user
+
+
+async def test_without_a_reference_both_relevances_are_one() -> None:
+    """The same question about chunks is not asked twice, and its cost is divided."""
+    chat = BrainChat()
+    wanted = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
+    findings = await verify(chat, wanted=wanted, reference=None)
+    assert chat.groups == [["relevance"]]
+    assert findings.relevance == findings.relevance_to_answer
+    assert findings.usage == dict.fromkeys(wanted, USED.share(2))
+
+
+async def test_relevance_to_the_answer_is_judged_by_the_answer() -> None:
+    """A chunk that only helps to the reference is of no use for the answer."""
+    findings = await LLMJudge(BrainChat()).verify(LONG_VERIFY)
+    assert verdicts(findings.relevance) == [False, True, False, True]  # type: ignore[arg-type]
+    by_answer = verdicts(findings.relevance_to_answer)  # type: ignore[arg-type]
+    assert by_answer == [False, True, False, False]
+
+
+async def test_usage_is_divided_among_what_a_call_asked_for() -> None:
+    """Every call's usage goes in equal parts to its findings, and none of it is lost."""
+    chat = BrainChat([without("relevance", 0), right])
+    findings = await verify(chat)
+    first = USED.share(len(VERIFY_PARTS))
+    expected = dict.fromkeys(VERIFY_PARTS, first) | {Finding.RELEVANCE: first + USED}
+    assert findings.usage == expected
+    assert sum(used.calls for used in findings.usage.values()) == pytest.approx(2)
+
+
+def failure(error: Exception, usage: Usage) -> Exception:
+    error.usage = usage  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [failure(JudgeTimeout("30 s"), USED.share(0.5)), failure(ReplyError("cut"), USED.share(0.5))],  # type: ignore[arg-type]
+)
+async def test_what_failed_was_used_too(error: Exception) -> None:
+    """Absent findings bear their share of calls that gave nothing, retries included."""
+    findings = await LLMJudge(BrainChat([error]), attempts=1).rate(RATE)
+    assert set(findings.usage) == RATE.wanted
+    assert sum(used.calls for used in findings.usage.values()) == pytest.approx(2)
+    assert sum(used.input_tokens for used in findings.usage.values()) == pytest.approx(240)
+
+
+async def test_what_nobody_was_asked_about_took_nothing() -> None:
+    """A finding that is known without asking has no usage."""
+    findings = await verify(BrainChat(), wanted=frozenset({Finding.ENTITIES_FOUND}), entities=())
+    assert findings.usage == {}
+
+
+PARTED = {"verify_tokens": 100}
+"""Two chunks in a part; all four take 180."""
+
+
+async def test_long_contexts_are_verified_in_parts() -> None:
+    """Parts are asked about at the same time and give what one call would have given."""
+    chat = BrainChat()
+    whole = await LLMJudge(BrainChat()).verify(LONG_VERIFY)
+    parted = await LLMJudge(chat, **PARTED).verify(LONG_VERIFY)  # type: ignore[arg-type]
+    for kind in VERIFY_PARTS:
+        assert getattr(parted, kind.value) == getattr(whole, kind.value)
+    shown = [list(prompt_data(body(prompt))["chunks"]) for prompt in chat.prompts]
+    assert shown == [["1", "2"], ["3", "4"]]
+    assert chat.peak == 2
+    agreements = {"answer_agreement", "reference_agreement"}
+    assert [len(agreements & set(groups)) for groups in chat.groups] == [2, 0]
+
+
+async def test_a_claim_spread_over_parts_is_found_together() -> None:
+    """A claim whose halves stand in different parts is asked about by these chunks alone."""
+    chat = BrainChat()
+    chunks = (LONG_VERIFY.chunks[0], *LONG_VERIFY.chunks[2:])
+    task = replace(LONG_VERIFY, chunks=chunks, wanted=frozenset({Finding.ANSWER_SUPPORT}))
+    findings = await LLMJudge(chat, verify_tokens=60).verify(task)
+    assert not isinstance(findings.answer_support, NotScored)
+    assert [found.together for found in findings.answer_support] == [True, False]
+    assert verdicts(findings.answer_support) == [(False,) * 3] * 2
+    last = prompt_data(body(chat.prompts[-1]))
+    assert list(last["chunks"]) == ["1", "3"]
+    assert list(last["answer_claims"]) == ["a1"]
+    assert len(chat.prompts) == 3 + 1
+
+
+async def test_a_half_of_a_claim_is_not_the_claim() -> None:
+    """A claim of which only one half stands anywhere is not asked about again."""
+    chat = BrainChat()
+    task = replace(LONG_VERIFY, chunks=LONG_VERIFY.chunks[:1] + LONG_VERIFY.chunks[2:3])
+    findings = await LLMJudge(chat, verify_tokens=60).verify(task)
+    assert not isinstance(findings.answer_support, NotScored)
+    assert [found.supported for found in findings.answer_support] == [False, False]
+    assert len(chat.prompts) == 2
+
+
+async def test_a_part_that_fails_leaves_no_half_verdict() -> None:
+    """Support by some of the parts is no support; relevance of one part is no relevance."""
+
+    def second_fails(reply: Reply) -> Reply:
+        return {k: v for k, v in reply.items() if "answer_agreement" in reply}
+
+    chat = BrainChat([second_fails])
+    findings = await LLMJudge(chat, **PARTED).verify(LONG_VERIFY)  # type: ignore[arg-type]
+    for kind in set(VERIFY_PARTS) - {Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT}:
+        absent = getattr(findings, kind.value)
+        assert isinstance(absent, NotScored)
+        assert absent.cause is Cause.JUDGE_FAILED
+    assert verdicts(findings.answer_agreement) == [False, False]  # type: ignore[arg-type]
+
+
+async def test_a_claim_that_stays_open_is_not_unsupported() -> None:
+    """Where the last question about a spread claim gets no reply, its support is unknown."""
+
+    def no_joint(reply: Reply) -> Reply:
+        rows = reply["answer_support"]
+        return {"answer_support": rows if "partly" in rows[0] else []}
+
+    task = replace(LONG_VERIFY, wanted=frozenset({Finding.ANSWER_SUPPORT}))
+    chunks = (task.chunks[0], *task.chunks[2:])
+    judge = LLMJudge(BrainChat([no_joint]), verify_tokens=60)
+    findings = await judge.verify(replace(task, chunks=chunks))
+    assert isinstance(findings.answer_support, NotScored)
+    assert findings.answer_support.cause is Cause.JUDGE_FAILED
+
+
+async def test_an_entity_in_any_part_is_found() -> None:
+    """An entity is found by the part that holds it, and missing only if no part does."""
+    wanted = frozenset({Finding.ENTITIES_FOUND})
+    entities = ("lamp burns", "steep, wrote", "Norway")
+    task = replace(LONG_VERIFY, wanted=wanted, entities=entities)
+    judge = LLMJudge(BrainChat(), **PARTED)  # type: ignore[arg-type]
+    findings = await judge.verify(task)
+    assert verdicts(findings.entities_found) == [True, True, False]  # type: ignore[arg-type]
+
+
+async def test_single_calls_of_long_contexts_ask_one_finding_of_one_part() -> None:
+    """Both options together: a call for each finding and part, agreements once."""
+    chat = BrainChat()
+    judge = LLMJudge(chat, calls="single", **PARTED)  # type: ignore[arg-type]
+    parted = await judge.verify(LONG_VERIFY)
+    whole = await LLMJudge(BrainChat()).verify(LONG_VERIFY)
+    assert replace(parted, usage={}) == replace(whole, usage={})
+    assert all(len(groups) == 1 for groups in chat.groups)
+    assert len(chat.prompts) == 5 * 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("calls", "fast"),
+        ("calls", None),
+        ("nvidia_calls", "both"),
+        ("verify_tokens", 0),
+        ("verify_tokens", 1.5),
+        ("attempts", 0),
+        ("attempts", True),
+    ],
+)
+def test_a_wrong_option_is_named(option: str, value: object) -> None:
+    """A value that cannot be used is refused at start-up, with the option's name."""
+    options: Mapping[str, Any] = {option: value}
+    with pytest.raises(ConfigError, match=f"^{option}: got "):
+        LLMJudge(BrainChat(), **options)
+
+
+async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
+    """An exception that no model raises comes out, once all calls of the task have ended."""
+    chat = BrainChat([right, KeyError("of the user's own"), right])
+    with pytest.raises(KeyError):
+        await LLMJudge(chat).grade(GRADE)
+    assert len(chat.prompts) == 6
+    assert chat.in_flight == 0

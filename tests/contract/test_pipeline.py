@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import gc
 import logging
+import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from rag_eval_hooks import (
+    ConfigError,
     Field,
     JudgeError,
     Metric,
@@ -310,3 +315,153 @@ def test_a_thread_that_cannot_start_loses_nothing_uncounted(
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert not evals.offer(sample())
     assert evals.stats() == Stats(offered=1, dropped={"no_thread": 1})
+
+
+def test_a_sample_that_feeds_no_metric_is_settled(make: Make) -> None:
+    """Nothing to evaluate is an outcome too: the books close and nobody waits."""
+    evals = make("local", metrics=None)
+    assert evals.offer(Sample(question="", answer=None))
+    assert evals.flush(5)
+    stats = evals.stats()
+    assert (stats.offered, stats.pending, sum(stats.failed.values())) == (1, 0, 1)
+
+
+def test_a_metric_that_exits_is_caught(make: Make) -> None:
+    """Even an exit inside a metric ends at its edge, and the sample is settled."""
+
+    def leave(_sample: Sample, _findings: Findings) -> Score:
+        raise SystemExit
+
+    evals = make(metrics=[Metric(id="my.exit", score=leave, needs=frozenset())])
+    evals.offer(sample())
+    assert evals.flush(5)
+    assert evals.stats().failed == {"metric_failed": 1}
+
+
+@pytest.mark.parametrize("value", [7.5, None, "high"])
+def test_a_metric_gives_an_outcome_or_has_failed(value: Any, make: Make) -> None:
+    """What is neither a score nor an absence is no result."""
+    metric = Metric(id="my.m", score=lambda _sample, _findings: value, needs=frozenset())
+    outcome = make(metrics=[metric]).evaluate(sample())["my.m"]
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause == "metric_failed"
+
+
+def test_a_metric_that_needs_something_unknown_is_refused() -> None:
+    """What a metric needs is checked when it is made."""
+    with pytest.raises(ConfigError, match="needs"):
+        Metric(id="my.m", score=lambda _s, _f: None, needs={"answers"})  # type: ignore[arg-type, return-value]
+
+
+def test_shutdown_at_any_moment_leaves_nothing_pending(make: Make) -> None:
+    """However a shutdown falls between queue and work, every sample is settled."""
+    for _ in range(60):
+        evals = make(ScriptedJudge(GOOD))
+        for _ in range(20):
+            evals.offer(sample())
+        evals.shutdown(0)
+        stats = evals.stats()
+        assert (stats.pending, stats.offered) == (0, 20)
+
+
+def test_an_inline_call_during_shutdown_ends(make: Make) -> None:
+    """A caller never waits for ever: it gets its outcomes or a clear error."""
+    for _ in range(40):
+        evals = make(ScriptedJudge(GOOD, latency=0.005))
+        ended: list[object] = []
+
+        def call(evals: RagEval = evals, ended: list[object] = ended) -> None:
+            try:
+                ended.append(evals.evaluate(sample()))
+            except RuntimeError as error:
+                ended.append(error)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        evals.shutdown(0)
+        thread.join(10)
+        assert len(ended) == 1
+
+
+def test_a_hanging_sink_is_left_behind(make: Make) -> None:
+    """A sink that does not return misses what comes; scores and other sinks go on."""
+    release = threading.Event()
+    memory = MemorySink()
+
+    def hang(_sample: Sample, _outcomes: Outcomes) -> None:
+        release.wait(30)
+
+    evals = make(sinks=[hang, memory], config=RagEvalConfig(sink_timeout=0.1))
+    for _ in range(40):
+        evals.offer(sample())
+    assert evals.flush(10)
+    assert len(memory.results) == 40
+    assert evals.stats().scored == 40
+    assert evals.stats().incidents["sink CallableSink: TimeoutError"] >= 39
+    release.set()
+
+
+def test_waiting_samples_are_bounded_by_size_too(make: Make) -> None:
+    """However large samples are, what waits holds no more text than allowed."""
+    config = RagEvalConfig(queue_chars=100_000, evaluator_concurrency=1)
+    evals = make(ScriptedJudge(GOOD, latency=60), config=config)
+    for _ in range(50):
+        evals.offer(sample(contexts=("x" * 30_000,)))
+    stats = evals.stats()
+    assert stats.pending <= 5
+    assert stats.dropped == {"queue_full": 50 - stats.pending}
+
+
+def test_flush_does_not_wait_for_what_comes_later(make: Make) -> None:
+    """Under steady traffic a flush ends with what was accepted before it."""
+    evals = make(ScriptedJudge(GOOD, latency=0.02))
+    stop = threading.Event()
+
+    def traffic() -> None:
+        while not stop.wait(0.002):
+            evals.offer(sample())
+
+    thread = threading.Thread(target=traffic)
+    thread.start()
+    assert evals.flush(10)
+    stop.set()
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "findings",
+    [
+        Findings(answer_claims=("a", "b"), answer_support=(Support((True,)),)),
+        Findings(answer_claims=("a",), answer_support=(Support((True, True, True)),)),
+    ],
+)
+def test_verdicts_too_few_or_too_many_are_no_score(findings: Findings, make: Make) -> None:
+    """A judge of the user's own that miscounts gives no score, not a wrong one."""
+    outcome = make(ScriptedJudge(findings)).evaluate(sample())["ragas.faithfulness"]
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause == "judge_failed"
+
+
+def test_a_closed_evaluator_is_freed(make: Make) -> None:
+    """After shutdown nothing keeps an evaluator and its results in memory."""
+    memory = MemorySink()
+    evals = RagEval(metrics=["lexical.source_citation"], judge="local", sinks=[memory])
+    evals.offer(sample())
+    evals.flush(5)
+    evals.shutdown()
+    alive = weakref.ref(evals)
+    del evals
+    for _ in range(20):
+        gc.collect()
+        if alive() is None:
+            break
+        time.sleep(0.05)
+    assert alive() is None
+
+
+def test_samples_and_outcomes_can_be_pickled(make: Make) -> None:
+    """What a sink gets can be sent to another process."""
+    outcomes = make().evaluate(sample())
+    assert pickle.loads(pickle.dumps(outcomes)) == outcomes
+    assert pickle.loads(pickle.dumps(sample())) == sample()
+    assert copy.deepcopy(sample()) == sample()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,7 +26,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Status
+from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample, Status
+from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
@@ -485,18 +488,116 @@ def test_a_span_processor_that_refuses_loses_nothing_uncounted(world: World) -> 
     assert stats.incidents == {"capture: ValueError": 1}
 
 
-def test_a_huge_request_is_cut_before_it_waits() -> None:
-    """What waits in the queue is within the content limits, however much was retrieved."""
+def test_metadata_is_within_the_content_limits() -> None:
+    """Metadata of documents and of the run is cut like every other text."""
 
     def retrieve(question: str) -> list[Document]:
-        return [Document(f"{n} {question} " + "x" * 200_000) for n in range(5)]
-
-    def answer(documents: list[Document]) -> str:
-        return "an answer"
+        return [Document(DOCUMENT, metadata={"raw": "x" * 9000, "page": 3})]
 
     world = World(max_text_chars=1000)
-    chain = RunnableLambda(retrieve) | RunnableLambda(answer)
-    chain.invoke("q", world.config)
+    chain = RunnableLambda(retrieve) | RunnableLambda(lambda documents: "an answer")
+    metadata = {"note": "y" * 9000, "tree": [["z" * 9000]], "k": 1}
+    chain.invoke("q", {**world.config, "metadata": metadata})
     (sample,) = world.samples()
-    assert [len(context.text) for context in sample.contexts or ()] == [1000] * 5
+    assert sample.contexts is not None
+    assert {k: len(str(v)) for k, v in sample.contexts[0].metadata.items()} == {
+        "raw": 1000,
+        "page": 1,
+    }
+    assert {k: len(str(v)) for k, v in sample.metadata.items()} == {"note": 1000, "k": 1}
+    assert "metadata.tree" in sample.truncated
     world.evals.shutdown()
+
+
+async def test_events_are_handled_in_the_event_loop() -> None:
+    """By default no event of an async run costs a hop to another thread."""
+    world = World()
+    threads: set[int] = set()
+    start = world.evals.recorder.start
+
+    def watched(*args: Any) -> Any:
+        threads.add(threading.get_ident())
+        return start(*args)
+
+    world.evals.recorder.start = watched  # type: ignore[method-assign, assignment]
+    await build_chain().ainvoke("one?", world.config)
+    assert threads == {threading.get_ident()}
+    world.evals.shutdown()
+
+
+def test_a_judge_that_uses_a_chain_is_not_captured() -> None:
+    """Calls made while evaluating start no interaction, whatever handlers they carry."""
+    world = World()
+    asked: list[str] = []
+
+    def judge(task: object) -> Findings:
+        asked.append(build_chain().invoke("inner?", world.config))
+        return Findings(answer_claims=(), answer_support=())
+
+    world.evals.shutdown()
+    evals = RagEval(
+        metrics=["ragas.faithfulness"], judge=ScriptedJudge(judge), sinks=[world.memory]
+    )
+    world.handler = RagEvalCallbackHandler(evals)
+    build_chain().invoke("outer?", world.config)
+    assert evals.flush(10)
+    assert asked == ["You asked: inner?"]
+    assert [result.sample.question for result in world.memory.results] == ["outer?"]
+    evals.shutdown()
+
+
+def test_a_span_ends_in_time_though_the_judge_blocks_the_evaluator() -> None:
+    """Time limits are kept by a clock of their own, not by the loop that judges use."""
+    world = World(hold_timeout=0.3)
+    release = threading.Event()
+
+    def block(task: object) -> Findings:
+        release.wait(20)
+        return Findings()
+
+    world.evals.shutdown()
+    evals = RagEval(
+        metrics=["ragas.faithfulness"],
+        judge=ScriptedJudge(block),
+        config=RagEvalConfig(hold_timeout=0.3),
+        tracer_provider=world.provider,
+    )
+    build_chain().invoke("one?", {"callbacks": [RagEvalCallbackHandler(evals)]})
+    deadline = time.monotonic() + 10
+    while not (roots := [s for s in world.exporter.get_finished_spans() if s.parent is None]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert (roots[0].attributes or {})["rag.eval.status"] == "timeout"
+    release.set()
+    evals.shutdown()
+
+
+def test_what_never_ends_is_swept_by_later_requests() -> None:
+    """An interaction past its time limit is abandoned without any evaluation running."""
+    world = World(interaction_ttl=0.05, sample_rate=0.0)
+    recorder = world.evals.recorder
+    root = recorder.start("never", None, RunKind.CHAIN, "never")
+    assert root is not None
+    recorder.documents(root, [Context(text="a chunk")])
+    time.sleep(0.1)
+    build_chain().invoke("one?", world.config)
+    assert len(recorder) == 0
+    assert world.evals.stats().dropped == {"abandoned": 1}
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize(
+    "odd", [[1.0, 2.0], "high", 10**400, float("nan")], ids=["list", "text", "huge", "nan"]
+)
+def test_an_odd_score_in_metadata_costs_nothing(odd: object, world: World) -> None:
+    """A score that is no number is left out; the request is captured all the same."""
+
+    class Odd(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return [Document(DOCUMENT, metadata={"score": odd})]
+
+    (Odd() | RunnableLambda(lambda documents: "an answer")).invoke("q", world.config)
+    (sample,) = world.samples()
+    assert sample.contexts is not None
+    assert sample.contexts[0].score is None or sample.contexts[0].score != sample.contexts[0].score
+    assert world.evals.stats().incidents == {}

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.backoff import LONGEST_WAIT, retry_after
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
@@ -26,17 +26,10 @@ from rag_eval_hooks.score import Cause, NotScored
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-from tests.servers.samples import DECOMPOSE, VERIFY, verdicts
+from tests.servers.samples import DECOMPOSE, VERIFY
+from tests.servers.truth import TRUTH, found, spent
 
 KEY = "sk-test-0123456789"
-TRUTH = {
-    Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
-    Finding.REFERENCE_SUPPORT: [(True, False, False), (False, False, True)],
-    Finding.ANSWER_AGREEMENT: [True, False],
-    Finding.REFERENCE_AGREEMENT: [True, False],
-    Finding.RELEVANCE: [True, False, False],
-    Finding.ENTITIES_FOUND: [True, True, True, False],
-}
 
 
 @asynccontextmanager
@@ -53,11 +46,6 @@ async def verified(server: JudgeServer, **options: Any) -> Findings:
         return await judge.verify(VERIFY)
 
 
-def found(findings: Findings) -> dict[Finding, object]:
-    values = {kind: getattr(findings, kind.value) for kind in TRUTH}
-    return {k: v.cause if isinstance(v, NotScored) else verdicts(v) for k, v in values.items()}
-
-
 async def test_a_truthful_model_gives_true_findings() -> None:
     """Two calls, strict schemas, temperature 0 and the key in its header."""
     with JudgeServer(api_key=KEY) as server:
@@ -70,12 +58,14 @@ async def test_a_truthful_model_gives_true_findings() -> None:
         assert all(call.body["response_format"]["json_schema"]["strict"] for call in server.calls())
 
 
+NO_SHAPES = {"json_schema": False, "tools": False, "json_object": False}
 LADDER = [
-    ({"json_schema": False}, ["json_schema", "json_object", "json_object"]),
+    ({"json_schema": False}, ["json_schema", "tool", "tool"]),
     (
-        {"json_schema": False, "json_object": False},
-        ["json_schema", "json_object", None, None],
+        {"json_schema": False, "tools": False},
+        ["json_schema", "tool", "json_object", "json_object"],
     ),
+    (NO_SHAPES, ["json_schema", "tool", "json_object", None, None]),
 ]
 
 
@@ -91,14 +81,26 @@ async def test_a_missing_response_format_is_learned_once(
         assert [call.format for call in server.calls()] == formats
 
 
+async def test_a_tool_call_asks_for_the_schema_and_is_forced() -> None:
+    """An endpoint without response formats gets the schema as the parameters of a tool."""
+    with JudgeServer(json_schema=False) as server:
+        async with judge_at(server) as judge:
+            assert found(await judge.verify(VERIFY)) == TRUTH
+        refused, call = (call.body for call in server.calls())
+    function = call["tools"][0]["function"]
+    assert function["parameters"] == refused["response_format"]["json_schema"]["schema"]
+    assert call["tool_choice"]["function"]["name"] == function["name"]
+    assert "response_format" not in call
+
+
 async def test_concurrent_calls_do_not_step_down_twice() -> None:
     """Calls that meet one refusal at the same time learn one step, not one each."""
     with JudgeServer(json_schema=False, latency=0.05) as server:
         async with judge_at(server) as judge:
             await asyncio.gather(*(judge.verify(VERIFY) for _ in range(6)))
             await judge.verify(VERIFY)
-        assert {call.format for call in server.calls()} == {"json_schema", "json_object"}
-        assert server.calls()[-1].format == "json_object"
+        assert {call.format for call in server.calls()} == {"json_schema", "tool"}
+        assert server.calls()[-1].format == "tool"
 
 
 async def test_a_step_that_does_not_help_is_not_learned() -> None:
@@ -109,7 +111,7 @@ async def test_a_step_that_does_not_help_is_not_learned() -> None:
             await judge.verify(VERIFY)
             await judge.verify(VERIFY)
         formats = [call.format for call in server.calls()]
-        assert formats == ["json_schema", "json_object", "json_schema", "json_object"]
+        assert formats == ["json_schema", "tool", "json_schema", "tool"]
 
 
 async def test_a_refused_temperature_is_left_out() -> None:
@@ -241,7 +243,7 @@ async def test_a_fault_that_shows_once_changes_no_verdict(kind: FaultKind) -> No
 
 
 @pytest.mark.parametrize("kind", CURABLE)
-@pytest.mark.parametrize("abilities", [{}, {"json_schema": False, "json_object": False}])
+@pytest.mark.parametrize("abilities", [{}, {"json_schema": False}, NO_SHAPES])
 async def test_a_lasting_fault_never_gives_a_wrong_verdict(
     kind: FaultKind, abilities: dict[str, bool]
 ) -> None:
@@ -276,6 +278,47 @@ async def test_a_reply_that_was_cut_off_is_not_read() -> None:
         findings = await verified(server)
         assert set(found(findings).values()) == {Cause.JUDGE_FAILED}
         assert len(server.calls()) == 3
+
+
+async def test_usage_is_what_the_endpoint_counted() -> None:
+    """Calls and tokens of a judgement are those that the server saw and told."""
+    with JudgeServer() as server:
+        usage = spent(await verified(server))
+        call = server.calls()[0]
+    assert usage.calls == pytest.approx(1)
+    assert usage.input_tokens == pytest.approx(call.prompt_chars // 4, abs=1e-6)
+    assert usage.output_tokens > 0
+    assert usage.cost is None
+
+
+@pytest.mark.parametrize(
+    ("faults", "options", "abilities"),
+    [
+        ([Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}))], {}, {}),
+        ([], {}, NO_SHAPES),
+        ([Fault(kind=FaultKind.REFUSAL)], {}, {}),
+        ([Fault(kind=FaultKind.ONLY_PROSE)], {}, {}),
+        ([Fault(kind=FaultKind.SERVER_ERROR)], {"retries": 1}, {}),
+        ([Fault(kind=FaultKind.HANG)], {"timeout": 0.2, "retries": 1}, {}),
+        ([Fault(kind=FaultKind.CUT_BODY)], {}, {}),
+    ],
+)
+async def test_no_call_is_lost_from_usage(
+    faults: list[Fault], options: dict[str, Any], abilities: dict[str, Any]
+) -> None:
+    """Retries, refusals of a format, repeated questions and failures count as the calls sent."""
+    with JudgeServer(faults=faults, **abilities) as server:
+        usage = spent(await verified(server, **options))
+        assert usage.calls == pytest.approx(len(server.calls()))
+        assert len(server.calls()) > 1 or faults[0].kind is FaultKind.CUT_BODY
+
+
+async def test_tokens_of_a_refused_reply_are_counted() -> None:
+    """A reply that says nothing was paid for all the same."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.LENGTH)]) as server:
+        usage = spent(await verified(server, attempts=2))
+        sent = sum(call.prompt_chars // 4 for call in server.calls())
+    assert usage.input_tokens == pytest.approx(sent)
 
 
 async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:

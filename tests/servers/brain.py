@@ -1,8 +1,9 @@
 """A small truthful judge: it reads our prompts as a model would, and answers by plain rules.
 
-A claim is supported by a chunk that holds its text, an entity is found where it stands, a chunk
-is useful when it shares words with what it is judged by. So a test can say beforehand what the
-right verdicts are.
+A claim is a sentence; a chunk or text that holds its words in a row supports it. An entity is
+found where it stands, a chunk is useful when it shares words with what it is judged by, and every
+rating is a share of claims or words brought to the scale. So a test can say beforehand what the
+right verdicts are, in any language.
 """
 
 from __future__ import annotations
@@ -14,20 +15,34 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tests.servers.rules import (
+    ENTITY,
+    evasive,
+    holds,
+    indistinct,
+    question_forms,
+    sentences,
+    share_held,
+    shared_words,
+)
+
 __all__ = ["asked_groups", "embedding", "prompt_data", "truthful_reply"]
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
 _SHAPE = re.compile(r"\nThe reply has this shape: (\{.*\})$", re.DOTALL)
 _ONLY = re.compile(r"^- (\w+): only for (.*)\.$", re.MULTILINE)
-_ENTITY = re.compile(r"\b(?:[A-Z][a-z]+(?: [A-Z][a-z]+)*|\d[\d.,]*\d|\d)\b")
-_EVASION = ("do not know", "don't know", "not sure", "cannot say")
+_PARTIAL = "chunks not shown here"
 _DIMENSIONS = 64
+Data = dict[str, Any]
+Only = list[str] | None
 
 
 def truthful_reply(body: Mapping[str, Any]) -> dict[str, Any]:
     """The right reply to a chat request that holds one of our prompts."""
     data = prompt_data(body)
-    only = _only(_user_text(body))
+    text = _user_text(body)
+    only = {name: keys.split(", ") for name, keys in _ONLY.findall(text)}
+    data["partial"] = _PARTIAL in text
     return {name: _GROUPS[name](data, only.get(name)) for name in asked_groups(body)}
 
 
@@ -61,110 +76,147 @@ def _user_text(body: Mapping[str, Any]) -> str:
     return "\n".join(m["content"] for m in body["messages"] if m["role"] == "user")
 
 
-def _only(text: str) -> dict[str, list[str]]:
-    return {name: keys.split(", ") for name, keys in _ONLY.findall(text)}
-
-
-def _sentences(text: str) -> list[str]:
-    parts = [part.strip() for part in re.split(r"(?<=[.!?])\s+", text)]
-    return [part.rstrip(".!") for part in parts if part and not part.endswith("?")]
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
-
-
-def _holds(text: str, part: str) -> bool:
-    return _plain(part).rstrip(".") in _plain(text)
-
-
 def _numbered(texts: list[str]) -> dict[str, Any]:
     items = [{"n": number, "text": text} for number, text in enumerate(texts, start=1)]
     return {"items": items, "count": len(items)}
 
 
 def _claims(text: str) -> dict[str, Any]:
-    evasive = any(phrase in _plain(text) for phrase in _EVASION)
-    return _numbered([] if evasive else _sentences(text))
+    return _numbered([] if evasive(text) else sentences(text))
 
 
 def _questions(answer: str) -> dict[str, Any]:
-    evasive = any(phrase in _plain(answer) for phrase in _EVASION)
-    told = _sentences(answer)[:1]
-    forms = ("Is it true that {}?", "Who says that {}?", "Why is it that {}?")
-    texts = [form.format(sentence) for sentence in told for form in forms]
-    return {**_numbered([] if evasive else texts), "noncommittal": evasive}
+    told = [] if evasive(answer) else sentences(answer)[:1]
+    texts = [form.format(sentence) for sentence in told for form in question_forms(answer)]
+    return {**_numbered(texts), "noncommittal": evasive(answer)}
 
 
-def _open(items: Mapping[str, str], only: list[str] | None) -> dict[str, str]:
+def _stance(data: Data, only: Only) -> list[dict[str, Any]]:
+    names = only or [name for name in ("answer", "reference") if name in data]
+    return [{"id": name, "indistinct": indistinct(data[name])} for name in names]
+
+
+def _open(items: Mapping[str, str], only: Only) -> dict[str, str]:
     return {key: text for key, text in items.items() if only is None or key in only}
 
 
-def _support(claims: Mapping[str, str], chunks: Mapping[str, str]) -> list[dict[str, Any]]:
-    rows = []
-    for key, claim in claims.items():
-        yes = [int(n) for n, chunk in chunks.items() if _holds(chunk, claim)]
-        parts = claim.split(" and ")
-        spread = [any(_holds(chunk, part) for chunk in chunks.values()) for part in parts]
-        rows.append(
-            {
-                "id": key,
-                "supporting": yes,
-                "not_supporting": [int(n) for n in chunks if int(n) not in yes],
-                "together": not yes and len(parts) > 1 and all(spread),
-                "reason": "stands there" if yes else "",
-            }
-        )
-    return rows
+def _support(claims: Mapping[str, str], data: Data) -> list[dict[str, Any]]:
+    return [_sorted_chunks(key, claim, data) for key, claim in claims.items()]
+
+
+def _sorted_chunks(key: str, claim: str, data: Data) -> dict[str, Any]:
+    """A claim "A and B" is supported jointly where one chunk holds A and another one B."""
+    chunks = {int(number): chunk for number, chunk in data["chunks"].items()}
+    parts = claim.split(" and ")
+    yes = [n for n, chunk in chunks.items() if all(holds(chunk, part) for part in parts)]
+    some = {
+        number
+        for number, chunk in chunks.items()
+        if data["partial"] and number not in yes and any(holds(chunk, part) for part in parts)
+    }
+    spread = [any(holds(chunk, part) for chunk in chunks.values()) for part in parts]
+    row = {
+        "id": key,
+        "supporting": yes,
+        "not_supporting": [number for number in chunks if number not in {*yes, *some}],
+        "together": not yes and all(spread),
+        "reason": "stands there" if yes else "",
+    }
+    return {**row, "partly": sorted(some)} if data["partial"] else row
 
 
 def _agreement(claims: Mapping[str, str], text: str) -> list[dict[str, Any]]:
-    return [
-        {"id": key, "holds": _holds(text, claim), "reason": ""} for key, claim in claims.items()
-    ]
+    return [{"id": key, "holds": holds(text, claim), "reason": ""} for key, claim in claims.items()]
 
 
 def _found(entities: Mapping[str, str], chunks: Mapping[str, str]) -> list[dict[str, Any]]:
-    found = {k: any(_holds(c, e) for c in chunks.values()) for k, e in entities.items()}
+    found = {k: any(holds(c, e) for c in chunks.values()) for k, e in entities.items()}
     return [{"id": key, "found": hit, "reason": ""} for key, hit in found.items()]
 
 
-def _relevance(data: Mapping[str, Any], only: list[str] | None) -> list[dict[str, Any]]:
-    target = data.get("reference", data.get("answer", data["question"]))
-    wanted = set(re.findall(r"\w{4,}", target.casefold()))
+def _relevance(data: Data, target: str, only: Only) -> list[dict[str, Any]]:
     rows = []
     for number, chunk in _open(data["chunks"], only).items():
-        share = len(wanted & set(re.findall(r"\w{4,}", chunk.casefold()))) / max(len(wanted), 1)
-        rows.append(
-            {
-                "chunk": int(number),
-                "useful": share >= 0.5,
-                "rating": round(100 * share),
-                "reason": f"shares {share:.0%} of the words",
-            }
-        )
+        share = shared_words(target, chunk)
+        row = {"chunk": int(number), "useful": share >= 0.5, "rating": round(100 * share)}
+        rows.append({**row, "reason": f"shares {share:.0%} of the words"})
     return rows
 
 
-_GROUPS: Mapping[str, Callable[[dict[str, Any], list[str] | None], Any]] = {
+def _relevance_by_best(data: Data, only: Only) -> list[dict[str, Any]]:
+    names = [name for name in ("reference", "answer", "question") if name in data]
+    return _relevance(data, str(data[names[0]]), only)
+
+
+def _directness(data: Data) -> float:
+    """Share of the question's words in the answer, in quarters."""
+    if evasive(data["answer"]):
+        return 0.0
+    return round(4 * shared_words(data["question"], data["answer"])) / 4
+
+
+def _geval(data: Data, _only: Only) -> dict[str, Any]:
+    scores = {
+        "correctness": 100 * share_held(data["answer"], data["reference"]),
+        "completeness": 100 * share_held(data["reference"], data["answer"]),
+        "consistency": 0 if evasive(data["answer"]) else 100,
+    }
+    told = {name: {"reason": "by claims", "score": round(v)} for name, v in scores.items()}
+    # A total that nobody asked for, and wrong: models do that.
+    return {**told, "final_score": 7}
+
+
+def _step(share: float) -> dict[str, Any]:
+    return {"reason": "by claims", "value": 1 + round(4 * share)}
+
+
+def _mutual(data: Data) -> float:
+    there, back = (data["answer"], data["reference"]), (data["reference"], data["answer"])
+    return (share_held(*there) + share_held(*back)) / 2
+
+
+def _third(share: float) -> int:
+    """All, some or nothing as 2, 1 or 0."""
+    return 2 if share >= 1 else int(share > 0)
+
+
+def _context_rating(data: Data) -> int:
+    share = shared_words(data["question"], " ".join(data["chunks"].values()))
+    return 2 if share >= 0.5 else int(share > 0)
+
+
+_GROUPS: Mapping[str, Callable[[Data, Only], Any]] = {
     "answer_claims": lambda data, _only: _claims(data["answer"]),
     "reference_claims": lambda data, _only: _claims(data["reference"]),
     "entities": lambda data, _only: _numbered(
-        list(dict.fromkeys(_ENTITY.findall(data["reference"])))
+        list(dict.fromkeys(ENTITY.findall(data["reference"])))
     ),
     "questions": lambda data, _only: _questions(data["answer"]),
-    "answer_support": lambda data, only: _support(
-        _open(data["answer_claims"], only), data["chunks"]
-    ),
-    "reference_support": lambda data, only: _support(
-        _open(data["reference_claims"], only), data["chunks"]
-    ),
+    "stance": _stance,
+    "answer_support": lambda data, only: _support(_open(data["answer_claims"], only), data),
+    "reference_support": lambda data, only: _support(_open(data["reference_claims"], only), data),
     "answer_agreement": lambda data, only: _agreement(
         _open(data["answer_claims"], only), data["reference"]
     ),
     "reference_agreement": lambda data, only: _agreement(
         _open(data["reference_claims"], only), data["answer"]
     ),
-    "relevance": _relevance,
+    "relevance": _relevance_by_best,
+    "relevance_to_answer": lambda data, only: _relevance(data, data["answer"], only),
     "entities_found": lambda data, only: _found(_open(data["entities"], only), data["chunks"]),
+    "direct_relevance": lambda data, _only: {"reason": "by words", "value": _directness(data)},
+    "geval": _geval,
+    "classification": lambda data, _only: {"reason": "by claims", "correct": _mutual(data) == 1},
+    "correctness": lambda data, _only: _step(_mutual(data)),
+    "alignment": lambda data, _only: _step(_directness(data)),
+    "attitude": lambda data, _only: _step(
+        indistinct(data["answer"]) == indistinct(data["reference"])
+    ),
+    "accuracy_ratings": lambda data, _only: (
+        2 * _third(share_held(data["candidate"], data["standard"]))
+    ),
+    "context_ratings": lambda data, _only: _context_rating(data),
+    "groundedness_ratings": lambda data, _only: _third(
+        share_held(data["answer"], *data["chunks"].values())
+    ),
 }

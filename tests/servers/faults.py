@@ -120,11 +120,16 @@ _TEXT_FAULTS: Mapping[FaultKind, Callable[[str], str]] = {
 
 
 def _items(group: Any) -> list[Any]:
-    return list(group["items"]) if isinstance(group, dict) else list(group)
+    """The elements of a group; a rating is its own only element."""
+    if isinstance(group, dict) and "items" in group:
+        return list(group["items"])
+    return list(group) if isinstance(group, list) else [group]
 
 
 def _rebuilt(group: Any, items: list[Any]) -> Any:
-    return {**group, "items": items} if isinstance(group, dict) else items
+    if isinstance(group, dict) and "items" in group:
+        return {**group, "items": items}
+    return items if isinstance(group, list) else next(iter(items), None)
 
 
 def _missing(group: Any) -> Any:
@@ -153,37 +158,50 @@ def _out_of_range(group: Any) -> Any:
     return _rebuilt(group, [_excessive(item) for item in _items(group)])
 
 
-def _contrary(item: dict[str, Any]) -> dict[str, Any]:
+def _contrary(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
     return {key: not value if isinstance(value, bool) else value for key, value in item.items()}
 
 
-def _next_number(item: dict[str, Any]) -> dict[str, Any]:
+def _next_number(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return item
     changed = dict(item)
     for key in ("n", "chunk"):
         if key in item:
             changed[key] = item[key] + 1
     if "id" in item:
-        changed["id"] = f"{item['id'][0]}{int(item['id'][1:]) + 1}"
+        digits = item["id"][1:]
+        changed["id"] = f"{item['id'][0]}{int(digits) + 1}" if digits.isdigit() else "r1"
     return changed
 
 
-def _retyped(item: dict[str, Any]) -> dict[str, Any]:
+def _retyped(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return str(item)
     words = {True: "yes", False: "no"}
     changed = {
         key: words[value] if isinstance(value, bool) else value for key, value in item.items()
     }
-    return {**changed, "text": 1} if "text" in item else changed
+    for key in ("text", "value", "correctness"):
+        changed |= {key: [item[key]]} if key in item else {}
+    return changed
 
 
-def _excessive(item: dict[str, Any]) -> dict[str, Any]:
+def _excessive(item: Any) -> Any:
+    if not isinstance(item, dict):
+        return 850
     changed = dict(item)
-    if "rating" in item:
-        changed["rating"] = 850
+    for key in ("rating", "value"):
+        changed |= {key: 850} if key in item else {}
+    if "correctness" in item:
+        changed["correctness"] = {**item["correctness"], "score": 850}
     if "supporting" in item:
         changed["supporting"] = [*item["supporting"], 99]
     if "n" in item:
         changed["n"] = item["n"] + 7
-    if "found" in item or "holds" in item:
+    if {"found", "holds", "indistinct"} & set(item):
         changed["id"] = item["id"] + "9"
     return changed
 

@@ -66,7 +66,9 @@ class Recorded:
 
     @property
     def format(self) -> str | None:
-        """Type of the response format, or None for plain text."""
+        """How the shape is asked for: type of the response format, `tool`, or None for text."""
+        if "tools" in self.body:
+            return "tool"
         kind = self.body.get("response_format", {}).get("type")
         return None if kind is None else str(kind)
 
@@ -89,6 +91,7 @@ class JudgeServer:
             and after the last.
         json_schema: Whether the endpoint takes response formats by JSON Schema.
         json_object: Whether it takes JSON mode.
+        tools: Whether it takes tools; then it replies by calling the first one.
         temperature: Whether it takes a temperature.
         api_key: The one key accepted; any if None.
         models: The models it knows; any if None.
@@ -103,6 +106,7 @@ class JudgeServer:
         replies: Script = None,
         json_schema: bool = True,
         json_object: bool = True,
+        tools: bool = True,
         temperature: bool = True,
         api_key: str | None = None,
         models: Iterable[str] | None = None,
@@ -113,7 +117,7 @@ class JudgeServer:
         self.requests: list[Recorded] = []
         self.peak = 0
         self._replies = replies if callable(replies) or replies is None else iter(replies)
-        self._formats = {"json_schema": json_schema, "json_object": json_object}
+        self._formats = {"json_schema": json_schema, "json_object": json_object, "tool": tools}
         self._temperature = temperature
         self._api_key = api_key
         self._models = None if models is None else tuple(models)
@@ -213,8 +217,10 @@ class JudgeServer:
             return error(404, "The model does not exist", code="model_not_found")
         kind = recorded.format
         if kind is not None and not self._formats[kind]:
-            text = f"Invalid parameter: 'response_format' of type '{kind}' is not supported"
-            return error(400, text, param="response_format")
+            param = "tools" if kind == "tool" else "response_format"
+            return error(
+                400, f"Invalid parameter: '{param}' ({kind}) is not supported", param=param
+            )
         if "temperature" in body and not self._temperature:
             text = "Unsupported value: 'temperature' does not support 0 with this model."
             return error(400, text, param="temperature", code="unsupported_value")
@@ -237,7 +243,7 @@ class JudgeServer:
 
     def _completion(self, recorded: Recorded) -> Mapping[str, Any]:
         content = self._content(recorded)
-        return completion(recorded.body["model"], content, recorded.fault, recorded.prompt_chars)
+        return completion(recorded.body, content, recorded.fault, recorded.prompt_chars)
 
     def _content(self, recorded: Recorded) -> str:
         scripted = self._scripted(recorded.body)

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from rag_eval_hooks.findings import ChunkRelevance, Decompose, Finding, Support, Verdict, Verify
+from collections.abc import Sequence
 
-__all__ = ["DECOMPOSE", "VERIFY", "VERIFY_PARTS", "verdicts"]
+from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
+from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
+
+__all__ = [
+    "DECOMPOSE",
+    "GRADE",
+    "LONG_VERIFY",
+    "PARTS",
+    "RATE",
+    "VERIFY",
+    "VERIFY_PARTS",
+    "verdicts",
+]
 
 DECOMPOSE = Decompose(
     wanted=frozenset(
-        {Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.QUESTIONS}
+        {
+            Finding.ANSWER_CLAIMS,
+            Finding.REFERENCE_CLAIMS,
+            Finding.ENTITIES,
+            Finding.QUESTIONS,
+            Finding.STANCE,
+        }
     ),
     question="When did the lighthouse of Varne open?",
     answer="The lighthouse of Varne opened in 1841. Its lamp burns oil.",
@@ -20,6 +38,7 @@ VERIFY_PARTS = (
     Finding.ANSWER_AGREEMENT,
     Finding.REFERENCE_AGREEMENT,
     Finding.RELEVANCE,
+    Finding.RELEVANCE_TO_ANSWER,
     Finding.ENTITIES_FOUND,
 )
 VERIFY = Verify(
@@ -36,9 +55,52 @@ VERIFY = Verify(
     reference_claims=("The lighthouse of Varne opened in 1841", "Its keeper was Ada Lorne"),
     entities=("Varne", "1841", "Ada Lorne", "Norway"),
 )
+LONG_VERIFY = Verify(
+    wanted=frozenset(VERIFY_PARTS),
+    question="What is known of the lighthouse of Varne?",
+    chunks=(
+        "The tower is white, they say. " + "Nothing else is told of it here. " * 3,
+        "The lamp burns oil, and the stairs are steep. " + "The sea is near. " * 5,
+        "Tulips are grown on the island. " + "They sell well in spring. " * 4,
+        "The stairs are steep, wrote Ada Lorne. " + "She did not like them much. " * 3,
+    ),
+    answer="The tower is white and the stairs are steep. The lamp burns gas.",
+    reference="The lamp burns oil and the stairs are steep.",
+    answer_claims=("The tower is white and the stairs are steep", "The lamp burns gas"),
+    reference_claims=("The lamp burns oil and the stairs are steep", "The stairs are steep"),
+    entities=("Ada  Lorne", "the sea", "Norway"),
+)
+"""Its first answer claim needs two chunks together: the first and the second or the fourth."""
+RATE = Rate(
+    wanted=frozenset(
+        {
+            Finding.DIRECT_RELEVANCE,
+            Finding.GEVAL,
+            Finding.CLASSIFICATION,
+            Finding.CORRECTNESS,
+            Finding.ALIGNMENT,
+            Finding.ATTITUDE,
+        }
+    ),
+    question=DECOMPOSE.question,
+    answer=DECOMPOSE.answer or "",
+    reference=DECOMPOSE.reference,
+)
+GRADE = Grade(
+    wanted=frozenset(
+        {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
+    ),
+    question=DECOMPOSE.question,
+    chunks=VERIFY.chunks,
+    answer=DECOMPOSE.answer,
+    reference="The lighthouse of Varne opened in 1841.",
+)
+"""The reference states half of the answer, so that its two accuracy ratings differ."""
+PARTS = tuple(sorted(DECOMPOSE.wanted | frozenset(VERIFY_PARTS) | RATE.wanted | GRADE.wanted))
+"""Every finding that a language model makes."""
 
 
-def verdicts(finding: tuple[Support | Verdict | ChunkRelevance, ...]) -> list[object]:
+def verdicts(finding: Sequence[Support | Verdict | ChunkRelevance]) -> list[object]:
     """The bare verdicts of a finding, without reasons."""
     return [_bare(item) for item in finding]
 

@@ -14,19 +14,23 @@ __all__ = ["broken_off", "completion", "error", "vectors"]
 
 
 def completion(
-    model: str, content: str, fault: FaultKind | None, prompt_chars: int
+    request: Mapping[str, Any], content: str, fault: FaultKind | None, prompt_chars: int
 ) -> Mapping[str, Any]:
     """A chat completion; token counts are estimated at four characters a token."""
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
+    if "tools" in request:
+        function = {"name": request["tools"][0]["function"]["name"], "arguments": content}
+        call = {"id": "call-test", "type": "function", "function": function}
+        message |= {"content": None, "tool_calls": [call]}
     if fault is FaultKind.REFUSAL:
-        message |= {"content": None, "refusal": "I cannot help with that."}
+        message |= {"content": None, "tool_calls": None, "refusal": "I cannot help with that."}
     reason = "length" if fault is FaultKind.LENGTH else "stop"
     sent, made = prompt_chars // 4, len(content) // 4
     return {
         "id": "chatcmpl-test",
         "object": "chat.completion",
         "created": 0,
-        "model": model,
+        "model": request["model"],
         "choices": [{"index": 0, "message": message, "finish_reason": reason}],
         "usage": {"prompt_tokens": sent, "completion_tokens": made, "total_tokens": sent + made},
     }

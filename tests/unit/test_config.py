@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
-from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,9 @@ def test_lists_in_the_environment_are_separated_by_commas(
 def test_pairs_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mapping in an environment variable is written as name=value pairs."""
     monkeypatch.setenv("RAG_EVAL_JUDGE_QUERY", "api-version=2024-06-01, x=y=z")
-    assert RagEvalConfig.load().judge_query == {"api-version": "2024-06-01", "x": "y=z"}
+    query = RagEvalConfig.load().judge_query
+    values = {name: value.get_secret_value() for name, value in query.items()}
+    assert values == {"api-version": "2024-06-01", "x": "y=z"}
 
 
 def test_no_temperature_can_be_said_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +73,30 @@ def test_shared_variables_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> N
     """The OpenAI variables serve where no setting of our own says otherwise."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-shared")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://shared:1/v1")
-    monkeypatch.setenv("RAG_EVAL_JUDGE_BASE_URL", "http://ours:2/v1")
     config = RagEvalConfig.load()
     assert config.judge_api_key is not None
     assert config.judge_api_key.get_secret_value() == "sk-shared"
+    assert config.judge_base_url == "http://shared:1/v1"
+
+
+def test_a_shared_key_goes_to_its_own_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of OpenAI's variables is never sent to an endpoint that our settings name."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-shared")
+    monkeypatch.setenv("RAG_EVAL_JUDGE_BASE_URL", "http://ours:2/v1")
+    config = RagEvalConfig.load()
+    assert config.judge_api_key is None
     assert config.judge_base_url == "http://ours:2/v1"
+
+
+@pytest.mark.parametrize("text", ["Authorization: Bearer sk-secret", "a=1,sk-secret", "=sk-secret"])
+def test_a_malformed_mapping_is_refused_and_not_shown(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no list of name=value pairs is an error, which does not repeat it."""
+    monkeypatch.setenv("RAG_EVAL_JUDGE_HEADERS", text)
+    with pytest.raises(ConfigError, match="judge_headers") as caught:
+        RagEvalConfig.load()
+    assert "sk-secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("value", "expected"), [("SPAN_ONLY", True), ("NO_CONTENT", False)])
@@ -98,6 +119,10 @@ def test_content_capture_follows_opentelemetry(
         ("hold_timeout", 0),
         ("hold_timeout", float("inf")),
         ("judge_base_url", "localhost:8000"),
+        ("judge_base_url", "http://"),
+        ("judge_base_url", "http://user:secret@host/v1"),
+        ("sample_rate", True),
+        ("queue_size", True),
         ("metrics", 5),
         ("hold", "maybe"),
     ],
@@ -107,7 +132,7 @@ def test_wrong_value_names_field_value_and_wants(field: str, value: object) -> N
     with pytest.raises(ConfigError) as caught:
         RagEvalConfig(**{field: value})
     assert caught.value.field == field
-    assert repr(value) in str(caught.value)
+    assert repr(value) in str(caught.value) or field == "judge_base_url"
     assert "wants" in str(caught.value)
 
 
@@ -155,6 +180,12 @@ def test_secrets_are_never_printed() -> None:
         ({"sinks": ["csv:x"]}, "sinks"),
         ({"sinks": ["jsonl:/no/such/folder/x.jsonl"]}, "sinks"),
         ({"sinks": [3]}, "sinks"),
+        ({"sinks": 3}, "sinks"),
+        ({"sinks": [MemorySink]}, "sinks"),
+        ({"judge": ScriptedJudge}, "judge"),
+        ({"judge": "openai: "}, "judge"),
+        ({"config": {"sample_rate": 1}}, "config"),
+        ({"embedder": "minilm"}, "embedder"),
         ({"sample_rate": -1}, "sample_rate"),
         ({"config": RagEvalConfig(embedder="minilm")}, "embedder"),
         ({"config": RagEvalConfig(embedder="openai:")}, "embedder"),
@@ -175,3 +206,21 @@ def test_settings_in_config_count_as_given_and_the_rest_is_looked_up(
     monkeypatch.setenv("RAG_EVAL_MAX_HELD", "9")
     evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(queue_size=5))
     assert (evals.config.queue_size, evals.config.max_held) == (5, 9)
+
+
+def test_one_sink_needs_no_list(tmp_path: Path) -> None:
+    """A single sink, callable or name may be given as it is."""
+    for sinks in (MemorySink(), lambda _sample, _outcomes: None, f"jsonl:{tmp_path}/x.jsonl"):
+        RagEval(judge=ScriptedJudge(), sinks=sinks)
+
+
+def test_a_judge_of_ones_own_brings_no_embedder_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a judge object, the settings' judge decides nothing, so tests call no network."""
+    monkeypatch.setenv("RAG_EVAL_JUDGE", "openai:gpt-4o-mini")
+    evals = RagEval(metrics=["ragas.answer_relevancy"], judge=ScriptedJudge())
+    outcome = evals.evaluate(Sample(question="q", answer="a"))["ragas.answer_relevancy"]
+    assert isinstance(outcome, NotScored)
+    assert outcome.detail == "no embedder is configured"
+    evals.shutdown()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rag_eval_hooks.capture.contexts import find_contexts
@@ -153,3 +155,40 @@ def test_no_retrieval_gives_no_contexts() -> None:
     """Without any list of documents there are no contexts at all."""
     story = Story()
     assert find_contexts(story.root.interaction) is None
+
+
+def test_a_short_text_beside_a_seen_one_counts() -> None:
+    """What is too short to be looked for belongs to what stood beside it."""
+    story = Story()
+    story.gave("r", A, "Price: 42 euros.")
+    story.asked("m", f"Use {A} Price: 42 euros.", "yes, indeed")
+    assert story.contexts("yes, indeed") == [A, "Price: 42 euros."]
+
+
+def test_texts_with_the_same_beginning_are_told_apart() -> None:
+    """Chunks under one long heading are each found by their own text."""
+    heading = "Handbook of the Skerrow Line, part three, on fares and luggage. " * 4
+    chunks = [f"{heading}{text}" for text in (A, B, C)]
+    story = Story()
+    story.gave("r", *chunks)
+    story.asked("m", f"Use {chunks[2]} and {chunks[0]}", "yes, indeed")
+    assert story.contexts("yes, indeed") == [chunks[2], chunks[0]]
+
+
+def test_texts_that_a_formatter_cut_do_not_hide_one_another() -> None:
+    """A text that is longer than what the model saw of it takes no more room than that."""
+    chunks = [f"{text} " * 9 for text in (A, B, C)]
+    story = Story()
+    story.gave("r", *chunks)
+    story.asked("m", "Use " + " ".join(chunk[:200] for chunk in chunks), "yes, indeed")
+    assert story.contexts("yes, indeed") == chunks
+
+
+def test_a_text_inside_json_is_found() -> None:
+    """Tools put documents into prompts as JSON."""
+    quoted = f'{A}\nThe pilot said "no".'
+    story = Story()
+    story.gave("r", quoted)
+    story.gave("other", B)
+    story.asked("m", json.dumps({"documents": [quoted, B]}), "yes, indeed")
+    assert story.contexts("yes, indeed") == [quoted, B]

@@ -22,13 +22,16 @@ def _enter(ledger: Ledger, entry: str) -> None:
         return ledger.sampled_out()
     if entry == "dropped":
         return ledger.dropped("queue_full")
-    ledger.accepted()
+    ticket = ledger.accepted()
     if entry == "scored":
-        ledger.settle_scored()
+        ledger.settle_scored(ticket)
     elif entry == "failed":
-        ledger.settle_failed("timeout")
+        ledger.settle_failed(ticket, "timeout")
     elif entry == "settle_dropped":
-        ledger.settle_dropped("shutdown")
+        ledger.settle_dropped(ticket, "shutdown")
+    # Whoever comes second changes nothing.
+    if entry in ("scored", "failed", "settle_dropped"):
+        ledger.settle_failed(ticket, "judge_failed")
     return None
 
 
@@ -49,8 +52,7 @@ def test_books_are_exact_under_threads() -> None:
 
     def work() -> None:
         for _ in range(2000):
-            ledger.accepted()
-            ledger.settle_scored()
+            ledger.settle_scored(ledger.accepted())
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -60,11 +62,25 @@ def test_books_are_exact_under_threads() -> None:
     assert ledger.snapshot({}) == Stats(offered=16_000, scored=16_000)
 
 
-def test_waiting_ends_when_nothing_is_pending() -> None:
-    """Waiting for idleness tells whether it came within the time."""
+def test_waiting_is_for_what_was_accepted_before() -> None:
+    """Waiting ends when all that was accepted before it is settled, whatever came later."""
     ledger = Ledger()
-    assert ledger.wait_idle(0)
+    assert ledger.wait(0)
+    first = ledger.accepted()
+    assert not ledger.wait(0.01)
+
+    def settle() -> None:
+        ledger.accepted()
+        ledger.settle_scored(first)
+
+    threading.Timer(0.02, settle).start()
+    assert ledger.wait(5)
+    assert ledger.snapshot({}).pending == 1
+
+
+def test_waiting_heeds_the_oldest() -> None:
+    """Later samples that are settled first do not end the waiting for an earlier one."""
+    ledger = Ledger()
     ledger.accepted()
-    assert not ledger.wait_idle(0.01)
-    threading.Timer(0.02, ledger.settle_scored).start()
-    assert ledger.wait_idle(5)
+    ledger.settle_scored(ledger.accepted())
+    assert not ledger.wait(0.01)

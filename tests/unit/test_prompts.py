@@ -10,18 +10,35 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.findings import Decompose, Finding
-from rag_eval_hooks.prompts import PROMPTS_VERSION, DecomposeAsk, Prompt, VerifyAsk
+from rag_eval_hooks.findings import Finding
+from rag_eval_hooks.prompts import (
+    PROMPTS_VERSION,
+    Ask,
+    DecomposeAsk,
+    GradeAsk,
+    Prompt,
+    RateAsk,
+    VerifyAsk,
+)
 from rag_eval_hooks.prompts.prompt import data_block, schema_of
+from rag_eval_hooks.tasks import Decompose
 from tests.servers.brain import prompt_data
-from tests.servers.samples import DECOMPOSE, VERIFY, VERIFY_PARTS
+from tests.servers.samples import DECOMPOSE, GRADE, RATE, VERIFY, VERIFY_PARTS
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
-_WORDINGS = {"prompts.1": "44eb466417a3"}
+_WORDINGS = {"prompts.1": "44eb466417a3", "prompts.2": "cbcf8c1e0dda"}
+_AGREEMENTS = (Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT)
+_PARTIAL = VerifyAsk(VERIFY, shown=(1, 3), partial_view=True)
 
 
-def whole(ask: DecomposeAsk | VerifyAsk) -> Prompt:
+def whole(ask: Ask) -> Prompt:
     return ask.prompt(ask.items())
+
+
+def graded(template: str, *kinds: Finding) -> Prompt:
+    """The prompt for these grades, or for all, by one template."""
+    ask = GradeAsk(GRADE)
+    return ask.prompt(dict.fromkeys(kinds or ask.items(), (template,)))
 
 
 def data_of(prompt: Prompt) -> dict[str, Any]:
@@ -64,16 +81,45 @@ def test_texts_stand_in_the_prompt_as_they_are() -> None:
     assert "東京タワーは赤い。" in prompt.user
 
 
-@pytest.mark.parametrize("kind", VERIFY_PARTS)
-def test_all_calls_about_a_sample_share_a_prefix(kind: Finding) -> None:
-    """System text, question and chunks stand first and identical, whatever is asked."""
+def about_contexts() -> list[Prompt]:
+    """Prompts of all kinds that hold the contexts of one sample."""
+    asks = [
+        VerifyAsk(replace(VERIFY, wanted=frozenset({kind})))
+        for kind in VERIFY_PARTS
+        if kind not in _AGREEMENTS
+    ]
+    grades = [Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS]
+    return [
+        whole(VerifyAsk(VERIFY)),
+        *(ask.prompt(ask.items(), ("something was wrong",)) for ask in asks),
+        *(graded(template, kind) for template in "12" for kind in grades),
+        *(graded(template) for template in "12"),
+    ]
+
+
+@pytest.mark.parametrize("prompt", about_contexts())
+def test_all_prompts_with_contexts_share_a_prefix(prompt: Prompt) -> None:
+    """System text, question and contexts stand first and identical, whatever is asked."""
     full = whole(VerifyAsk(VERIFY))
-    ask = VerifyAsk(replace(VERIFY, wanted=frozenset({kind})))
-    part = ask.prompt(ask.items(), ("something was wrong",))
-    shared = full.user[: full.user.index("</data ")]
-    assert part.system == full.system
-    assert part.user.startswith(shared)
+    shared = full.user[: full.user.index("</data ") + len("</data 000000000000>")]
+    assert prompt.system == full.system
+    assert prompt.user.startswith(shared)
     assert all(chunk in shared for chunk in VERIFY.chunks)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        whole(DecomposeAsk(DECOMPOSE)),
+        whole(RateAsk(RATE)),
+        graded("1", Finding.ACCURACY_RATINGS),
+        whole(VerifyAsk(replace(VERIFY, wanted=frozenset(_AGREEMENTS)))),
+    ],
+)
+def test_what_needs_no_context_is_asked_without(prompt: Prompt) -> None:
+    """Contexts are the cost: only verdicts and grades about them show them."""
+    assert "chunks" not in data_of(prompt)
+    assert data_of(prompt)["question"] == VERIFY.question
 
 
 @pytest.mark.parametrize("kind", VERIFY_PARTS)
@@ -83,6 +129,57 @@ def test_only_wanted_verdicts_are_asked_for(kind: Finding) -> None:
     named = {part for part in VERIFY_PARTS if f"- {part.value}:" in prompt.user}
     assert named == {kind}
     assert set(prompt.schema["properties"]) == {kind.value}
+
+
+@pytest.mark.parametrize("kind", sorted(RATE.wanted))
+def test_only_wanted_ratings_are_asked_for(kind: Finding) -> None:
+    """A rating speaks of the wanted rubric and of no other, and shows no text beyond its need."""
+    prompt = whole(RateAsk(replace(RATE, wanted=frozenset({kind}))))
+    assert {part for part in RATE.wanted if f"- {part.value}:" in prompt.user} == {kind}
+    assert set(prompt.schema["properties"]) == {kind.value}
+    without = kind in (Finding.DIRECT_RELEVANCE, Finding.ALIGNMENT)
+    assert ("reference" in data_of(prompt)) is not without
+
+
+@pytest.mark.parametrize("kind", sorted(GRADE.wanted))
+def test_each_grade_has_two_templates(kind: Finding) -> None:
+    """The two prompts for one grade differ in wording and ask for one bare number."""
+    first, second = graded("1", kind), graded("2", kind)
+    wordings = [prompt.user.split(f"- {kind.value}: ")[1] for prompt in (first, second)]
+    assert wordings[0] != wordings[1]
+    assert first.schema == second.schema
+    assert first.schema["properties"] == {kind.value: {"type": "integer"}}
+
+
+def test_the_second_accuracy_template_swaps_the_texts() -> None:
+    """Answer and reference change places, under names that do not tell which is which."""
+    first, second = (data_of(graded(t, Finding.ACCURACY_RATINGS)) for t in "12")
+    assert first == {
+        "question": GRADE.question,
+        "candidate": GRADE.answer,
+        "standard": GRADE.reference,
+    }
+    assert second == {**first, "candidate": GRADE.reference, "standard": GRADE.answer}
+
+
+@pytest.mark.parametrize("template", ["1", "2"])
+def test_templates_are_never_mixed(template: str) -> None:
+    """A paired prompt asks for all grades by one template, and the answer stays the answer."""
+    prompt = graded(template)
+    assert set(prompt.schema["properties"]) == {kind.value for kind in GRADE.wanted}
+    assert data_of(prompt)["answer"] == GRADE.answer
+    with pytest.raises(ValueError, match="too many values"):
+        GradeAsk(GRADE).prompt(GradeAsk(GRADE).items())
+
+
+def test_a_part_shows_its_chunks_under_their_own_numbers() -> None:
+    """A part of long contexts is numbered as the whole is, and asks what it holds a part of."""
+    prompt = whole(_PARTIAL)
+    assert data_of(prompt)["chunks"] == {"1": VERIFY.chunks[0], "3": VERIFY.chunks[2]}
+    assert _PARTIAL.items()[Finding.RELEVANCE] == ("1", "3")
+    row = prompt.schema["properties"]["answer_support"]["items"]
+    assert "partly" in row["required"]
+    assert "partly" not in json.dumps(whole(VerifyAsk(VERIFY)).schema)
 
 
 @pytest.mark.parametrize("kind", sorted(DECOMPOSE.wanted))
@@ -135,7 +232,9 @@ def test_asking_again_is_about_the_open_items_only() -> None:
 def test_nothing_is_asked_about_nothing() -> None:
     """No claims, no entities, a blank answer: no items."""
     empty = replace(VERIFY, answer_claims=(), reference_claims=(), entities=())
-    assert set(VerifyAsk(empty).items()) == {Finding.RELEVANCE}
+    relevances = {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}
+    assert set(VerifyAsk(empty).items()) == relevances
+    assert set(GradeAsk(replace(GRADE, chunks=())).items()) == {Finding.ACCURACY_RATINGS}
     blank = Decompose(wanted=DECOMPOSE.wanted, question="q", answer=" \n", reference="")
     assert DecomposeAsk(blank).items() == {}
 
@@ -146,8 +245,8 @@ def _objects(schema: dict[str, Any]) -> list[dict[str, Any]]:
     return own + [found for part in inner for found in _objects(part)]
 
 
-@pytest.mark.parametrize("ask", [DecomposeAsk(DECOMPOSE), VerifyAsk(VERIFY)])
-def test_schemas_are_strict(ask: DecomposeAsk | VerifyAsk) -> None:
+@pytest.mark.parametrize("ask", [DecomposeAsk(DECOMPOSE), VerifyAsk(VERIFY), RateAsk(RATE)])
+def test_schemas_are_strict(ask: Ask) -> None:
     """Every object of a schema requires all of its keys and allows no other."""
     objects = _objects(whole(ask).schema)
     assert len(objects) > 4
@@ -164,10 +263,11 @@ def test_schemas_do_not_depend_on_the_sample() -> None:
 
 def test_the_schema_knows_json_types() -> None:
     """Booleans are not integers."""
-    assert schema_of({"a": True, "b": 1, "c": ["x"]})["properties"] == {
+    assert schema_of({"a": True, "b": 1, "c": ["x"], "d": 0.5})["properties"] == {
         "a": {"type": "boolean"},
         "b": {"type": "integer"},
         "c": {"type": "array", "items": {"type": "string"}},
+        "d": {"type": "number"},
     }
 
 
@@ -184,7 +284,15 @@ def test_a_sample_costs_two_small_prompts() -> None:
 
 def test_a_new_wording_is_a_new_version() -> None:
     """The wording cannot change under an old version: scores of the two do not compare."""
-    prompts = [whole(DecomposeAsk(DECOMPOSE)), whole(VerifyAsk(VERIFY))]
+    prompts = [
+        whole(DecomposeAsk(DECOMPOSE)),
+        whole(VerifyAsk(VERIFY)),
+        whole(VerifyAsk(replace(VERIFY, wanted=frozenset(_AGREEMENTS)))),
+        whole(_PARTIAL),
+        whole(RateAsk(RATE)),
+        graded("1"),
+        graded("2"),
+    ]
     text = "\n".join(prompt.system + prompt.user_with_shape for prompt in prompts)
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     assert _WORDINGS[PROMPTS_VERSION] == digest

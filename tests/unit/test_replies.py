@@ -8,27 +8,40 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.findings import Finding, Questions
-from rag_eval_hooks.prompts import DecomposeAsk, ReplyError, VerifyAsk
+from rag_eval_hooks.findings import Finding, GEval, Questions, Rating
+from rag_eval_hooks.prompts import (
+    Ask,
+    DecomposeAsk,
+    GradeAsk,
+    Items,
+    RateAsk,
+    Reading,
+    ReplyError,
+    VerifyAsk,
+)
 from rag_eval_hooks.prompts.json_text import one_object
+from rag_eval_hooks.prompts.verdicts import Sorting
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import DECOMPOSE, VERIFY
+from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, RATE, VERIFY
 
 DECOMPOSITION = DecomposeAsk(DECOMPOSE)
 VERIFICATION = VerifyAsk(VERIFY)
+RATING = RateAsk(RATE)
+ASKS: tuple[Ask, ...] = (DECOMPOSITION, VERIFICATION, RATING)
 
 
-def truth(ask: DecomposeAsk | VerifyAsk) -> dict[str, Any]:
+def truth(ask: Ask) -> dict[str, Any]:
     prompt = ask.prompt(ask.items())
     return truthful_reply({"messages": [{"role": "user", "content": prompt.user_with_shape}]})
 
 
-def read(ask: DecomposeAsk | VerifyAsk, reply: object) -> Any:
-    return ask.read(ask.items(), reply if isinstance(reply, str) else json.dumps(reply))
+def read(ask: Ask, reply: object, items: Items | None = None) -> Reading:
+    text = reply if isinstance(reply, str) else json.dumps(reply)
+    return ask.read(ask.items() if items is None else items, text)
 
 
-@pytest.mark.parametrize("ask", [DECOMPOSITION, VERIFICATION])
-def test_a_full_reply_settles_every_item(ask: DecomposeAsk | VerifyAsk) -> None:
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_full_reply_settles_every_item(ask: Ask) -> None:
     """A reply with one valid element per item leaves nothing open."""
     reading = read(ask, truth(ask))
     assert reading.problems == ()
@@ -71,8 +84,8 @@ def test_what_is_not_one_object_is_refused(text: str) -> None:
         one_object(text)
 
 
-@pytest.mark.parametrize("ask", [DECOMPOSITION, VERIFICATION])
-def test_a_reply_cut_anywhere_is_refused(ask: DecomposeAsk | VerifyAsk) -> None:
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_reply_cut_anywhere_is_refused(ask: Ask) -> None:
     """However much of a reply is missing at its end, no part of the rest is taken."""
     text = json.dumps(truth(ask))
     for end in range(len(text)):
@@ -184,11 +197,11 @@ def test_a_chunk_alone_is_not_several() -> None:
     """Chunks support a claim together only where none does alone, and there are several."""
     kind = Finding.ANSWER_SUPPORT
     both = read(VERIFICATION, changed("answer_support", 0, together=True)).values[kind]["a1"]
-    assert both.by_chunk == (True, False, False)
+    assert both.supporting == {1}
     assert not both.together
     jointly = read(VERIFICATION, changed("answer_support", 1, together=True)).values[kind]["a2"]
-    assert jointly.supported
-    assert not any(jointly.by_chunk)
+    assert jointly.support(3).supported
+    assert not any(jointly.support(3).by_chunk)
     alone = VerifyAsk(replace(VERIFY, chunks=VERIFY.chunks[1:2]))
     reply = truth(alone)
     reply["answer_support"][0]["together"] = True
@@ -227,7 +240,7 @@ def test_a_claim_counts_once() -> None:
     rows = [{"n": 3, "text": "b"}, {"n": 1, "text": "a"}, {"n": 2, "text": " a "}]
     group = {"items": rows, "count": 3}
     reading = read(DECOMPOSITION, {**truth(DECOMPOSITION), "answer_claims": group})
-    assert reading.values[Finding.ANSWER_CLAIMS] == {"list": ("a", "b")}
+    assert reading.values[Finding.ANSWER_CLAIMS] == {"whole": ("a", "b")}
 
 
 @pytest.mark.parametrize(
@@ -239,7 +252,7 @@ def test_questions_are_three_different_ones_or_none(texts: tuple[str, ...], fits
     rows = [{"n": n, "text": text} for n, text in enumerate(texts, start=1)]
     group = {"items": rows, "count": len(rows), "noncommittal": False}
     reading = read(DECOMPOSITION, {**truth(DECOMPOSITION), "questions": group})
-    expected = {"list": Questions(texts, noncommittal=False)} if fits else None
+    expected = {"whole": Questions(texts, noncommittal=False)} if fits else None
     assert reading.values.get(Finding.QUESTIONS) == expected
 
 
@@ -251,3 +264,113 @@ def test_problems_hold_no_content() -> None:
     problems = read(VERIFICATION, reply).problems
     assert len(problems) == 3
     assert "SECRET" not in " ".join(problems)
+
+
+def test_a_part_speaks_of_its_own_chunks() -> None:
+    """A part of long contexts sorts exactly the chunks that it shows, into three lists."""
+    part = VerifyAsk(LONG_VERIFY, shown=(1, 2), partial_view=True)
+    reading = read(part, truth(part))
+    assert reading.values[Finding.ANSWER_SUPPORT]["a1"] == Sorting(
+        frozenset(), partly=frozenset({1, 2}), together=True
+    )
+    reply = truth(part)
+    reply["answer_support"][1]["not_supporting"] = [1, 3]
+    assert Finding.ANSWER_SUPPORT not in read(part, reply).values
+    reply["answer_support"][1] |= {"not_supporting": [1], "partly": [1, 2]}
+    assert set(read(part, reply).values[Finding.ANSWER_SUPPORT]) == {"a1"}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"id": "answer", "indistinct": False}, {"id": "answer", "indistinct": True}],
+        [{"id": "answer", "indistinct": 0}, {"id": "reference", "indistinct": "no"}],
+        [{"id": "answer", "indistinct": True}, {"id": "question", "indistinct": True}],
+        {"answer": False, "reference": False},
+    ],
+)
+def test_a_stance_is_said_once_for_each_text(rows: object) -> None:
+    """A doubled, mistyped or misplaced stance is not taken, nor is any beside a misplaced one."""
+    reading = read(DECOMPOSITION, {**truth(DECOMPOSITION), "stance": rows})
+    assert not reading.values.get(Finding.STANCE)
+    assert reading.problems
+
+
+@pytest.mark.parametrize("value", [0, 0.25, 0.5, 0.75, 1, 1.0])
+def test_direct_relevance_has_five_steps(value: float) -> None:
+    """Each of the five steps is taken as it is."""
+    group = {"reason": "", "value": value}
+    reading = read(RATING, {**truth(RATING), "direct_relevance": group})
+    assert reading.values[Finding.DIRECT_RELEVANCE] == {"whole": value}
+
+
+@pytest.mark.parametrize("value", [0.3, 0.7499, 2, -0.25, 75, True, "0.5", None, [0.5]])
+def test_nothing_between_the_steps_is_rounded(value: object) -> None:
+    """A relevance outside its five steps is asked for again."""
+    group = {"reason": "", "value": value}
+    reading = read(RATING, {**truth(RATING), "direct_relevance": group})
+    assert Finding.DIRECT_RELEVANCE not in reading.values
+    assert len(reading.problems) == 1
+
+
+@pytest.mark.parametrize("kind", [Finding.CORRECTNESS, Finding.ALIGNMENT, Finding.ATTITUDE])
+@pytest.mark.parametrize(("value", "fits"), [(1, True), (5, True), (0, False), (6, False),
+                                             (3.5, False), (4.0, False), (True, False),
+                                             ("4", False), (None, False)])  # fmt: skip
+def test_a_step_is_a_whole_number_from_1_to_5(kind: Finding, value: Any, fits: bool) -> None:
+    """Anything else is asked for again."""
+    group = {"reason": "so", "value": value}
+    reading = read(RATING, {**truth(RATING), kind.value: group})
+    expected = {"whole": Rating(value, "so")} if fits else None
+    assert reading.values.get(kind) == expected
+
+
+def test_a_total_that_the_judge_volunteers_is_ignored() -> None:
+    """Of a GEval only the three criteria count, however many sums stand beside them."""
+    scores = {name: {"reason": name[:3], "score": n} for n, name in enumerate(
+        ("correctness", "completeness", "consistency"))}  # fmt: skip
+    group = {**scores, "final_score": 99, "overall": {"score": 99}}
+    reading = read(RATING, {**truth(RATING), "geval": group, "final_score": 99})
+    expected = GEval(0, 1, 2, "correctness: cor; completeness: com; consistency: con")
+    assert reading.values[Finding.GEVAL] == {"whole": expected}
+
+
+@pytest.mark.parametrize(
+    "consistency",
+    [None, 80, {"score": 101, "reason": ""}, {"score": -1, "reason": ""}, {"score": "80"}, {}],
+)
+def test_a_geval_with_a_bad_criterion_is_none(consistency: object) -> None:
+    """Two criteria of three are no GEval, and nothing stands in for the third."""
+    reply = truth(RATING)
+    reply["geval"]["consistency"] = consistency
+    assert Finding.GEVAL not in read(RATING, reply).values
+
+
+@pytest.mark.parametrize("word", ["CORRECT", 1, None])
+def test_a_class_is_said_as_yes_or_no(word: object) -> None:
+    """A classification in any other form is asked for again."""
+    group = {"reason": "", "correct": word}
+    reading = read(RATING, {**truth(RATING), "classification": group})
+    assert Finding.CLASSIFICATION not in reading.values
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps"),
+    [
+        (Finding.ACCURACY_RATINGS, {0, 2, 4}),
+        (Finding.CONTEXT_RATINGS, {0, 1, 2}),
+        (Finding.GROUNDEDNESS_RATINGS, {0, 1, 2}),
+    ],
+)
+@pytest.mark.parametrize("template", ["1", "2"])
+def test_a_grade_is_in_its_set(kind: Finding, steps: set[int], template: str) -> None:
+    """A rating of the set is taken; all else is invalid: nothing is rounded or converted."""
+    items = {kind: (template,)}
+    grading = GradeAsk(GRADE)
+    taken = {n for n in range(-1, 6) if read(grading, {kind.value: n}, items).values}
+    assert taken == steps
+    for wrong in (2.0, "2", True, None, [2], {"rating": 2}):
+        reading = read(grading, {kind.value: wrong}, items)
+        assert not reading.values
+        assert len(reading.problems) == 1
+    assert read(grading, {kind.value: 2}, items).values == {kind: {template: 2}}

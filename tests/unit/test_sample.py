@@ -82,3 +82,9 @@ def test_scale_normalises_by_direction() -> None:
 def test_absence_is_no_score() -> None:
     """An absence has no value that could be averaged by mistake."""
     assert not hasattr(NotScored, "value")
+
+
+def test_a_field_that_says_ok_is_kept() -> None:
+    """No text is taken for a default by what it says."""
+    sample = Sample(question="ok", answer="ok", reference="ok", session_id="ok")
+    assert Sample.from_dict(sample.to_dict()) == sample

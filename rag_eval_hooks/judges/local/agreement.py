@@ -5,11 +5,11 @@ from __future__ import annotations
 from rag_eval_hooks.findings import Verdict
 from rag_eval_hooks.judges.local.rules import RULES, Rules
 from rag_eval_hooks.judges.local.support import negation_differs
-from rag_eval_hooks.judges.local.units import Claim, Passage
+from rag_eval_hooks.judges.local.units import Claim, Passage, as_written
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
-from rag_eval_hooks.judges.local.windows import best_window, weights
+from rag_eval_hooks.judges.local.windows import Window, best_window, weights
 
-__all__ = ["agrees"]
+__all__ = ["agrees", "denies"]
 
 _SHORT = 6  # terms; a text of no more is an answer in itself, not a description
 
@@ -32,8 +32,8 @@ def agrees(
     if not weight:
         return Verdict(False, "the claim holds no content word")
     window = best_window(weight, text, rules)
-    if window.units and (terms := negation_differs(claim.unit, window.closest())):
-        return Verdict(False, f"the negation differs at {', '.join(sorted(terms))}")
+    if where := _denied(claim, window, text):
+        return Verdict(False, f"the negation differs at {where}")
     bare = _bare_answer(text, question)
     if bare and bare <= claim.unit.terms:
         return Verdict(True, "the claim contains the bare answer")
@@ -44,7 +44,23 @@ def agrees(
     cosine = vectors.best(claim.unit.text, text)
     if cosine is not None and cosine >= rules.same:
         return Verdict(True, f"said in other words, cosine {cosine:.2f}")
-    return Verdict(False, f"not stated: {', '.join(sorted(weight.keys() - window.held))}")
+    return Verdict(False, f"not stated: {as_written(weight.keys() - window.held, claim.unit)}")
+
+
+def denies(
+    claim: Claim, text: Passage, question: frozenset[str], rules: Rules = RULES
+) -> str | None:
+    """Where a claim denies what the text states, or the reverse; None where it does not."""
+    weight = _novel(weights(claim, rules=rules), question)
+    return _denied(claim, best_window(weight, text, rules), text) if weight else None
+
+
+def _denied(claim: Claim, window: Window, text: Passage) -> str | None:
+    if not window.units:
+        return None
+    closest = window.closest()
+    found = negation_differs(claim.unit, closest, text)
+    return as_written(found, claim.unit, closest) if found else None
 
 
 def _novel(weight: dict[str, float], question: frozenset[str]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rag_eval_hooks.findings import ChunkRelevance
 from rag_eval_hooks.judges.local.rules import RULES, Rules
-from rag_eval_hooks.judges.local.units import Passage, terms
+from rag_eval_hooks.judges.local.units import Passage, Unit, as_written, terms
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
 from rag_eval_hooks.judges.local.windows import best_window
 
@@ -36,7 +36,8 @@ def relevance(
     """
     asked = _weighted(terms(question), passages)
     wanted = _weighted([t for t in terms(target) if t not in asked], passages)
-    return tuple(_rated(question, asked, wanted, p, vectors, rules) for p in passages)
+    texts = (Unit(question), Unit(target))
+    return tuple(_rated(texts, asked, wanted, p, vectors, rules) for p in passages)
 
 
 def _weighted(wanted: Sequence[str], passages: Sequence[Passage]) -> dict[str, float]:
@@ -50,7 +51,7 @@ def _weighted(wanted: Sequence[str], passages: Sequence[Passage]) -> dict[str, f
 
 
 def _rated(
-    question: str,
+    texts: tuple[Unit, Unit],
     asked: dict[str, float],
     wanted: dict[str, float],
     passage: Passage,
@@ -61,10 +62,10 @@ def _rated(
     if wanted:
         parts.append(_overlap(wanted, passage))
     rating = sum(parts) / len(parts) if parts else 0.0
-    if (cosine := vectors.best(question, passage)) is not None:
+    if (cosine := vectors.best(texts[0].text, passage)) is not None:
         rating = (rating + max(cosine, 0.0)) / 2
-    held = sorted(term for term in {**asked, **wanted} if term in passage.index)
-    reason = f"holds: {', '.join(held)}" if held else "holds no term of question or answer"
+    held = {**asked, **wanted}.keys() & passage.index.keys()
+    reason = f"holds: {as_written(held, *texts)}" if held else "holds no term of question or answer"
     return ChunkRelevance(rating >= rules.useful, min(100.0 * rating, 100.0), reason)
 
 

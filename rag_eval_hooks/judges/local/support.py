@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rag_eval_hooks.findings import Support
 from rag_eval_hooks.judges.local.rules import RULES, Rules
-from rag_eval_hooks.judges.local.units import Claim, Passage, Unit
+from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
 from rag_eval_hooks.judges.local.windows import Window, best_window, weights
 
@@ -34,14 +34,30 @@ def _has_name(passage: Passage, parts: frozenset[str]) -> bool:
     return all(part in passage.index for part in parts)
 
 
-def negation_differs(claim: Unit, sentence: Unit) -> frozenset[str]:
-    """The terms that one of the two negates and the other states; empty for no conflict."""
-    for one, other in ((claim, sentence), (sentence, claim)):
-        denied = frozenset[str]().union(*other.negated)
-        for scope in one.negated:
-            if scope <= other.terms and not scope & denied:
-                return scope
+def negation_differs(claim: Unit, sentence: Unit, passage: Passage) -> frozenset[str]:
+    """The terms that one of the two negates and the other states; empty for no conflict.
+
+    Args:
+        claim: The claim.
+        sentence: The sentence that is closest to it.
+        passage: Where the sentence stands: what the claim denies and the passage denies
+            elsewhere is no conflict.
+    """
+    for scope in claim.negated:
+        # One stated word is enough where the sentence denies nothing at all.
+        stated = scope if sentence.negated else scope & sentence.affirmed
+        if stated and stated <= sentence.affirmed and not scope & passage.denied:
+            return scope
+    for scope in sentence.negated:
+        if scope <= claim.affirmed - claim.denied - sentence.affirmed:
+            return scope if _same_subject(claim, sentence, scope) else frozenset()
     return frozenset()
+
+
+def _same_subject(claim: Unit, sentence: Unit, scope: frozenset[str]) -> bool:
+    """Whether the sentence holds at least half of what the claim says beside the scope."""
+    rest = claim.terms - scope
+    return 2 * len(rest & sentence.terms) >= len(rest)
 
 
 def conflict(claim: Claim, passage: Passage, window: Window, known: frozenset[str]) -> str | None:
@@ -58,8 +74,8 @@ def conflict(claim: Claim, passage: Passage, window: Window, known: frozenset[st
     for phrase, parts in claim.names.items():
         if not _has_name(passage, parts - known):
             return f"the name {phrase!r} is not there"
-    if window.units and (terms := negation_differs(claim.unit, window.closest())):
-        return f"the negation differs at {', '.join(sorted(terms))}"
+    if window.units and (terms := negation_differs(claim.unit, window.closest(), passage)):
+        return f"the negation differs at {as_written(terms, claim.unit, window.closest())}"
     return None
 
 
@@ -92,7 +108,7 @@ def supports(
     held = _joint(weight, windows, against)
     if sum(weight[term] for term in held) >= rules.joint * sum(weight.values()):
         return Support(nowhere, together=True, reason="several chunks cover it together")
-    return Support(nowhere, reason=_why_not(weight, windows, against))
+    return Support(nowhere, reason=_why_not(claim, weight, windows, against))
 
 
 def _literal(claim: Claim, passages: Sequence[Passage]) -> Support:
@@ -143,10 +159,13 @@ def _found(verdicts: Sequence[bool], windows: Sequence[Window]) -> str:
 
 
 def _why_not(
-    weight: dict[str, float], windows: Sequence[Window], against: Sequence[str | None]
+    claim: Claim,
+    weight: dict[str, float],
+    windows: Sequence[Window],
+    against: Sequence[str | None],
 ) -> str:
     at = max(range(len(windows)), key=lambda i: windows[i].score)
     if why := against[at]:
         return f"chunk {at + 1} is closest, but {why}"
-    missing = ", ".join(sorted(weight.keys() - windows[at].held))
+    missing = as_written(weight.keys() - windows[at].held, claim.unit)
     return f"no chunk holds enough of it; chunk {at + 1} is closest and lacks: {missing}"

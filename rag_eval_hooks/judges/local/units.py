@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -14,9 +14,9 @@ from rag_eval_hooks.metrics.keywords import Searched, phrases
 from rag_eval_hooks.metrics.numbers import Number, numbers
 from rag_eval_hooks.metrics.sentences import sentences
 from rag_eval_hooks.metrics.stop_words import word_set
-from rag_eval_hooks.metrics.text import fold, folded_tokens, is_content, stem
+from rag_eval_hooks.metrics.text import fold, folded_tokens, has_cjk, is_content, stem
 
-__all__ = ["Claim", "Passage", "Unit", "terms"]
+__all__ = ["Claim", "Passage", "Unit", "as_written", "terms"]
 
 _COUNT_WORDS = {
     "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
@@ -33,6 +33,14 @@ _NOT_BEFORE = word_set(
 _NOT_BEFORE_CJK = frozenset("不没沒未無无")
 _NOT_AFTER = frozenset(("ない", "せん", "なか", "않다", "않는", "없다", "없는", "아니"))
 _NOT_MEANT = frozenset(("only", "just", "merely", "nur", "less", "doubt", "matter"))
+_GERMAN = word_set(
+    "der das ein eine einen einem einer und ist sind wurde wurden hat haben nicht von vom mit im "
+    "auf fur den dem des bei nach zu zum zur als auch aus uber sich wird werden"
+)
+_ENGLISH = word_set("the a an of and is are were has have not with on for at by to it that be")
+_WRITTEN = re.compile(r"[0-9]+(?:[.,][0-9]+)*|[^\W_](?:[^\s,;:()\"]*[^\W_])?")
+_OPEN_BEFORE = frozenset(("or", "may", "might"))
+_IF = frozenset(("if", "unless", "whether", "wenn", "falls", "ob"))
 _MAY = re.compile(r"(?<=\w[\s,])May\b|\bMay(?=,? [0-9])")
 _BARE = 3  # words; in an answer as short as this a capital means a name
 _SCOPE = 2  # content words that a negation reaches
@@ -53,9 +61,29 @@ class Unit:
         self.terms = frozenset([*_terms(self.words), *_month(text)])
 
     @cached_property
+    def written(self) -> dict[str, str]:
+        """For each term the word as written; Chinese, Japanese and Korean terms stay bigrams."""
+        found: dict[str, str] = {}
+        for word in _WRITTEN.findall(self.text):
+            for term in terms(word):
+                found.setdefault(term, term if has_cjk(word) else word)
+        return found
+
+    @cached_property
     def numbers(self) -> frozenset[Number]:
         """Its numbers as values."""
         return frozenset(numbers(self.text))
+
+    @cached_property
+    def denied(self) -> frozenset[str]:
+        """All terms that its negations reach."""
+        return frozenset().union(*self.negated)
+
+    @cached_property
+    def affirmed(self) -> frozenset[str]:
+        """The terms that stand outside the reach of every negation, there at least."""
+        reached = Counter(term for scope in self.negated for term in scope)
+        return frozenset(Counter(_terms(self.words)) - reached)
 
     @cached_property
     def negated(self) -> tuple[frozenset[str], ...]:
@@ -70,7 +98,8 @@ class Claim:
     Attributes:
         unit: The claim as a sentence.
         names: Terms of each capitalised phrase, by the phrase as written. None are a label
-            before a colon, and a single word that owes its capital to opening the claim.
+            before a colon, and a single word that owes its capital to opening the claim or to
+            being a German noun.
     """
 
     unit: Unit
@@ -79,21 +108,34 @@ class Claim:
     @classmethod
     def of(cls, text: str) -> Claim:
         """The claim taken apart."""
-        words = len(text.split())
+        unit = Unit(text)
+        short = len(text.split()) <= _BARE
+        nouns = not short and _is_german(unit.words)
         names = {
             phrase: frozenset(terms(phrase))
             for phrase in dict.fromkeys(phrases(text))
             if f"{phrase}:" not in text
-            and (" " in phrase or words <= _BARE or not _opens(text, phrase))
+            and not (nouns and _is_one_word(phrase))
+            and (" " in phrase or short or not _opens(text, phrase))
         }
         if month := _month(text):
             names["May"] = frozenset(month)
-        return cls(Unit(text), names)
+        return cls(unit, names)
 
 
 def _month(text: str) -> list[str]:
     """The month of May as a term; the verb, a stop word, never is one."""
     return ["may"] if "May" in text and _MAY.search(text) else []
+
+
+def _is_german(words: Sequence[str]) -> bool:
+    """Whether German function words outnumber English ones."""
+    found = frozenset(words)
+    return len(found & _GERMAN) > len(found & _ENGLISH)
+
+
+def _is_one_word(phrase: str) -> bool:
+    return sum(not part.isdecimal() for part in phrase.split()) == 1
 
 
 def _opens(text: str, word: str) -> bool:
@@ -123,6 +165,11 @@ class Passage:
         return frozenset().union(*(unit.numbers for unit in self.units))
 
     @cached_property
+    def denied(self) -> frozenset[str]:
+        """All terms that some negation reaches."""
+        return frozenset().union(*(unit.denied for unit in self.units))
+
+    @cached_property
     def searched(self) -> Searched:
         """The text, ready to be searched for entities."""
         return Searched([word for unit in self.units for word in unit.words], self.numbers)
@@ -130,6 +177,16 @@ class Passage:
     def has_number(self, number: Number) -> bool:
         """Whether the text states the value, in digits or as a word."""
         return number in self.numbers or (not number.percent and str(number) in self.index)
+
+
+def as_written(wanted: Collection[str], *units: Unit) -> str:
+    """Terms as a list for people: as the first unit that holds them writes them, in its order."""
+    words: dict[str, str] = {}
+    for unit in units:
+        for term, word in unit.written.items():
+            if term in wanted:
+                words.setdefault(term, word)
+    return ", ".join(dict.fromkeys([*words.values(), *sorted(set(wanted) - words.keys())]))
 
 
 def terms(text: str) -> list[str]:
@@ -157,7 +214,7 @@ def _negations(words: Sequence[str], text: str) -> tuple[frozenset[str], ...]:
     found = []
     for at, word in enumerate(words):
         following = words[at + 1] if at + 1 < len(words) else ""
-        if following in _NOT_MEANT or following.isdigit() or (at and words[at - 1] == "or"):
+        if following in _NOT_MEANT or following.isdigit() or _is_open(words, at):
             continue
         if word in _NOT_BEFORE or word.endswith("n't") or word[0] in _NOT_BEFORE_CJK:
             if at or not text[:4].casefold().startswith("no,"):
@@ -165,6 +222,13 @@ def _negations(words: Sequence[str], text: str) -> tuple[frozenset[str], ...]:
         elif word in _NOT_AFTER:
             found.append(_reached(words[max(0, at - 4) : at][::-1]))
     return tuple(scope for scope in found if scope)
+
+
+def _is_open(words: Sequence[str], at: int) -> bool:
+    """Whether a negation leaves open what is: "may or may not", "if you do not"."""
+    return not _OPEN_BEFORE.isdisjoint(words[max(0, at - 1) : at]) or not _IF.isdisjoint(
+        words[max(0, at - 3) : at]
+    )
 
 
 def _reached(words: Sequence[str]) -> frozenset[str]:

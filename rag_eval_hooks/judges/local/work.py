@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict, Verify
+from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
 from rag_eval_hooks.judges.local.agreement import agrees
 from rag_eval_hooks.judges.local.relevance import relevance
 from rag_eval_hooks.judges.local.rules import Rules
@@ -14,10 +14,12 @@ from rag_eval_hooks.judges.local.support import supports
 from rag_eval_hooks.judges.local.units import Claim, Passage, terms
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS
 from rag_eval_hooks.metrics.keywords import Searched
+from rag_eval_hooks.tasks import Verify
 
 __all__ = ["MAKE", "Work"]
 
 _BREATH = 8  # claims
+_RELEVANCE = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
 
 
 class Work:
@@ -37,9 +39,9 @@ class Work:
         """What an embedder has to see for the wanted findings."""
         wanted = self.task.wanted
         passages: list[Passage] = []
-        if wanted & {Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT, Finding.RELEVANCE}:
+        if wanted & (_RELEVANCE | {Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT}):
             passages += self.passages
-        if Finding.RELEVANCE in wanted:
+        if wanted & _RELEVANCE:
             yield self.task.question
         if wanted & {Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT}:
             yield from self.task.answer_claims
@@ -95,7 +97,13 @@ class Work:
     async def relevance(self) -> tuple[ChunkRelevance, ...]:
         """How useful each chunk is."""
         reference = (self.task.reference or "").strip()
-        target = reference or self.task.answer or ""
+        return self._relevance(reference or self.task.answer or "")
+
+    async def relevance_to_answer(self) -> tuple[ChunkRelevance, ...]:
+        """How useful each chunk is, by the answer even where there is a reference."""
+        return self._relevance(self.task.answer or "")
+
+    def _relevance(self, target: str) -> tuple[ChunkRelevance, ...]:
         return relevance(self.task.question, target, self.passages, self.vectors, self.rules)
 
     async def entities_found(self) -> tuple[Verdict, ...]:
@@ -121,5 +129,6 @@ MAKE: dict[Finding, Callable[[Work], Awaitable[Any]]] = {
     Finding.ANSWER_AGREEMENT: Work.answer_agreement,
     Finding.REFERENCE_AGREEMENT: Work.reference_agreement,
     Finding.RELEVANCE: Work.relevance,
+    Finding.RELEVANCE_TO_ANSWER: Work.relevance_to_answer,
     Finding.ENTITIES_FOUND: Work.entities_found,
 }

@@ -1,0 +1,72 @@
+"""Samples for load tests: five contexts of 120 words each, with right and wrong answers.
+
+Made by rule from a seed. Every sample has facts of its own, so no two prompts are alike.
+"""
+
+from __future__ import annotations
+
+import random
+
+from rag_eval_hooks import Sample
+
+__all__ = ["samples"]
+
+_THINGS = ("lighthouse", "railway station", "observatory", "harbour", "library", "theatre", "mill")
+_FIRST = ("Ada", "Bruno", "Clara", "Edgar", "Frida", "Gustav", "Ingrid", "Tomas")
+_LAST = ("Lorne", "Vasko", "Hale", "Brandt", "Quist", "Moreau", "Tanaka", "Okoye")
+_PLACES = ("Varne", "Ostrava", "Kilbeg", "Sandvik", "Tolmin", "Ardmore", "Lyngby", "Merano")
+_TRADES = ("paper", "ropes", "glass", "cider", "clocks", "wool")
+_FILLERS = (
+    "The road along the coast was closed for two winters and opened again in spring.",
+    "Visitors write of narrow streets, steep roofs and a market held on every second Friday.",
+    "Most families kept a small garden behind the house and sold what they did not need.",
+    "A register from that time lists the boats, their owners and the cargo that they carried.",
+    "The council argued for years about the bridge before the first stone was laid.",
+    "Letters took nine days to reach the capital and were read aloud in the inn.",
+    "Fishing declined after the storms, and many of the young people moved inland.",
+    "An inventory made by the parish counts forty chairs, two bells and one painting.",
+    "The school was heated by peat, which the pupils had to bring from home.",
+    "Later surveys correct the older maps, on which the northern shore is drawn too short.",
+)
+_WORDS = 120
+
+
+def samples(count: int, seed: int = 7, contexts: int = 5) -> list[Sample]:
+    """Samples with a question, contexts, an answer of three claims and a reference of three.
+
+    Two claims of each answer are right; the third is made up in two of three samples.
+
+    Args:
+        count: How many.
+        seed: Same seed, same samples.
+        contexts: Contexts in each, of 120 words.
+    """
+    draw = random.Random(seed)
+    return [_sample(number, draw, contexts) for number in range(count)]
+
+
+def _sample(number: int, draw: random.Random, contexts: int) -> Sample:
+    thing = f"{draw.choice(_THINGS)} of {draw.choice(_PLACES)} {number + 1}"
+    keeper = f"{draw.choice(_FIRST)} {draw.choice(_LAST)}"
+    opened = f"The {thing} was opened to the public in the year {draw.randint(1790, 1930)}."
+    built = f"The {thing} was built under the direction of {keeper}."
+    cost = f"The {thing} cost {draw.randint(12, 90)}000 crowns, paid by the makers of "
+    cost += f"{draw.choice(_TRADES)}."
+    wrong = f"The {thing} burned down in {draw.randint(1935, 1960)} and was never built again."
+    facts = [opened, built, cost]
+    texts = [_context(facts[n : n + 1], draw) for n in range(contexts)]
+    third = cost if number % 3 == 0 else wrong
+    return Sample(
+        question=f"When was the {thing} opened, who built it, and what else is known of it?",
+        contexts=texts,  # type: ignore[arg-type]
+        answer=" ".join((opened, built, third)),
+        reference=" ".join(facts),
+        question_id=f"q{number + 1}",
+    )
+
+
+def _context(facts: list[str], draw: random.Random) -> str:
+    fillers = draw.sample(_FILLERS, len(_FILLERS))
+    head = fillers.pop()
+    words = " ".join([head, *facts, *fillers]).split()[:_WORDS]
+    return " ".join(words)

@@ -1,0 +1,213 @@
+"""A judge over any chat model of LangChain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeAlias, Unpack
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
+from langsmith.run_helpers import tracing_context
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.judges.foreign import ForeignChat, Reply, Send, Way
+from rag_eval_hooks.judges.ladder import only_text
+from rag_eval_hooks.judges.limits import Limits
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.options import LLMOptions, equipped
+from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.judges.threads import Threads
+from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks_langchain.values import message_text
+
+__all__ = ["LangChainChat", "LangChainJudge"]
+
+_Model: TypeAlias = Runnable[Any, Any]
+_METHODS: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
+    "json_schema": ({"method": "json_schema", "strict": True}, {"method": "json_schema"}),
+    # Where a model knows no methods, a tool call is what it does.
+    "function_calling": ({"method": "function_calling"}, {}),
+    "json_mode": ({"method": "json_mode"},),
+}
+"""Keywords of `with_structured_output` for each way, until the model's own takes some."""
+_UNSEEN: Final[RunnableConfig] = {"callbacks": []}
+_REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+_CUT = frozenset(
+    {"length", "max_tokens", "model_length", "content_filter", "content_filtered", "safety"}
+)
+
+
+class LangChainChat(ForeignChat):
+    """One chat model of LangChain.
+
+    The shape of replies is asked for by `with_structured_output`, by JSON Schema, a tool call or
+    JSON mode, else by the text alone, whichever the model takes first.
+
+    Args:
+        model: Is copied without its callbacks and caches, and never changed.
+        limits: Of calls to it; further retries of its own are not counted.
+    """
+
+    def __init__(self, model: _Model, limits: Limits) -> None:
+        self._model = _silent(model)
+        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
+        ways: list[Way] = [self._text]
+        if isinstance(self._model, BaseChatModel):
+            ways = [*(self._structured(method) for method in _METHODS), self._text]
+        super().__init__(f"langchain:{_model_name(model)}", ways, limits)
+
+    async def aclose(self) -> None:
+        """Ends the threads of a model that is not async; leaves the model alone."""
+        self._threads.close()
+
+    def _structured(self, method: str) -> Way:
+        def way(prompt: Prompt) -> Send:
+            bound = _bound(self._model, prompt, method)
+            user = prompt.user if method == "json_schema" else prompt.user_with_shape
+            return self._sending(bound, prompt.system, user)
+
+        return way
+
+    def _text(self, prompt: Prompt) -> Send:
+        return self._sending(self._model, prompt.system, prompt.user_with_shape)
+
+    def _sending(
+        self, model: _Model, system: str, user: str
+    ) -> Callable[[], Coroutine[Any, Any, Reply]]:
+        messages = [SystemMessage(system), HumanMessage(user)]
+
+        async def send() -> Reply:
+            # Tracing by environment variables is off for these calls, and only for these.
+            with tracing_context(enabled=False):
+                return _reply(await self._invoked(model, messages))
+
+        return send
+
+    async def _invoked(self, model: _Model, messages: list[BaseMessage]) -> Any:
+        if _blocks(self._model):
+            return await self._threads.run(lambda: model.invoke(messages, _UNSEEN))
+        return await model.ainvoke(messages, _UNSEEN)
+
+
+class LangChainJudge(LLMJudge):
+    """`LLMJudge` over a chat model of LangChain.
+
+    Its calls are shown to no callback: not to the model's, not to those of a running chain, not
+    to LangSmith. Global handlers that LangChain itself adds in its debug mode still see them.
+
+    Args:
+        model: A chat model, or any runnable that takes messages and gives a message or a text;
+            of these only a chat model is asked for structured output. Its temperature and all
+            else stay as they are.
+        timeout: Seconds for one call.
+        retries: Further tries after a 429, a 5xx or a time-out, besides the model's own.
+        concurrency: Calls in flight at once.
+        memo: Keeps valid replies and serves them again; it goes by the model's name.
+        prices: Puts costs on the usage.
+        **options: Keywords of `LLMJudge`.
+
+    Raises:
+        ConfigError: The model is no runnable, or a value cannot be used.
+    """
+
+    def __init__(
+        self,
+        model: _Model,
+        *,
+        timeout: float = 60.0,
+        retries: int = 2,
+        concurrency: int = 16,
+        memo: Memo | None = None,
+        prices: Prices | None = None,
+        **options: Unpack[LLMOptions],
+    ) -> None:
+        if not isinstance(model, Runnable):
+            raise ConfigError("judge", type(model).__name__, "a chat model of LangChain")
+        limits = Limits(timeout=timeout, retries=retries, concurrency=concurrency)
+        super().__init__(equipped(LangChainChat(model, limits), memo, prices), **options)
+
+
+def _silent(model: _Model) -> _Model:
+    """A copy that tells no callback, prints nothing and fills no cache of the application."""
+    if not isinstance(model, BaseChatModel):
+        return model
+    return model.model_copy(update={"callbacks": None, "verbose": False, "cache": False})
+
+
+def _model_name(model: _Model) -> str:
+    """The model's name as its provider calls it, else the class's."""
+    inner = model.bound if isinstance(model, RunnableBinding) else model
+    names = (getattr(inner, name, None) for name in ("model_name", "model", "model_id"))
+    found = next((name for name in names if isinstance(name, str) and name), None)
+    return found or type(inner).__name__
+
+
+def _blocks(model: _Model) -> bool:
+    """Whether a model is not async by itself: LangChain would call it in a pool of its own."""
+    if not isinstance(model, BaseChatModel):
+        return False
+    kind = type(model)
+    return kind._agenerate is BaseChatModel._agenerate and kind._astream is BaseChatModel._astream
+
+
+def _bound(model: _Model, prompt: Prompt, method: str) -> _Model:
+    """The model with a request for the shape, without the parser behind it: we read strictly.
+
+    Raises:
+        NotImplementedError: The model knows no such method.
+        TypeError: Likewise.
+        ValueError: Likewise.
+    """
+    assert isinstance(model, BaseChatModel)
+    schema = {"title": prompt.name, "description": "The reply.", **prompt.schema}
+    chain = _with_shape(model, schema, _METHODS[method])
+    first = chain.first if isinstance(chain, RunnableSequence) else None
+    if not isinstance(first, RunnableBinding):
+        raise NotImplementedError(method)
+    return first
+
+
+def _with_shape(
+    model: BaseChatModel, schema: dict[str, Any], keywords: Sequence[dict[str, Any]]
+) -> Any:
+    for some in keywords[:-1]:
+        try:
+            return model.with_structured_output(schema, **some)
+        except (TypeError, ValueError):
+            continue
+    return model.with_structured_output(schema, **keywords[-1])
+
+
+def _reply(message: Any) -> Reply:
+    usage = getattr(message, "usage_metadata", None) or {}
+    tokens = usage.get("input_tokens"), usage.get("output_tokens")
+    return Reply(lambda: _text_of(message), *tokens)
+
+
+def _text_of(message: Any) -> str:
+    """The reply's text, or the arguments of its tool call.
+
+    Raises:
+        ReplyError: There is none, or only a part of it.
+    """
+    if isinstance(message, str):
+        return only_text(message, ())
+    if not isinstance(message, BaseMessage):
+        raise ReplyError("it was empty")
+    told: Mapping[str, Any] = message.response_metadata
+    if any(str(told.get(reason)).lower() in _CUT for reason in _REASONS):
+        raise ReplyError("it was cut off; be brief")
+    if message.additional_kwargs.get("refusal") or told.get("stop_reason") == "refusal":
+        raise ReplyError("it was a refusal")
+    return only_text(message_text(message), _arguments(message))
+
+
+def _arguments(message: BaseMessage) -> list[object]:
+    """The arguments of each tool call as JSON; those that LangChain could not parse, as sent."""
+    if not isinstance(message, AIMessage):
+        return []
+    parsed = [json.dumps(call["args"]) for call in message.tool_calls]
+    return [*parsed, *(call["args"] for call in message.invalid_tool_calls)]

@@ -1,0 +1,15 @@
+"""rag_eval_hooks for LlamaIndex: `LlamaIndexJudge(llm)` lets an LLM of it be the judge."""
+
+from __future__ import annotations
+
+try:
+    import llama_index.core  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "rag_eval_hooks_llama_index needs llama-index-core: "
+        'pip install "rag-eval-hooks[llama-index]"'
+    ) from error
+
+from rag_eval_hooks_llama_index.judge import LlamaIndexJudge
+
+__all__ = ["LlamaIndexJudge"]

@@ -1,0 +1,209 @@
+"""A judge over any LLM of LlamaIndex."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
+from pydantic import BaseModel, create_model
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.judges.foreign import ForeignChat, Reply, Send, Way
+from rag_eval_hooks.judges.ladder import only_text
+from rag_eval_hooks.judges.limits import Limits
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.options import LLMOptions, equipped
+from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.judges.threads import Threads
+from rag_eval_hooks.prompts import Prompt, ReplyError
+
+__all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
+
+_CUT = frozenset({"length", "max_tokens", "content_filter", "safety"})
+_REASONS = ("finish_reason", "stop_reason", "done_reason")
+_INPUT = ("prompt_tokens", "input_tokens", "prompt_eval_count")
+_OUTPUT = ("completion_tokens", "output_tokens", "eval_count")
+
+
+class LlamaIndexChat(ForeignChat):
+    """One LLM of LlamaIndex.
+
+    The shape of replies is asked for by a tool call where the LLM says that it calls functions,
+    else by the text alone. LlamaIndex's structured LLMs are not used: they give parsed objects,
+    and neither the reply as it was nor its tokens.
+
+    Args:
+        llm: Is copied without its callbacks, and never changed.
+        limits: Of calls to it; further retries of its own are not counted.
+    """
+
+    def __init__(self, llm: LLM, limits: Limits) -> None:
+        self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
+        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
+        self._blocks = _blocks(llm)
+        ways: list[Way] = [self._text]
+        if isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model:
+            ways.insert(0, self._tool)
+        super().__init__(f"llama-index:{_model_name(llm)}", ways, limits)
+
+    async def aclose(self) -> None:
+        """Ends the threads of an LLM that is not async; leaves the LLM alone."""
+        self._threads.close()
+
+    def _tool(self, prompt: Prompt) -> Send:
+        llm = self._llm
+        assert isinstance(llm, FunctionCallingLLM)
+        tool, messages = _Shape(prompt), _messages(prompt)
+        # Older versions cannot say that the model has to call the tool.
+        can_require = "tool_required" in inspect.signature(llm.achat_with_tools).parameters
+        required: dict[str, Any] = {"tool_required": True} if can_require else {}
+
+        async def send() -> Reply:
+            response = await llm.achat_with_tools([tool], chat_history=messages, **required)
+            return _reply(response, _arguments(llm, response))
+
+        return send
+
+    def _text(self, prompt: Prompt) -> Send:
+        messages = _messages(prompt)
+
+        async def send() -> Reply:
+            if self._blocks:
+                return _reply(await self._threads.run(lambda: self._llm.chat(messages)), ())
+            return _reply(await self._llm.achat(messages), ())
+
+        return send
+
+
+class LlamaIndexJudge(LLMJudge):
+    """`LLMJudge` over an LLM of LlamaIndex.
+
+    Its calls are shown to no callback manager of the application. Handlers of LlamaIndex's
+    instrumentation, which are global, still see them, in a context in which OpenTelemetry's
+    instrumentations are told to be silent.
+
+    Args:
+        llm: Its temperature and all else stay as they are.
+        timeout: Seconds for one call.
+        retries: Further tries after a 429, a 5xx or a time-out, besides the LLM's own.
+        concurrency: Calls in flight at once.
+        memo: Keeps valid replies and serves them again; it goes by the model's name.
+        prices: Puts costs on the usage.
+        **options: Keywords of `LLMJudge`.
+
+    Raises:
+        ConfigError: It is no LLM of LlamaIndex, or a value cannot be used.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        timeout: float = 60.0,
+        retries: int = 2,
+        concurrency: int = 16,
+        memo: Memo | None = None,
+        prices: Prices | None = None,
+        **options: Unpack[LLMOptions],
+    ) -> None:
+        if not isinstance(llm, LLM):
+            raise ConfigError("judge", type(llm).__name__, "an LLM of LlamaIndex")
+        limits = Limits(timeout=timeout, retries=retries, concurrency=concurrency)
+        super().__init__(equipped(LlamaIndexChat(llm, limits), memo, prices), **options)
+
+
+class _Shape(BaseTool):
+    """The shape of a reply as a tool, which nobody runs."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        model = _model_of(prompt.name, prompt.example)
+        self._metadata = ToolMetadata(
+            description="Takes the reply.", name=prompt.name, fn_schema=model
+        )
+
+    @property
+    def metadata(self) -> ToolMetadata:
+        return self._metadata
+
+    def __call__(self, input: Any) -> ToolOutput:
+        raise NotImplementedError
+
+
+def _model_of(name: str, example: Mapping[str, Any]) -> type[BaseModel]:
+    """A model of objects like the example: LlamaIndex takes no plain schemas."""
+    fields: dict[str, Any] = {key: (_type_of(key, value), ...) for key, value in example.items()}
+    return create_model(name, **fields)
+
+
+def _type_of(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _model_of(name, value)
+    if isinstance(value, list):
+        return list[_type_of(name, value[0])]  # type: ignore[misc]
+    return type(value)
+
+
+def _messages(prompt: Prompt) -> list[ChatMessage]:
+    return [
+        ChatMessage(role=MessageRole.SYSTEM, content=prompt.system),
+        ChatMessage(role=MessageRole.USER, content=prompt.user_with_shape),
+    ]
+
+
+def _model_name(llm: LLM) -> str:
+    """The model's name as its provider calls it, else the class's."""
+    name = llm.metadata.model_name
+    return type(llm).__name__ if name in ("", "unknown") else name
+
+
+def _blocks(llm: LLM) -> bool:
+    """Whether an LLM is not async by itself: it would hold up the event loop."""
+    # LlamaIndex wraps methods anew at each access.
+    return inspect.unwrap(type(llm).achat) is inspect.unwrap(CustomLLM.achat)
+
+
+def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
+    """The arguments of each tool call, as sent where the response keeps that."""
+    blocks = [getattr(block, "tool_kwargs", None) for block in response.message.blocks]
+    sent = [block for block in blocks if block is not None]
+    calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
+    told = sent or [call.tool_kwargs for call in calls]
+    return [value if isinstance(value, str) else json.dumps(value) for value in told]
+
+
+def _reply(response: ChatResponse, calls: Sequence[object]) -> Reply:
+    holders = [response.additional_kwargs, response.raw, _field(response.raw, "usage")]
+    tokens = (_first(holders, names) for names in (_INPUT, _OUTPUT))
+    return Reply(lambda: _text_of(response, calls), *tokens)
+
+
+def _text_of(response: ChatResponse, calls: Sequence[object]) -> str:
+    """The reply's text, or the arguments of its tool call.
+
+    Raises:
+        ReplyError: There is none, or only a part of it.
+    """
+    choices = _field(response.raw, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    holders = [choice, response.raw, response.additional_kwargs, response.message.additional_kwargs]
+    if str(_first(holders, _REASONS)).lower() in _CUT:
+        raise ReplyError("it was cut off; be brief")
+    return only_text(response.message.content, calls)
+
+
+def _first(holders: Sequence[Any], names: Sequence[str]) -> Any:
+    """The first field of these names that any of the holders has."""
+    found = (_field(holder, name) for holder in holders for name in names)
+    return next((value for value in found if value is not None), None)
+
+
+def _field(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)

@@ -1,0 +1,199 @@
+"""`rag-eval-hooks metrics`: lists the metrics, or explains one with a worked example."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import BUILDS_ON, Finding
+from rag_eval_hooks.metrics import Metric, build
+from rag_eval_hooks.metrics.check_file import parse_checks
+from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
+from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.score import NotScored, Score
+
+__all__ = ["register"]
+
+_HEADER: Final = ("metric", "scale", "better", "needs", "judge calls", "source")
+_WIDTH: Final = 96
+_DECOMPOSED: Final = frozenset(
+    {
+        Finding.ANSWER_CLAIMS,
+        Finding.REFERENCE_CLAIMS,
+        Finding.ENTITIES,
+        Finding.QUESTIONS,
+        Finding.STANCE,
+    }
+)
+_RATED: Final = frozenset(
+    {
+        Finding.DIRECT_RELEVANCE,
+        Finding.GEVAL,
+        Finding.CLASSIFICATION,
+        Finding.CORRECTNESS,
+        Finding.ALIGNMENT,
+        Finding.ATTITUDE,
+    }
+)
+_GRADED: Final = frozenset(
+    {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
+)
+_NO_JUDGE: Final = frozenset(
+    {Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY, Finding.TOKEN_SCORE}
+)
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommand."""
+    parser = subparsers.add_parser(
+        "metrics", help="list the metrics, or explain one", description=__doc__
+    )
+    parser.add_argument("metric", nargs="?", help="a metric id or a suite; all by default")
+    parser.add_argument(
+        "--question-checks", metavar="FILE", type=Path, help="TOML file with question checks"
+    )
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    available = build(MetricOptions(question_checks=_checks(arguments.question_checks)))
+    wanted = arguments.metric
+    chosen = [m for m in available if wanted in (None, m.suite, m.id)]
+    if not chosen:
+        known = [*dict.fromkeys(m.suite for m in available), *(m.id for m in available)]
+        raise ConfigError("metric", wanted, "one of " + ", ".join(known))
+    lines = _explained(chosen[0]) if chosen[0].id == wanted else _listed(chosen)
+    print("\n".join(lines))
+    return 0
+
+
+def _checks(path: Path | None) -> Any:
+    if path is None:
+        return ()
+    try:
+        return parse_checks(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: cannot be read as UTF-8 text: {error}") from error
+
+
+def _listed(metrics: Iterable[Metric]) -> Iterator[str]:
+    """A table with one line per metric."""
+    rows = [_HEADER, *map(_row, metrics)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def _row(metric: Metric) -> tuple[str, ...]:
+    needs = ", ".join(sorted(metric.needs)) or "its parts'"
+    return metric.id, _scale(metric), _better(metric), needs, str(_calls(metric)), metric.source
+
+
+def _scale(metric: Metric) -> str:
+    return f"{metric.scale.low:g} to {metric.scale.high:g}"
+
+
+def _better(metric: Metric) -> str:
+    return "higher" if metric.scale.higher_is_better else "lower"
+
+
+def _read(metric: Metric) -> frozenset[Finding]:
+    """All findings behind the metric's value on the example."""
+    then = frozenset[Finding]() if metric.then is None else metric.then(SAMPLE, FINDINGS)
+    read = metric.reads(SAMPLE) | then
+    return read | {BUILDS_ON[kind] for kind in read if kind in BUILDS_ON}
+
+
+def _calls(metric: Metric) -> int:
+    """Judge calls that the metric alone takes for the example, in fused mode."""
+    read = _read(metric)
+    verified = read - _DECOMPOSED - _RATED - _GRADED - _NO_JUDGE
+    return sum(map(bool, (read & _DECOMPOSED, verified, read & _RATED))) + 2 * len(read & _GRADED)
+
+
+def _explained(metric: Metric) -> Iterator[str]:
+    """What the metric is, and its real value on the example."""
+    yield metric.id
+    yield from textwrap.wrap(metric.summary, _WIDTH)
+    yield ""
+    yield from _pairs(
+        {
+            "scale": f"{_scale(metric)}, {_better(metric)} is better",
+            "needs": ", ".join(sorted(metric.needs)) or "what any of its parts needs",
+            "findings": ", ".join(sorted(_read(metric))) or "none: computed from the texts",
+            "judge calls": str(_calls(metric)),
+            "source": metric.source,
+        }
+    )
+    yield ""
+    yield "Worked example"
+    yield from _pairs(dict(_texts()))
+    yield ""
+    outcome = metric.score(SAMPLE, FINDINGS)
+    yield from [_absent(outcome)] if isinstance(outcome, NotScored) else _worked(outcome)
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    yield "  question", SAMPLE.question
+    for number, context in enumerate(SAMPLE.contexts or (), start=1):
+        yield f"  chunk {number}", context.text
+    yield "  answer", SAMPLE.answer or ""
+    yield "  reference", SAMPLE.reference or ""
+
+
+def _absent(outcome: NotScored) -> str:
+    return f"  not scored: {outcome.cause.value}, {outcome.detail}"
+
+
+def _worked(score: Score) -> Iterator[str]:
+    for name, value in score.explanation.items():
+        if isinstance(value, list) and value and isinstance(value[0], Mapping):
+            yield f"  {name}"
+            yield from ("    " + _cells(row) for row in value)
+            yield from (f"    {count}" for count in _counted(value))
+        else:
+            yield f"  {name}: {_text(value)}"
+    for name, part in score.parts.items() if "parts" not in score.explanation else ():
+        yield f"  part {name} = {part:.4g}"
+    label = f" ({score.label})" if score.label is not None else ""
+    yield f"  value = {score.value:.4g}{label}; normalised, 1 is best: {score.normalised:.4g}"
+    yield from (f"  warning: {warning}" for warning in score.warnings)
+
+
+def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """How the rows make the value: verdicts counted, numbers averaged, parts weighed."""
+    verdict = next((name for name, value in rows[0].items() if isinstance(value, bool)), None)
+    if verdict is not None:
+        yield f"{verdict}: {sum(row[verdict] for row in rows)} of {len(rows)}"
+    if "similarity" in rows[0]:
+        yield f"mean: {_text(sum(row['similarity'] for row in rows) / len(rows))}"
+    if "share" in rows[0]:
+        yield " + ".join(f"{_text(row['share'])} x {_text(row['value'])}" for row in rows)
+
+
+def _cells(row: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name}: {_text(value)}" for name, value in row.items() if value != "")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value)) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
+    return "none" if value is None else str(value)
+
+
+def _pairs(pairs: Mapping[str, str]) -> Iterator[str]:
+    width = max(map(len, pairs))
+    for name, value in pairs.items():
+        yield f"{name.ljust(width)}  {value}"

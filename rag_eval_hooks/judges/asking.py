@@ -1,0 +1,148 @@
+"""Asking a model for items until each has a valid content, or no attempt is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges.chat import Chat
+from rag_eval_hooks.prompts import Ask, Items, Reading, ReplyError, Values
+from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.usage import Usage
+
+__all__ = ["Answers", "Asker", "Call", "findings_of", "without"]
+
+Call: TypeAlias = tuple[Ask, Items]
+"""What to ask for in one prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What could be learned.
+
+    Attributes:
+        values: The items with a valid content.
+        failures: Why asking ended early, for the findings concerned.
+        usage: What each finding took: every call's equal share, failed calls included.
+    """
+
+    values: Values = field(default_factory=dict)
+    failures: Mapping[Finding, NotScored] = field(default_factory=dict)
+    usage: Mapping[Finding, Usage] = field(default_factory=dict)
+
+    def __or__(self, other: Answers) -> Answers:
+        """Both together; of two contents of one item the other's."""
+        values = {kind: dict(found) for kind, found in self.values.items()}
+        for kind, found in other.values.items():
+            values.setdefault(kind, {}).update(found)
+        usage = dict(self.usage)
+        for kind, used in other.usage.items():
+            usage[kind] = usage.get(kind, Usage()) + used
+        return Answers(values, {**self.failures, **other.failures}, usage)
+
+
+class Asker:
+    """Asks one model.
+
+    Args:
+        chat: The model.
+        attempts: How often one item may be asked for in all.
+    """
+
+    def __init__(self, chat: Chat, attempts: int) -> None:
+        self._chat = chat
+        self._attempts = attempts
+
+    async def ask_all(self, calls: Iterable[Call]) -> Answers:
+        """What all calls told; they are made at the same time."""
+        return (await self.ask_groups([list(calls)]))[0]
+
+    async def ask_groups(self, groups: Sequence[Sequence[Call]]) -> list[Answers]:
+        """What the calls of each group told; all are made at the same time."""
+        calls = [(place, call) for place, group in enumerate(groups) for call in group if call[1]]
+        results = await asyncio.gather(
+            *(self.ask(*call) for _place, call in calls), return_exceptions=True
+        )
+        told = [Answers() for _group in groups]
+        for (place, _call), result in zip(calls, results, strict=True):
+            if isinstance(result, BaseException):
+                # Raised only when all have ended: none goes on behind the caller's back.
+                raise result
+            told[place] |= result
+        return told
+
+    async def ask(self, ask: Ask, items: Items) -> Answers:
+        """What the model says about the items; asks again for those that did not fit."""
+        answers = Answers()
+        problems: tuple[str, ...] = ()
+        for _ in range(self._attempts):
+            still = without(items, answers.values)
+            if not still:
+                break
+            try:
+                reading, used = await self._turn(ask, still, problems)
+            except JudgeError as error:
+                failure = Answers({}, dict.fromkeys(still, _failure(error)))
+                return answers | failure | _spent(still, error.usage)
+            problems = reading.problems
+            answers |= Answers(reading.values) | _spent(still, used)
+        return answers
+
+    async def _turn(
+        self, ask: Ask, items: Items, problems: tuple[str, ...]
+    ) -> tuple[Reading, Usage]:
+        try:
+            completion = await self._chat.complete(ask.prompt(items, problems))
+        except ReplyError as error:
+            return Reading({}, (str(error),)), error.usage
+        try:
+            reading = ask.read(items, completion.text)
+        except ReplyError as error:
+            return Reading({}, (str(error),)), completion.usage
+        if not (reading.problems or without(items, reading.values)):
+            completion.accept()
+        return reading, completion.usage
+
+
+def without(items: Items, values: Values) -> Items:
+    """The items that have no content yet."""
+    still = {
+        kind: tuple(key for key in keys if key not in values.get(kind, {}))
+        for kind, keys in items.items()
+    }
+    return {kind: keys for kind, keys in still.items() if keys}
+
+
+def findings_of(ask: Ask, wanted: frozenset[Finding], answers: Answers) -> Findings:
+    """The findings, each complete or absent with its cause; with what each took."""
+    items = ask.items()
+    contents: dict[str, Any] = {}
+    for kind in wanted:
+        found = answers.values.get(kind, {})
+        asked = items.get(kind, ())
+        missing = len(set(asked) - set(found))
+        if not ask.possible(kind):
+            contents[kind.value] = NotScored(Cause.MISSING_INPUT, "a text is missing")
+        elif missing:
+            contents[kind.value] = answers.failures.get(kind) or _unanswered(missing, len(asked))
+        else:
+            contents[kind.value] = ask.content(kind, found)
+    return Findings(**contents, usage=answers.usage)
+
+
+def _spent(items: Items, used: Usage) -> Answers:
+    return Answers(usage=dict.fromkeys(items, used.share(len(items))))
+
+
+def _failure(error: JudgeError) -> NotScored:
+    cause = Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
+    return NotScored(cause, str(error))
+
+
+def _unanswered(missing: int, asked: int) -> NotScored:
+    detail = f"the judge gave no valid reply for {missing} of {asked} items"
+    return NotScored(Cause.JUDGE_FAILED, detail)

@@ -1,0 +1,173 @@
+"""Joins what several callers want at nearly the same time into one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
+
+from rag_eval_hooks.errors import JudgeError
+
+__all__ = ["Batcher"]
+
+I = TypeVar("I", bound=Hashable)  # noqa: E741 - item
+R = TypeVar("R")
+
+
+@dataclass(slots=True, eq=False)
+class _Job(Generic[I, R]):
+    """The items of one caller, and where their results go."""
+
+    items: Sequence[I]
+    results: asyncio.Future[list[R]]
+
+
+class Batcher(Generic[I, R]):
+    """Collects the items of concurrent callers and runs them together, equal ones once.
+
+    The first item waits for others at most `window` seconds; while as many batches as allowed
+    are running, what comes in waits for the next one. A caller who is cancelled leaves the
+    others' results alone. Each event loop has batches of its own, so that another loop, or a
+    forked child with a loop of its own, can use the same object.
+
+    Args:
+        name: What errors call it.
+        run: Gives one result per item, in order.
+        size: Items in a batch, more only when one caller has more.
+        window: Seconds to wait for further items.
+        concurrency: Batches that run at once.
+        divisible: Whether an error may be the fault of a single item: then each caller's items
+            are run again alone. Any other error goes to all callers of the batch.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Sequence[I]], Coroutine[Any, Any, Sequence[R]]],
+        *,
+        size: int,
+        window: float = 0.003,
+        concurrency: int = 1,
+        divisible: Callable[[BaseException], bool] = lambda _: False,
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.size = size
+        self.window = window
+        self.concurrency = concurrency
+        self.divisible = divisible
+        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line[I, R]] = WeakKeyDictionary()
+
+    async def submit(self, items: Sequence[I]) -> list[R]:
+        """One result per item, in order.
+
+        Raises:
+            JudgeError: The batcher was closed meanwhile.
+            Exception: Whatever `run` raised for these items.
+        """
+        if not items:
+            return []
+        loop = asyncio.get_running_loop()
+        line = self._lines.get(loop)
+        if line is None:
+            line = self._lines[loop] = _Line(self)
+        return await line.submit(_Job(items, loop.create_future()))
+
+    async def aclose(self) -> None:
+        """Cancels what this event loop has running; who waits for it gets a `JudgeError`."""
+        line = self._lines.pop(asyncio.get_running_loop(), None)
+        if line is not None:
+            await line.aclose()
+
+
+class _Line(Generic[I, R]):
+    """The jobs of one event loop."""
+
+    def __init__(self, batcher: Batcher[I, R]) -> None:
+        self._batcher = batcher
+        self._waiting: list[_Job[I, R]] = []
+        self._running: set[asyncio.Task[Sequence[R]]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def submit(self, job: _Job[I, R]) -> list[R]:
+        self._waiting.append(job)
+        if sum(len(waiting.items) for waiting in self._waiting) >= self._batcher.size:
+            self._next()
+        elif self._timer is None and self._is_free():
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._batcher.window, self._next)
+        try:
+            return await job.results
+        finally:
+            if job in self._waiting:
+                self._waiting.remove(job)
+
+    async def aclose(self) -> None:
+        self._stop_timer()
+        waiting, self._waiting = self._waiting, []
+        self._fail(waiting, self._closed())
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _is_free(self) -> bool:
+        return len(self._running) < self._batcher.concurrency
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+
+    def _next(self) -> None:
+        """Runs what is waiting, as far as allowed."""
+        self._stop_timer()
+        while self._waiting and self._is_free():
+            jobs: list[_Job[I, R]] = []
+            size = 0
+            while self._waiting and size < self._batcher.size:
+                jobs.append(self._waiting.pop(0))
+                size += len(jobs[-1].items)
+            self._start(jobs)
+
+    def _start(self, jobs: Sequence[_Job[I, R]]) -> None:
+        items = list(dict.fromkeys(item for job in jobs for item in job.items))
+        task = asyncio.get_running_loop().create_task(self._run(items))
+        self._running.add(task)
+        task.add_done_callback(partial(self._ended, jobs, items))
+
+    async def _run(self, items: Sequence[I]) -> Sequence[R]:
+        results = await self._batcher.run(items)
+        if len(results) != len(items):
+            raise JudgeError(f"{self._batcher.name}: {len(results)} results of {len(items)}")
+        return results
+
+    def _ended(
+        self, jobs: Sequence[_Job[I, R]], items: Sequence[I], task: asyncio.Task[Sequence[R]]
+    ) -> None:
+        self._running.discard(task)
+        error = self._closed() if task.cancelled() else task.exception()
+        if error is None:
+            self._deliver(jobs, dict(zip(items, task.result(), strict=True)))
+        elif len(jobs) > 1 and self._batcher.divisible(error):
+            for job in jobs:
+                self._start([job])
+        else:
+            self._fail(jobs, error)
+        if self._timer is None:
+            self._next()
+
+    def _deliver(self, jobs: Sequence[_Job[I, R]], results: dict[I, R]) -> None:
+        for job in jobs:
+            if not job.results.done():
+                job.results.set_result([results[item] for item in job.items])
+
+    def _fail(self, jobs: Sequence[_Job[I, R]], error: BaseException) -> None:
+        for job in jobs:
+            if not job.results.done():
+                job.results.set_exception(error)
+
+    def _closed(self) -> JudgeError:
+        return JudgeError(f"{self._batcher.name}: closed before there was a result")

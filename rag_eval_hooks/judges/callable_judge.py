@@ -1,0 +1,128 @@
+"""A judge over any function that asks a language model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeAlias, Unpack
+
+from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.judges.foreign import ForeignChat, Reply
+from rag_eval_hooks.judges.ladder import only_text
+from rag_eval_hooks.judges.limits import Limits
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.options import LLMOptions, equipped
+from rag_eval_hooks.judges.threads import Threads
+from rag_eval_hooks.prompts import Prompt
+
+__all__ = ["CallableChat", "CallableJudge", "Function", "Messages"]
+
+Messages: TypeAlias = list[dict[str, str]]
+"""`[{"role": "system", "content": ...}, {"role": "user", "content": ...}]`."""
+Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages], str]
+_WANTS = "a function of one argument, the messages, that returns the reply's text"
+
+
+class CallableChat(ForeignChat):
+    """One function as a model. The shape of replies is asked for in the text alone.
+
+    Args:
+        function: Takes messages, gives a text.
+        name: What stands on scores.
+        limits: Of calls to it; a function's own client does the retries.
+    """
+
+    def __init__(self, function: Function, name: str, limits: Limits) -> None:
+        super().__init__(name, [self._text], limits)
+        self._function = function
+        self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
+        call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
+        self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+    async def aclose(self) -> None:
+        """Ends the threads of a function that is not async."""
+        self._threads.close()
+
+    def _text(self, prompt: Prompt) -> Callable[[], Coroutine[Any, Any, Reply]]:
+        return lambda: self._send(prompt)
+
+    async def _send(self, prompt: Prompt) -> Reply:
+        messages = [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user_with_shape},
+        ]
+        told: Any
+        if self._async:
+            told = self._function(messages)
+        else:
+            told = await self._threads.run(lambda: self._function(messages))
+        text = await told if inspect.isawaitable(told) else told
+        if not isinstance(text, str):
+            raise JudgeError(f"{self.name}: it returned {type(text).__name__}, wants a str")
+        return Reply(lambda: only_text(text, ()))
+
+
+class CallableJudge(LLMJudge):
+    """`LLMJudge` over a function, such as one that calls a model of your own.
+
+    Example:
+        ```python
+        async def ask(messages: list[dict[str, str]]) -> str:
+            reply = await client.chat(messages=messages)
+            return reply.text
+
+        RagEval(judge=CallableJudge(ask, name="my-model"))
+        ```
+
+    Args:
+        function: Takes the messages (a system and a user text, each with `role` and `content`)
+            as its only argument and gives the reply's text. An async one runs in the
+            evaluator's loop, any other in a thread. Whatever it raises makes the findings
+            `judge_failed`; its text is not passed on.
+        name: What the scores are said to come from: `callable:` and this. By default the
+            function's name.
+        timeout: Seconds for one call.
+        concurrency: Calls in flight at once.
+        memo: Keeps valid replies and serves them again; it keeps them by `name`.
+        **options: Keywords of `LLMJudge`.
+
+    Raises:
+        ConfigError: The function does not take one argument, a value cannot be used, or there
+            is a memo and no name.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        *,
+        name: str | None = None,
+        timeout: float = 60.0,
+        concurrency: int = 16,
+        memo: Memo | None = None,
+        **options: Unpack[LLMOptions],
+    ) -> None:
+        _check(function)
+        if memo is not None and not name:
+            raise ConfigError("name", name, "a name of the function's model: a memo goes by it")
+        limits = Limits(timeout=timeout, concurrency=concurrency)
+        chat = CallableChat(function, f"callable:{name or _name_of(function)}", limits)
+        super().__init__(equipped(chat, memo, None), **options)
+
+
+def _check(function: object) -> None:
+    if not callable(function) or inspect.isclass(function):
+        raise ConfigError("judge", type(function).__name__, _WANTS)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise ConfigError("judge", _name_of(function), _WANTS)
+    try:
+        inspect.signature(function).bind([])
+    except TypeError:
+        raise ConfigError("judge", _name_of(function), _WANTS) from None
+    except ValueError:
+        # Some functions that are not written in Python tell no signature.
+        return
+
+
+def _name_of(function: object) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,126 @@
+"""Replies on disk, in one SQLite file; whatever is wrong with the disk, nobody is disturbed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from pathlib import Path
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.workers import DaemonExecutor
+
+__all__ = ["Disk"]
+
+_FILE = "replies.sqlite"
+_BUSY_S = 0.2
+"""How long another process may keep the file locked before a reply is asked for anew."""
+_PATIENCE_S = 2.0
+"""How long a disk that hangs may hold up a judgement."""
+_MOST_FAILURES = 5
+"""Failures in a row after which the disk is left alone."""
+_TABLE = "CREATE TABLE IF NOT EXISTS replies_1 (id INTEGER PRIMARY KEY, key BLOB UNIQUE, text TEXT)"
+_GET = "SELECT text FROM replies_1 WHERE key = ?"
+_PUT = "INSERT OR REPLACE INTO replies_1 (key, text) VALUES (?, ?)"
+_TRIM = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1) - ?"
+
+
+class Disk:
+    """Texts by key, in a thread of its own, for any number of processes.
+
+    A file that is corrupt or locked and a disk that is full or hangs make `get` find nothing and
+    `put` keep nothing. It is counted, logged once by its kind, and after some failures in a row
+    the disk is left alone.
+
+    Args:
+        folder: Where the file is, or is to be.
+        size: Texts kept; the ones stored first leave first.
+        incidents: Counts failures.
+
+    Raises:
+        ConfigError: The folder's path is a file.
+    """
+
+    def __init__(self, folder: Path, size: int, incidents: Incidents) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError("judge_memo", str(folder), "the path of a folder")
+        self._folder = folder
+        self._size = size
+        self._incidents = incidents
+        self._failures = 0
+        self._opened: tuple[int, sqlite3.Connection] | None = None
+        self._worker = DaemonExecutor("rag-eval-hooks-memo")
+
+    async def get(self, key: bytes) -> str | None:
+        """The text, or None where there is none or the disk fails."""
+        if self._failures >= _MOST_FAILURES:
+            return None
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await loop.run_in_executor(self._worker, self._get, key)
+        except TimeoutError as error:
+            self._failed(error)
+            return None
+
+    def put(self, key: bytes, text: str) -> None:
+        """Keeps a text, soon; never waits for it."""
+        if self._failures < _MOST_FAILURES:
+            self._worker.submit(self._put, key, text)
+
+    async def aclose(self) -> None:
+        """Closes the file after the writing in hand; a later call opens it again."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await loop.run_in_executor(self._worker, self._close)
+        except TimeoutError as error:
+            self._failed(error)
+
+    def _get(self, key: bytes) -> str | None:
+        try:
+            row = self._connection().execute(_GET, (key,)).fetchone()
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self._failed(error)
+            return None
+        self._failures = 0
+        return row[0] if row is not None and isinstance(row[0], str) else None
+
+    def _put(self, key: bytes, text: str) -> None:
+        try:
+            connection = self._connection()
+            with connection:
+                connection.execute(_PUT, (key, text))
+                connection.execute(_TRIM, (self._size,))
+        except (sqlite3.Error, OSError, ValueError) as error:
+            self._failed(error)
+        else:
+            self._failures = 0
+
+    def _connection(self) -> sqlite3.Connection:
+        if self._opened is None or self._opened[0] != os.getpid():
+            # A connection must not cross a fork: the child leaves its parent's alone.
+            self._opened = os.getpid(), self._open()
+        return self._opened[1]
+
+    def _open(self) -> sqlite3.Connection:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        connection = sqlite3.connect(self._folder / _FILE, timeout=_BUSY_S)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(_TABLE)
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _close(self) -> None:
+        if self._opened is not None and self._opened[0] == os.getpid():
+            self._opened[1].close()
+        self._opened = None
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        self._incidents.report("judge memo on disk", error)

@@ -1,0 +1,105 @@
+"""Vectors by text: made in batches, kept in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.batching import Batcher
+
+__all__ = ["Embeddings", "sendable"]
+
+
+class Embeddings:
+    """What all embedders share: equal texts once, known texts never again, callers together.
+
+    Args:
+        name: What errors call the embedder.
+        make: Gives one vector per text, in order.
+        cache_size: Vectors kept, by a hash of their text; the least recently used leave first.
+        size: Texts in a batch, more only when one caller has more.
+        window: Seconds to wait for the texts of further callers.
+        concurrency: Batches that run at once.
+        divisible: Whether an error may be the fault of a single text.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[array[float]]]],
+        *,
+        cache_size: int,
+        size: int,
+        window: float,
+        concurrency: int = 1,
+        divisible: Callable[[BaseException], bool] = lambda _: False,
+    ) -> None:
+        self._name = name
+        self._make = make
+        self._cache_size = cache_size
+        self._cache: OrderedDict[bytes, array[float]] = OrderedDict()
+        self._batcher = Batcher(
+            name,
+            self._make_and_keep,
+            size=size,
+            window=window,
+            concurrency=concurrency,
+            divisible=divisible,
+        )
+
+    def __len__(self) -> int:
+        """Number of vectors kept."""
+        return len(self._cache)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """One vector per text, in order, all of one length.
+
+        Raises:
+            JudgeError: A vector could not be made, or their lengths differ.
+        """
+        distinct = list(dict.fromkeys(texts))
+        found = {text: vector for text in distinct if (vector := self._recall(text)) is not None}
+        missing = [text for text in distinct if text not in found]
+        found |= zip(missing, await self._batcher.submit(missing), strict=True)
+        if len({len(vector) for vector in found.values()}) > 1:
+            raise JudgeError(f"{self._name}: the vectors have different lengths")
+        return [found[text].tolist() for text in texts]
+
+    async def aclose(self) -> None:
+        """Ends what is running and forgets all vectors."""
+        await self._batcher.aclose()
+        self._cache.clear()
+
+    async def _make_and_keep(self, texts: Sequence[str]) -> Sequence[array[float]]:
+        vectors = await self._make(texts)
+        if len({len(vector) for vector in vectors}) == 1:
+            for text, vector in zip(texts, vectors, strict=True):
+                self._keep(text, vector)
+        return vectors
+
+    # Two threads may use the cache at once. Each step is atomic, and a vector that is missed
+    # for a moment is only made again, so there is no lock that a fork could leave locked.
+    def _recall(self, text: str) -> array[float] | None:
+        key = _hash(text)
+        vector = self._cache.pop(key, None)
+        if vector is not None:
+            self._cache[key] = vector
+        return vector
+
+    def _keep(self, text: str, vector: array[float]) -> None:
+        self._cache[_hash(text)] = vector
+        if len(self._cache) > self._cache_size:
+            self._cache.popitem(last=False)
+
+
+def sendable(text: str) -> str:
+    """The text without lone surrogates, which neither tokenizers nor requests take."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

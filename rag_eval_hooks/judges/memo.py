@@ -1,0 +1,178 @@
+"""Replies that were read as valid, kept and served again."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.chat import Chat, Completion
+from rag_eval_hooks.judges.disk import Disk
+from rag_eval_hooks.judges.flight import Flight
+from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.usage import Usage
+
+__all__ = ["Memo", "MemoChat"]
+
+
+class Memo:
+    """Replies by what was asked of whom, in memory and, if a folder is given, on disk.
+
+    One memo may serve several judges, and one folder several processes. Replies hold claims of
+    the samples: whoever may not read the samples must not read the folder.
+
+    Args:
+        path: Folder for replies that outlive the process; made when it is not there.
+        size: Replies kept in memory; the one unused for longest leaves first.
+        disk_size: Replies kept on disk; the ones stored first leave first.
+
+    Raises:
+        ConfigError: A size is below 1, or the path is a file.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        size: int = 2048,
+        disk_size: int = 200_000,
+    ) -> None:
+        for name, value in (("size", size), ("disk_size", disk_size)):
+            if value < 1:
+                raise ConfigError(name, value, "a whole number, 1 or more")
+        self._size = size
+        self._incidents = Incidents()
+        self._disk = None if path is None else Disk(Path(path), disk_size, self._incidents)
+        self._texts: OrderedDict[bytes, str] = OrderedDict()
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def recall(self, key: bytes) -> str | None:
+        """The text in memory, or None."""
+        with self._lock:
+            text = self._texts.get(key)
+            if text is not None:
+                self._texts.move_to_end(key)
+                self._counts["memory"] += 1
+            return text
+
+    async def load(self, key: bytes) -> str | None:
+        """The text on disk, or None; a disk that fails has none."""
+        text = None if self._disk is None else await self._disk.get(key)
+        with self._lock:
+            self._counts["asked" if text is None else "disk"] += 1
+        if text is not None:
+            self._remember(key, text)
+        return text
+
+    def keep(self, key: bytes, text: str) -> None:
+        """Keeps a text in memory, and soon on disk."""
+        self._remember(key, text)
+        if self._disk is not None:
+            self._disk.put(key, text)
+
+    def stats(self) -> Mapping[str, int]:
+        """Replies served from `memory` and from `disk`, prompts `asked`, and failures by kind."""
+        with self._lock:
+            return {**self._counts, **self._incidents.counts()}
+
+    async def aclose(self) -> None:
+        """Writes what is still to be written, and closes the file; it may be used again."""
+        if self._disk is not None:
+            await self._disk.aclose()
+
+    def _remember(self, key: bytes, text: str) -> None:
+        with self._lock:
+            self._texts[key] = text
+            self._texts.move_to_end(key)
+            while len(self._texts) > self._size:
+                self._texts.popitem(last=False)
+
+
+class MemoChat:
+    """A chat that asks the same once.
+
+    Prompts that are the same at the same time are asked once too. Only a reply that its reader
+    accepts (`Completion.accept`) is kept. A reply from the memo took nothing; of a reply that
+    several share, one bears the cost.
+
+    Args:
+        chat: The model.
+        memo: Where its replies are.
+        scope: What tells this model from others of its name, such as its endpoint.
+    """
+
+    def __init__(self, chat: Chat, memo: Memo, *, scope: str = "") -> None:
+        self._chat = chat
+        self._memo = memo
+        self._scope = scope
+        self._flights: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, dict[bytes, Flight[Completion]]
+        ] = WeakKeyDictionary()
+
+    @property
+    def name(self) -> str:
+        """The model's."""
+        return self._chat.name
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        """The kept reply, or the model's."""
+        key = self._key(prompt)
+        if (text := self._memo.recall(key)) is not None:
+            return Completion(text, Usage())
+        flights = self._flights.setdefault(asyncio.get_running_loop(), {})
+        flight = flights.get(key)
+        if flight is None:
+            flight = flights[key] = Flight(self._load_or_ask(key, prompt))
+        try:
+            return await _shared(flight)
+        finally:
+            # Its reader accepts before anyone else's turn: no equal prompt can slip in between.
+            if flight.ended and flights.get(key) is flight:
+                del flights[key]
+
+    async def aclose(self) -> None:
+        """Closes the model's connections and the memo's file."""
+        await self._chat.aclose()
+        await self._memo.aclose()
+
+    async def _load_or_ask(self, key: bytes, prompt: Prompt) -> Completion:
+        if (text := await self._memo.load(key)) is not None:
+            return Completion(text, Usage())
+        told = await self._chat.complete(prompt)
+        return Completion(told.text, told.usage, partial(self._memo.keep, key, told.text))
+
+    def _key(self, prompt: Prompt) -> bytes:
+        asked = (prompt.version, prompt.name, prompt.system, prompt.user, prompt.schema)
+        whole = json.dumps([self.name, self._scope, *asked])
+        return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
+
+
+async def _shared(flight: Flight[Completion]) -> Completion:
+    """The flight's reply or error; what it took goes to one of those who wait for it."""
+    try:
+        completion = await flight.result()
+    except (JudgeError, ReplyError) as error:
+        if flight.claim():
+            raise
+        raise _free(error) from None
+    return completion if flight.claim() else replace(completion, usage=Usage())
+
+
+def _free(error: JudgeError | ReplyError) -> JudgeError | ReplyError:
+    """The same error for another who waited, without usage."""
+    kinds = (ReplyError, JudgeTimeout, JudgeError)
+    kind = next(kind for kind in kinds if isinstance(error, kind))
+    free = kind(str(error))
+    free.usage = Usage()
+    return free

@@ -1,0 +1,57 @@
+"""Blocking calls beside an event loop, in threads that never delay the exit of the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import TypeVar
+
+from rag_eval_hooks.workers import DaemonExecutor
+
+__all__ = ["Threads"]
+
+T = TypeVar("T")
+
+
+class Threads:
+    """Some daemon threads, begun when they are needed.
+
+    Args:
+        name: Name of the threads.
+        limit: How many at most. A call that outlives its time-out keeps its thread until it ends.
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._close_all()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """What the call gives or raises, made in the caller's context.
+
+        Raises:
+            TimeoutError: Calls that hang hold every thread.
+        """
+        worker = self._idle.pop() if self._idle else self._start()
+        idle = self._idle
+        future = worker.submit(copy_context().run, call)
+        future.add_done_callback(lambda _future: idle.append(worker))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Ends the threads after the calls in hand; a later call begins new ones."""
+        for worker in self._all:
+            worker.shutdown()
+        self._close_all()
+
+    def _close_all(self) -> None:
+        self._all: list[DaemonExecutor] = []
+        self._idle: list[DaemonExecutor] = []
+
+    def _start(self) -> DaemonExecutor:
+        if len(self._all) >= self._limit:
+            raise TimeoutError("every thread is held by a call that hangs")
+        worker = DaemonExecutor(self._name)
+        self._all.append(worker)
+        return worker

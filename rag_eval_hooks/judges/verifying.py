@@ -1,0 +1,145 @@
+"""Verification by a language model, in one call or, when the contexts are long, in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from rag_eval_hooks.findings import Finding, Findings, Verdict
+from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of, without
+from rag_eval_hooks.judges.literal import stated
+from rag_eval_hooks.prompts import Items, Values, VerifyAsk
+from rag_eval_hooks.prompts.parts import added_up, parts, spread, tokens
+from rag_eval_hooks.prompts.verdicts import RELEVANCES, SUPPORTS, Sorting
+from rag_eval_hooks.prompts.verify import AGREEMENTS
+from rag_eval_hooks.tasks import Verify
+from rag_eval_hooks.usage import Usage
+
+__all__ = ["verify"]
+
+_LITERALLY = "found literally"
+Calls: TypeAlias = Callable[[VerifyAsk, Items], list[Call]]
+Contents: TypeAlias = dict[Finding, dict[str, Any]]
+
+
+async def verify(task: Verify, asker: Asker, calls: Calls, budget: int) -> Findings:
+    """The verdicts; an entity that a chunk holds literally is found without asking.
+
+    Args:
+        task: What is wanted.
+        asker: Asks the model.
+        calls: Makes calls of the items to ask for.
+        budget: Tokens of contexts in one call.
+    """
+    if _are_twins(task):
+        one = replace(task, wanted=task.wanted - {Finding.RELEVANCE_TO_ANSWER})
+        return _with_twin(await verify(one, asker, calls, budget))
+    ask = VerifyAsk(task)
+    known = Answers(_literal(task, ask.items()))
+    items = without(ask.items(), known.values)
+    groups = parts(dict(enumerate(task.chunks, start=1)), budget)
+    if len(groups) < 2:
+        told = await asker.ask_all(calls(ask, items))
+    else:
+        told = await _Parts(task, asker, calls, budget, groups).ask(items)
+    return findings_of(ask, task.wanted, known | told)
+
+
+@dataclass(slots=True)
+class _Joint:
+    """Claims to ask about once more, and the chunks with their parts."""
+
+    shown: set[int] = field(default_factory=set)
+    items: dict[Finding, tuple[str, ...]] = field(default_factory=dict)
+
+    def add(self, kind: Finding, key: str, chunks: frozenset[int]) -> None:
+        self.shown |= chunks
+        self.items[kind] = (*self.items.get(kind, ()), key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A verification whose contexts go into several calls."""
+
+    task: Verify
+    asker: Asker
+    calls: Calls
+    budget: int
+    groups: Sequence[tuple[int, ...]]
+
+    async def ask(self, items: Items) -> Answers:
+        """All parts at the same time, then the claims whose parts are spread over several."""
+        told = await self.asker.ask_groups(
+            [self._calls(items, place, group) for place, group in enumerate(self.groups)]
+        )
+        contents: Contents = {
+            kind: added_up(kind, [part.values.get(kind, {}) for part in told]) for kind in items
+        }
+        answers = Answers()
+        for part in told:
+            answers |= replace(part, values={})
+        again = [
+            (VerifyAsk(self.task, shown=tuple(sorted(joint.shown))), joint.items)
+            for joint in self._joints(contents)
+        ]
+        joined = await self.asker.ask_all(call for one in again for call in self.calls(*one))
+        for kind, key, sorting in list(self._spread(contents)):
+            _settle(contents[kind], key, sorting, joined.values.get(kind, {}).get(key))
+        return answers | replace(joined, values=contents)
+
+    def _calls(self, items: Items, place: int, group: tuple[int, ...]) -> list[Call]:
+        """The calls of one part; what needs no chunk goes with the first."""
+        ask = VerifyAsk(self.task, shown=group, partial_view=True)
+        shown = {kind: set(keys) for kind, keys in ask.items().items()}
+        own = {
+            kind: tuple(key for key in keys if key in shown[kind])
+            for kind, keys in items.items()
+            if place == 0 or kind not in AGREEMENTS
+        }
+        return self.calls(ask, {kind: keys for kind, keys in own.items() if keys})
+
+    def _spread(self, contents: Contents) -> Iterator[tuple[Finding, str, Sorting]]:
+        for kind in contents:
+            for key, content in contents[kind].items():
+                if kind in SUPPORTS and spread(content, self.groups):
+                    yield kind, key, content
+
+    def _joints(self, contents: Contents) -> list[_Joint]:
+        """The claims to ask about once more, in as few calls as keep to the budget."""
+        joints: list[_Joint] = []
+        for kind, key, sorting in self._spread(contents):
+            if not joints or self._size(joints[-1].shown | sorting.partly) > self.budget:
+                joints.append(_Joint())
+            joints[-1].add(kind, key, sorting.partly)
+        return joints
+
+    def _size(self, shown: set[int]) -> int:
+        return sum(tokens(self.task.chunks[number - 1]) for number in shown)
+
+
+def _settle(contents: dict[str, Any], key: str, before: Sorting, told: Sorting | None) -> None:
+    """Takes over the verdict by the chunks with parts; without one the claim stays open."""
+    del contents[key]
+    if told is not None:
+        together = told.together or bool(told.supporting)
+        contents[key] = replace(before, together=together, reason=told.reason or before.reason)
+
+
+def _literal(task: Verify, items: Items) -> Values:
+    keys = items.get(Finding.ENTITIES_FOUND, ())
+    found = stated(task.entities, task.chunks) if keys else []
+    verdicts = {key: Verdict(True, _LITERALLY) for key, hit in zip(keys, found, strict=True) if hit}
+    return {Finding.ENTITIES_FOUND: verdicts}
+
+
+def _are_twins(task: Verify) -> bool:
+    """Whether both relevances are wanted and, without a reference, are one and the same."""
+    only_answer = task.reference is None and task.answer is not None
+    return only_answer and task.wanted >= RELEVANCES
+
+
+def _with_twin(made: Findings) -> Findings:
+    half = made.usage.get(Finding.RELEVANCE, Usage()).share(2)
+    usage = {**made.usage, **dict.fromkeys(RELEVANCES, half)}
+    return replace(made, relevance_to_answer=made.relevance, usage=usage)

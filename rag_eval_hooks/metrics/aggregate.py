@@ -1,0 +1,130 @@
+"""Many samples' outcomes in few numbers, as a whole or by a key of their metadata.
+
+An absence is counted by its cause, and is in no mean. Source: the tables of seed 000 (by method,
+by question type; best, worst, mean; distribution of grades; counts of classes).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from rag_eval_hooks.metrics.formulas import mean
+from rag_eval_hooks.metrics.graphrag import CORRECT, DONT_KNOW, WRONG
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Outcomes, Score
+
+__all__ = ["Group", "Summary", "aggregate"]
+
+Scored: TypeAlias = tuple[Sample, Outcomes]
+
+_GRADED: Final = "graphrag.factual_accuracy_percentage"
+_CLASSED: Final = "graphrag.answer_class"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One metric over many samples.
+
+    Attributes:
+        metric: Its id.
+        scored: Number of samples with a score.
+        mean: Mean of the scores in the metric's native scale, or None for no score.
+        best: The best score: the lowest where lower is better.
+        worst: The worst score.
+        normalised_mean: Mean of the scores in [0, 1], where 1 is best.
+        labels: How many scores have each label, in order of first appearance.
+        absences: How many samples have no score, by cause.
+    """
+
+    metric: str
+    scored: int
+    mean: float | None
+    best: float | None
+    worst: float | None
+    normalised_mean: float | None
+    labels: Mapping[str, int]
+    absences: Mapping[Cause, int]
+
+    @classmethod
+    def of(cls, metric: str, outcomes: Sequence[Outcome]) -> Summary:
+        """The summary of one metric's outcomes."""
+        scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
+        ranked = sorted(scores, key=lambda score: score.normalised)
+        return cls(
+            metric=metric,
+            scored=len(scores),
+            mean=mean([score.value for score in scores]),
+            best=ranked[-1].value if ranked else None,
+            worst=ranked[0].value if ranked else None,
+            normalised_mean=mean([score.normalised for score in scores]),
+            labels=dict(Counter(s.label for s in scores if s.label is not None)),
+            absences=dict(Counter(o.cause for o in outcomes if isinstance(o, NotScored))),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Samples that share a key.
+
+    Attributes:
+        key: The key's value as text, or None for samples without one.
+        samples: Their number.
+        metrics: Summary by metric id, in the metrics' order.
+    """
+
+    key: str | None
+    samples: int
+    metrics: Mapping[str, Summary]
+
+    @property
+    def grades(self) -> Mapping[str, int]:
+        """How many answers have each grade, A to E, zeros included."""
+        return {grade: self._labelled(_GRADED, grade) for grade in "ABCDE"}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The counts of classified answers, by their names in the seed."""
+        return {
+            "correct_answers_count": self._labelled(_CLASSED, CORRECT),
+            "wrong_answers_count": self._labelled(_CLASSED, WRONG),
+            "dont_know_answers_count": self._labelled(_CLASSED, DONT_KNOW),
+        }
+
+    def _labelled(self, metric: str, label: str) -> int:
+        summary = self.metrics.get(metric)
+        return 0 if summary is None else summary.labels.get(label, 0)
+
+
+def aggregate(
+    results: Iterable[Scored], by: str | Callable[[Sample], object] | None = None
+) -> dict[str | None, Group]:
+    """Groups of samples, in order of first appearance.
+
+    Args:
+        results: Samples with their outcomes.
+        by: A key of the samples' metadata, or a function that gives the key's value; None for
+            one group of all, under the key None.
+    """
+    grouped: dict[str | None, list[Outcomes]] = {}
+    for sample, outcomes in results:
+        grouped.setdefault(_key(sample, by), []).append(outcomes)
+    return {key: _group(key, members) for key, members in grouped.items()}
+
+
+def _key(sample: Sample, by: str | Callable[[Sample], object] | None) -> str | None:
+    if by is None:
+        return None
+    value = by(sample) if callable(by) else sample.metadata.get(by)
+    return None if value is None else str(value)
+
+
+def _group(key: str | None, members: Sequence[Outcomes]) -> Group:
+    columns: dict[str, list[Outcome]] = {}
+    for outcomes in members:
+        for metric, outcome in outcomes.items():
+            columns.setdefault(metric, []).append(outcome)
+    summaries = {metric: Summary.of(metric, column) for metric, column in columns.items()}
+    return Group(key=key, samples=len(members), metrics=summaries)

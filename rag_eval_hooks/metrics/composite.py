@@ -1,0 +1,115 @@
+"""Scores that are weighted means of other metrics of their suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.metrics.formulas import weighted_mean
+from rag_eval_hooks.metrics.metric import Metric
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale, Score, Unavailable
+
+__all__ = ["Composite"]
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """The weighted mean of those of its parts that have a value; the other weights grow.
+
+    A part that the sample cannot feed, or whose formula has no value, is left out. A part that
+    failed is not: its score could have been had, and a mean without it would be another number.
+
+    Attributes:
+        parts: The metric of each part, all on one scale.
+        weights: Weight by part, 0 or more. A part that weighs nothing is never measured.
+        scale: The scale of the parts and of the mean.
+    """
+
+    parts: Mapping[str, Metric]
+    weights: Mapping[str, float]
+    scale: Scale
+
+    @property
+    def findings(self) -> frozenset[Finding]:
+        """All that the weighed parts can read from the start."""
+        return _union(metric.findings for metric in self._weighed().values())
+
+    def given(self, sample: Sample) -> frozenset[Finding]:
+        """What those parts read that the sample can feed."""
+        return _union(metric.reads(sample) for metric in self._fed(sample).values())
+
+    def then(self, sample: Sample, findings: Findings) -> frozenset[Finding]:
+        """What those parts read once answer and reference are taken apart."""
+        return _union(_then(metric, sample, findings) for metric in self._fed(sample).values())
+
+    def score(self, sample: Sample, findings: Findings) -> Outcome:
+        """The mean; `undefined` when no part has a value, or the cause of a part's failure."""
+        outcomes = {
+            name: _measure(metric, sample, findings) for name, metric in self._weighed().items()
+        }
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, NotScored) and outcome.cause.is_failure:
+                return NotScored(outcome.cause, f"{name}: {outcome.detail}")
+        scores = {name: got for name, got in outcomes.items() if isinstance(got, Score)}
+        values = {name: score.value for name, score in scores.items()}
+        mean = weighted_mean(values, self.weights)
+        if mean is None:
+            return NotScored(Cause.UNDEFINED, "no part has a value")
+        warnings = [warning for score in scores.values() for warning in score.warnings]
+        return self.scale.score(
+            mean,
+            parts=values,
+            warnings=tuple(dict.fromkeys(warnings)),
+            explanation=self._explanation(outcomes),
+        )
+
+    def _weighed(self) -> Mapping[str, Metric]:
+        return {name: part for name, part in self.parts.items() if self.weights.get(name, 0) > 0}
+
+    def _fed(self, sample: Sample) -> Mapping[str, Metric]:
+        return {name: p for name, p in self._weighed().items() if not p.missing(sample)}
+
+    def _explanation(self, outcomes: Mapping[str, Outcome]) -> Mapping[str, Any]:
+        total = sum(self.weights[n] for n, got in outcomes.items() if isinstance(got, Score))
+        return {
+            "parts": [
+                {
+                    "part": name,
+                    "metric": self.parts[name].id,
+                    "value": got.value,
+                    "weight": self.weights[name],
+                    "share": self.weights[name] / total,
+                }
+                for name, got in outcomes.items()
+                if isinstance(got, Score)
+            ],
+            "left_out": [
+                {"part": name, "metric": self.parts[name].id, "cause": got.cause.value}
+                for name, got in outcomes.items()
+                if isinstance(got, NotScored)
+            ],
+        }
+
+
+def _measure(metric: Metric, sample: Sample, findings: Findings) -> Outcome:
+    lacking = metric.missing(sample)
+    if lacking:
+        return NotScored(Cause.MISSING_INPUT, "the sample has no " + ", ".join(lacking))
+    try:
+        return metric.score(sample, findings)
+    except Unavailable as absent:
+        return absent.outcome
+
+
+def _then(metric: Metric, sample: Sample, findings: Findings) -> frozenset[Finding]:
+    try:
+        return frozenset() if metric.then is None else metric.then(sample, findings)
+    except Unavailable:
+        return frozenset()
+
+
+def _union(kinds: Iterable[frozenset[Finding]]) -> frozenset[Finding]:
+    return frozenset[Finding]().union(*kinds)

@@ -1,0 +1,278 @@
+"""The `graphrag` suite, 0 to 100: retrieval and answer, answer and reference, the answer's class.
+
+Source: seed 000 (GraphRAG Evaluation Metrics), and the decisions of the metric specification
+where it leaves a case open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rag_eval_hooks.findings import Finding, Findings, Support, made
+from rag_eval_hooks.metrics.composite import Composite
+from rag_eval_hooks.metrics.dont_know import confession
+from rag_eval_hooks.metrics.explain import chunk_rows, claim_rows, question_rows, within
+from rag_eval_hooks.metrics.formulas import average_precision, grade, mean, share
+from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.metrics.options import DontKnow, MetricOptions
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
+
+__all__ = ["CORRECT", "DONT_KNOW", "WRONG", "build"]
+
+CORRECT: Final = "CORRECT"
+WRONG: Final = "WRONG"
+DONT_KNOW: Final = "DON'T KNOW"
+
+_PERCENT = Scale(0.0, 100.0)
+
+
+def _faithfulness(_sample: Sample, findings: Findings) -> Outcome:
+    claims = made(findings.answer_claims)
+    return _supported_share(claims, made(findings.answer_support), "the answer makes no claim")
+
+
+def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
+    claims = made(findings.reference_claims)
+    support = made(findings.reference_support)
+    return _supported_share(claims, support, "the reference makes no claim")
+
+
+def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: str) -> Outcome:
+    value = share([found.supported for found in support])
+    rows = claim_rows(claims, support)
+    if value is None:
+        return _PERCENT.score(100.0, explanation={"claims": rows}, warnings=(empty,))
+    return _PERCENT.score(value * 100, explanation={"claims": rows})
+
+
+def _precision(formula: Callable[[Sequence[bool]], float | None]) -> Callable[..., Outcome]:
+    def score(_sample: Sample, findings: Findings) -> Outcome:
+        relevance = made(findings.relevance)
+        value = formula([chunk.useful for chunk in relevance])
+        # Retrieval that finds nothing is not precise: 0 by the seed.
+        explanation = {"chunks": chunk_rows(relevance)}
+        return _PERCENT.score(100 * (value or 0.0), explanation=explanation)
+
+    return score
+
+
+def _answer_relevance(sample: Sample, findings: Findings) -> Outcome:
+    if _is_blank(sample.answer):
+        return _PERCENT.score(0.0, explanation={"by": "the answer is blank"})
+    if _has_no_questions(findings):
+        degree = within(made(findings.direct_relevance), 0, 1)
+        return _PERCENT.score(degree * 100, explanation={"by": "direct relevance"})
+    questions = made(findings.questions)
+    similarities = made(findings.question_similarity)
+    rows = question_rows(questions.texts, similarities)
+    percent = (mean(similarities) or 0.0) * 100
+    explanation = {"by": "generated questions", "questions": rows}
+    return _PERCENT.score(min(100.0, max(0.0, percent)), explanation=explanation)
+
+
+def _relevance_then(sample: Sample, findings: Findings) -> frozenset[Finding]:
+    direct = _has_no_questions(findings) and not _is_blank(sample.answer)
+    return frozenset({Finding.DIRECT_RELEVANCE}) if direct else frozenset()
+
+
+def _has_no_questions(findings: Findings) -> bool:
+    """Whether the answer brings no question to mind, or nobody is there to make or embed them.
+
+    Questions that a judge failed to make are no reason to measure something else instead.
+    """
+    questions = findings.questions
+    if isinstance(questions, NotScored):
+        return questions.cause is Cause.MISSING_INPUT
+    return not questions.texts
+
+
+def _factual_accuracy(_sample: Sample, findings: Findings) -> Outcome:
+    found = made(findings.geval)
+    parts = {
+        "correctness": within(found.correctness, 0, 100),
+        "completeness": within(found.completeness, 0, 100),
+        "consistency": within(found.consistency, 0, 100),
+    }
+    # In tenths, so that whole ratings give an exact value at the grades' borders.
+    tenths = 5 * parts["correctness"] + 3 * parts["completeness"] + 2 * parts["consistency"]
+    value = tenths / 10
+    explanation = {
+        "weights": {"correctness": 0.5, "completeness": 0.3, "consistency": 0.2},
+        "reason": found.reason,
+    }
+    return _PERCENT.score(value, label=grade(value), parts=parts, explanation=explanation)
+
+
+def _semantic_similarity(sample: Sample, findings: Findings) -> Outcome:
+    if _is_blank(sample.answer) or _is_blank(sample.reference):
+        return _PERCENT.score(0.0, explanation={"blank": True})
+    cosine = made(findings.answer_similarity)
+    value = round(min(1.0, max(0.0, cosine)) * 100, 2)
+    return _PERCENT.score(value, explanation={"blank": False, "cosine": cosine})
+
+
+def _bert_score(sample: Sample, findings: Findings) -> Outcome:
+    if _is_blank(sample.answer) or _is_blank(sample.reference):
+        return _PERCENT.score(0.0, explanation={"blank": True})
+    found = made(findings.token_score)
+    parts = {"precision": found.precision, "recall": found.recall, "f1": found.f1}
+    # Rescaled with its baseline, a score can fall below 0.
+    value = min(1.0, max(0.0, found.f1)) * 100
+    warnings = ("an F1 below the baseline counts as 0",) if found.f1 < 0 else ()
+    percentages = {name: number * 100 for name, number in parts.items()}
+    return _PERCENT.score(value, parts=percentages, warnings=warnings, explanation={"blank": False})
+
+
+def _answer_class(mode: DontKnow) -> Callable[[Sample, Findings], Outcome]:
+    def score(sample: Sample, findings: Findings) -> Outcome:
+        phrase = confession(sample.answer or "", mode)
+        if phrase is not None:
+            explanation = {"by": mode.value, "phrase": phrase}
+            return _PERCENT.score(0.0, label=DONT_KNOW, explanation=explanation)
+        verdict = made(findings.classification)
+        return _PERCENT.score(
+            100.0 * verdict.holds,
+            label=CORRECT if verdict.holds else WRONG,
+            explanation={"by": "judge", "reason": verdict.reason},
+        )
+
+    return score
+
+
+def _class_then(mode: DontKnow) -> Callable[[Sample, Findings], frozenset[Finding]]:
+    def then(sample: Sample, _findings: Findings) -> frozenset[Finding]:
+        if confession(sample.answer or "", mode) is not None:
+            return frozenset()
+        return frozenset({Finding.CLASSIFICATION})
+
+    return then
+
+
+def _is_blank(text: str | None) -> bool:
+    return not (text or "").strip()
+
+
+_PAIR = frozenset({Field.ANSWER, Field.REFERENCE})
+_ALL_TEXTS = _PAIR | {Field.QUESTION}
+
+_FAITHFULNESS = Metric(
+    id="graphrag.ragas_faithfulness",
+    score=_faithfulness,
+    needs=frozenset({Field.ANSWER, Field.CONTEXTS}),
+    findings=frozenset({Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}),
+    scale=_PERCENT,
+    summary="Percentage of the answer's claims that the contexts support; 100 without a claim.",
+    source="seed 000, section 1",
+)
+_CONTEXT_RECALL = Metric(
+    id="graphrag.ragas_context_recall",
+    score=_context_recall,
+    needs=frozenset({Field.CONTEXTS, Field.REFERENCE}),
+    findings=frozenset({Finding.REFERENCE_CLAIMS, Finding.REFERENCE_SUPPORT}),
+    scale=_PERCENT,
+    summary="Percentage of the reference's claims that the contexts support; 100 without a claim.",
+    source="seed 000, section 3",
+)
+_ANSWER_RELEVANCE = Metric(
+    id="graphrag.ragas_answer_relevance",
+    score=_answer_relevance,
+    needs=frozenset({Field.QUESTION, Field.ANSWER}),
+    findings=frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}),
+    then=_relevance_then,
+    scale=_PERCENT,
+    summary=(
+        "Mean cosine, in percent, of the question and three questions that the answer would "
+        "answer; without such questions, how far the answer addresses the question."
+    ),
+    source="seed 000, section 4",
+)
+_ANSWER_METRICS = (
+    Metric(
+        id="graphrag.factual_accuracy_percentage",
+        score=_factual_accuracy,
+        needs=_ALL_TEXTS,
+        findings=frozenset({Finding.GEVAL}),
+        scale=_PERCENT,
+        summary=(
+            "Half correctness, three tenths completeness, two tenths consistency with the "
+            "reference; grades A to E."
+        ),
+        source="seed 000, section 6",
+    ),
+    Metric(
+        id="graphrag.semantic_similarity_percentage",
+        score=_semantic_similarity,
+        needs=_PAIR,
+        findings=frozenset({Finding.ANSWER_SIMILARITY}),
+        scale=_PERCENT,
+        summary="Cosine of answer and reference, in percent, not below 0.",
+        source="seed 000, section 7",
+    ),
+    Metric(
+        id="graphrag.bert_score_f1",
+        score=_bert_score,
+        needs=_PAIR,
+        findings=frozenset({Finding.TOKEN_SCORE}),
+        scale=_PERCENT,
+        summary="BERTScore F1 of answer and reference, in percent: likeness token by token.",
+        source="seed 000, section 8; Zhang et al., BERTScore, ICLR 2020",
+    ),
+)
+
+
+def build(options: MetricOptions) -> tuple[Metric, ...]:
+    """The suite.
+
+    Args:
+        options: Weights of the composite, whether precision heeds the ranks, how DON'T KNOW
+            answers are told.
+    """
+    parts = {
+        "faithfulness": _FAITHFULNESS,
+        "context_precision": _context_precision(options.graphrag_rank_aware),
+        "context_recall": _CONTEXT_RECALL,
+        "answer_relevance": _ANSWER_RELEVANCE,
+    }
+    composite = Composite(parts, options.graphrag_weights, _PERCENT)
+    score = Metric(
+        id="graphrag.ragas_score",
+        score=composite.score,
+        needs=frozenset(),
+        findings=composite.findings,
+        given=composite.given,
+        then=composite.then,
+        scale=_PERCENT,
+        summary="Weighted mean of faithfulness, context precision and recall, answer relevance.",
+        source="seed 000, section 5",
+    )
+    return (*parts.values(), score, *_ANSWER_METRICS, _classification(options.dont_know))
+
+
+def _context_precision(rank_aware: bool) -> Metric:
+    return Metric(
+        id="graphrag.ragas_context_precision",
+        score=_precision(average_precision if rank_aware else share),
+        needs=frozenset({Field.QUESTION, Field.CONTEXTS}),
+        findings=frozenset({Finding.RELEVANCE}),
+        scale=_PERCENT,
+        summary=(
+            "Rank-aware precision in percent: are the useful chunks the first ones."
+            if rank_aware
+            else "Percentage of the chunks that are useful for the question."
+        ),
+        source="seed 000, section 2",
+    )
+
+
+def _classification(mode: DontKnow) -> Metric:
+    return Metric(
+        id="graphrag.answer_class",
+        score=_answer_class(mode),
+        needs=_ALL_TEXTS,
+        then=_class_then(mode),
+        scale=_PERCENT,
+        summary="CORRECT (100), WRONG or DON'T KNOW (0); the last is told without a judge.",
+        source="seed 000, sections 9 to 11",
+    )

@@ -1,0 +1,78 @@
+"""What a user may choose about the metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.metrics.check_kinds import Check
+
+__all__ = ["GRAPHRAG_WEIGHTS", "WHITEPAPER_WEIGHTS", "DontKnow", "MetricOptions"]
+
+GRAPHRAG_WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {
+        "faithfulness": 0.30,
+        "context_precision": 0.20,
+        "context_recall": 0.20,
+        "answer_relevance": 0.30,
+    }
+)
+"""Weights of `graphrag.ragas_score` (seed 000, section 5)."""
+WHITEPAPER_WEIGHTS: Mapping[str, float] = MappingProxyType(
+    {"correctness": 0.4, "faithfulness": 0.2, "precision": 0.2, "recall": 0.2, "relevance": 0.0}
+)
+"""Weights of `whitepaper.weighted_score` (seed 002, summary table)."""
+
+
+class DontKnow(StrEnum):
+    """How DON'T KNOW answers are told."""
+
+    PHRASES = "phrases"
+    """The seed's rule to the letter: a phrase anywhere in the answer."""
+    REFUSAL = "refusal"
+    """The phrase must be what the answer says, not words in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricOptions:
+    """Options of the suites.
+
+    Attributes:
+        graphrag_weights: Of `graphrag.ragas_score`, by part.
+        graphrag_rank_aware: Whether `graphrag.ragas_context_precision` is rank-aware.
+        whitepaper_weights: Of `whitepaper.weighted_score`, by part.
+        dont_know: How `graphrag.answer_class` tells DON'T KNOW.
+        question_checks: Checks of known questions, as `parse_checks` reads them.
+
+    Raises:
+        ConfigError: A weight is of no known part, below 0 or not finite, or none is above 0; or
+            two checks are for one question.
+    """
+
+    graphrag_weights: Mapping[str, float] = field(default_factory=lambda: GRAPHRAG_WEIGHTS)
+    graphrag_rank_aware: bool = False
+    whitepaper_weights: Mapping[str, float] = field(default_factory=lambda: WHITEPAPER_WEIGHTS)
+    dont_know: DontKnow = DontKnow.REFUSAL
+    question_checks: tuple[Check, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuses weights that make no mean, and checks that would share an id."""
+        _refuse_weights("graphrag_weights", self.graphrag_weights, GRAPHRAG_WEIGHTS)
+        _refuse_weights("whitepaper_weights", self.whitepaper_weights, WHITEPAPER_WEIGHTS)
+        ids = [check.question_id for check in self.question_checks]
+        if len(set(ids)) < len(ids):
+            raise ConfigError("question_checks", ids, "one check for each question")
+
+
+def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str, float]) -> None:
+    for part, weight in weights.items():
+        if part not in known:
+            raise ConfigError.unknown(name, part, known)
+        if not (math.isfinite(weight) and weight >= 0):
+            raise ConfigError(f"{name}.{part}", weight, "a finite number, 0 or more")
+    if not any(weights.values()):
+        raise ConfigError(name, dict(weights), "at least one weight above 0")

@@ -1,0 +1,236 @@
+"""The `whitepaper` suite, 1 to 5: correctness, faithfulness, precision, recall, relevance.
+
+A share in [0, 1] is put on the scale as 1 + 4 x share. A text is indistinct when it neither
+states nor denies anything checkable; such texts are compared otherwise than by claims.
+
+Source: seed 002 (RAG Answer Evaluation Framework), and the decisions of the metric specification
+where it leaves a case open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rag_eval_hooks.findings import Finding, Findings, Made, Rating, Support, made
+from rag_eval_hooks.metrics.composite import Composite
+from rag_eval_hooks.metrics.explain import chunk_numbers, claim_rows, within
+from rag_eval_hooks.metrics.formulas import one_to_five, share
+from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
+
+__all__ = ["build"]
+
+_FIVE = Scale(1.0, 5.0)
+_NO_CONTEXT: Final = "No context to verify"
+_TOGETHER: Final = "claims that only several chunks support together count for no chunk"
+
+_Kinds = frozenset[Finding]
+_STANCE: _Kinds = frozenset({Finding.STANCE})
+_ANSWER_SUPPORT: _Kinds = frozenset({Finding.ANSWER_SUPPORT})
+_REFERENCE_SUPPORT: _Kinds = frozenset({Finding.REFERENCE_CLAIMS, Finding.REFERENCE_SUPPORT})
+_ATTITUDE: _Kinds = frozenset({Finding.ATTITUDE})
+
+
+def _rated(rating: Made[Rating], by: str) -> Outcome:
+    found = made(rating)
+    value = within(found.value, 1, 5)
+    return _FIVE.score(value, explanation={"by": by, "reason": found.reason})
+
+
+def _both_indistinct(sample: Sample, findings: Findings) -> bool:
+    if sample.reference is None:
+        return False
+    stance = made(findings.stance)
+    return stance.answer and stance.reference
+
+
+def _correctness(sample: Sample, findings: Findings) -> Outcome:
+    if _both_indistinct(sample, findings):
+        return _rated(findings.attitude, "attitude")
+    return _rated(findings.correctness, "rubric")
+
+
+def _correctness_then(sample: Sample, findings: Findings) -> _Kinds:
+    if _both_indistinct(sample, findings):
+        return _ATTITUDE
+    return frozenset({Finding.CORRECTNESS})
+
+
+def _faithfulness(sample: Sample, findings: Findings) -> Outcome:
+    if not sample.contexts:
+        return _unverified()
+    if _both_indistinct(sample, findings):
+        return _rated(findings.attitude, "attitude")
+    return _supported(findings, of_reference=False)
+
+
+def _faithfulness_given(sample: Sample) -> _Kinds:
+    if not sample.contexts:
+        return frozenset()
+    claims = frozenset({Finding.ANSWER_CLAIMS})
+    return claims if sample.reference is None else claims | _STANCE
+
+
+def _faithfulness_then(sample: Sample, findings: Findings) -> _Kinds:
+    if not sample.contexts:
+        return frozenset()
+    return _ATTITUDE if _both_indistinct(sample, findings) else _ANSWER_SUPPORT
+
+
+def _recall(sample: Sample, findings: Findings) -> Outcome:
+    if not sample.contexts:
+        return _unverified()
+    indistinct = made(findings.stance).answer
+    if indistinct and sample.reference is None:
+        return _NOTHING_TO_COMPARE
+    return _supported(findings, of_reference=indistinct)
+
+
+def _precision(sample: Sample, findings: Findings) -> Outcome:
+    if not sample.contexts:
+        return NotScored(Cause.UNDEFINED, "there is no context")
+    indistinct = made(findings.stance).answer
+    if indistinct and sample.reference is None:
+        return _NOTHING_TO_COMPARE
+    claims, support = _claims(findings, of_reference=indistinct)
+    used = [any(flags) for flags in zip(*(found.by_chunk for found in support), strict=True)]
+    used = used or [False] * len(sample.contexts)
+    raw = sum(used) / len(used)
+    together = any(found.together and not any(found.by_chunk) for found in support)
+    return _FIVE.score(
+        one_to_five(raw),
+        parts={"raw": raw},
+        warnings=(_TOGETHER,) if together else (),
+        explanation={
+            "by": "claims of the reference" if indistinct else "claims of the answer",
+            "used": chunk_numbers(used),
+            "unused": chunk_numbers([not flag for flag in used]),
+            "claims": claim_rows(claims, support),
+        },
+    )
+
+
+def _chunks_given(sample: Sample) -> _Kinds:
+    return frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}) if sample.contexts else frozenset()
+
+
+def _chunks_then(sample: Sample, findings: Findings) -> _Kinds:
+    if not sample.contexts:
+        return frozenset()
+    if not made(findings.stance).answer:
+        return _ANSWER_SUPPORT
+    return frozenset() if sample.reference is None else _REFERENCE_SUPPORT
+
+
+def _relevance(_sample: Sample, findings: Findings) -> Outcome:
+    return _rated(findings.alignment, "rubric")
+
+
+_NOTHING_TO_COMPARE = NotScored(
+    Cause.MISSING_INPUT, "the answer is indistinct, and the sample has no reference"
+)
+
+
+def _unverified() -> Outcome:
+    return _FIVE.score(one_to_five(1.0), parts={"raw": 1.0}, warnings=(_NO_CONTEXT,))
+
+
+def _claims(findings: Findings, *, of_reference: bool) -> tuple[Sequence[str], Sequence[Support]]:
+    if of_reference:
+        return made(findings.reference_claims), made(findings.reference_support)
+    return made(findings.answer_claims), made(findings.answer_support)
+
+
+def _supported(findings: Findings, *, of_reference: bool) -> Outcome:
+    claims, support = _claims(findings, of_reference=of_reference)
+    whose = "reference" if of_reference else "answer"
+    raw = share([found.supported for found in support])
+    if raw is None:
+        return NotScored(Cause.UNDEFINED, f"the {whose} makes no claim")
+    explanation = {"by": f"claims of the {whose}", "claims": claim_rows(claims, support)}
+    return _FIVE.score(one_to_five(raw), parts={"raw": raw}, explanation=explanation)
+
+
+_CORRECTNESS = Metric(
+    id="whitepaper.correctness",
+    score=_correctness,
+    needs=frozenset({Field.ANSWER, Field.REFERENCE}),
+    findings=_STANCE,
+    then=_correctness_then,
+    scale=_FIVE,
+    summary="Rating of the answer against the reference; of their attitude when both are vague.",
+    source="seed 002, section 1",
+)
+_FAITHFULNESS = Metric(
+    id="whitepaper.faithfulness",
+    score=_faithfulness,
+    needs=frozenset({Field.ANSWER}),
+    findings=frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}),
+    given=_faithfulness_given,
+    then=_faithfulness_then,
+    scale=_FIVE,
+    summary="Share of the answer's claims that the contexts support, as 1 + 4 x share.",
+    source="seed 002, section 2",
+)
+_PRECISION = Metric(
+    id="whitepaper.precision",
+    score=_precision,
+    needs=frozenset({Field.ANSWER}),
+    findings=frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}),
+    given=_chunks_given,
+    then=_chunks_then,
+    scale=_FIVE,
+    summary="Share of the chunks that carry something of the answer, as 1 + 4 x share.",
+    source="seed 002, section 3",
+)
+_RECALL = Metric(
+    id="whitepaper.recall",
+    score=_recall,
+    needs=frozenset({Field.ANSWER}),
+    findings=frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}),
+    given=_chunks_given,
+    then=_chunks_then,
+    scale=_FIVE,
+    summary="Share of the answer's claims that the contexts cover, as 1 + 4 x share.",
+    source="seed 002, section 4",
+)
+_RELEVANCE = Metric(
+    id="whitepaper.relevance",
+    score=_relevance,
+    needs=frozenset({Field.QUESTION, Field.ANSWER}),
+    findings=frozenset({Finding.ALIGNMENT}),
+    scale=_FIVE,
+    summary="Rating of the answer against the question; low for an indistinct answer.",
+    source="seed 002, section 5",
+)
+
+
+def build(options: MetricOptions) -> tuple[Metric, ...]:
+    """The suite.
+
+    Args:
+        options: Weights of the composite.
+    """
+    parts = {
+        "correctness": _CORRECTNESS,
+        "faithfulness": _FAITHFULNESS,
+        "precision": _PRECISION,
+        "recall": _RECALL,
+        "relevance": _RELEVANCE,
+    }
+    composite = Composite(parts, options.whitepaper_weights, _FIVE)
+    score = Metric(
+        id="whitepaper.weighted_score",
+        score=composite.score,
+        needs=frozenset({Field.ANSWER}),
+        findings=composite.findings,
+        given=composite.given,
+        then=composite.then,
+        scale=_FIVE,
+        summary="Weighted mean of correctness, faithfulness, precision, recall and relevance.",
+        source="seed 002, summary table",
+    )
+    return (*parts.values(), score)

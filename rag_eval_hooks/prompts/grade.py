@@ -1,0 +1,135 @@
+"""Grading by two templates for each finding (seed 004): each reply is one bare rating.
+
+The scales are those of the seed; both templates of each are our own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rag_eval_hooks.findings import Finding, Pair
+from rag_eval_hooks.prompts.ask import Items, Reading
+from rag_eval_hooks.prompts.json_text import one_object
+from rag_eval_hooks.prompts.prompt import (
+    SYSTEM,
+    Prompt,
+    contexts_block,
+    correction,
+    data_block,
+    numbered,
+)
+from rag_eval_hooks.tasks import Grade
+
+__all__ = ["TEMPLATES", "GradeAsk"]
+
+TEMPLATES: Final = ("1", "2")
+"""Keys of the two templates: the items of each grade."""
+
+_STEPS = {
+    Finding.ACCURACY_RATINGS: (0, 2, 4),
+    Finding.CONTEXT_RATINGS: (0, 1, 2),
+    Finding.GROUNDEDNESS_RATINGS: (0, 1, 2),
+}
+_NEEDS = {
+    Finding.ACCURACY_RATINGS: ("answer", "reference"),
+    Finding.CONTEXT_RATINGS: ("chunks",),
+    Finding.GROUNDEDNESS_RATINGS: ("chunks", "answer"),
+}
+_WORDING = {
+    Finding.ACCURACY_RATINGS: (
+        "the candidate held against the standard, both being replies to the question: 4 they "
+        "say the same about what is asked; 2 the candidate agrees in part; 0 it is wrong, or "
+        "about something else.",
+        "taking the standard for true, how much of it the candidate gets right: 4 all of it, "
+        "and nothing wrong beside; 2 some of it, or all with errors beside; 0 nothing that the "
+        "question asks for.",
+    ),
+    Finding.CONTEXT_RATINGS: (
+        "what an answer to the question needs, and how much of it the chunks hold, taken "
+        "together: 2 all; 1 a part; 0 nothing.",
+        "a reader who knows the chunks and nothing else gets the question: 2 they can reply in "
+        "full; 1 only in part; 0 not at all.",
+    ),
+    Finding.GROUNDEDNESS_RATINGS: (
+        "the answer's statements held against the chunks: 2 each is stated there, or follows; "
+        "1 some are; 0 none is.",
+        "look for statements of the answer that no chunk backs: 2 there is none; 1 there are "
+        "some, beside backed ones; 0 nothing is backed.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GradeAsk:
+    """A `Grade` task as questions to a language model.
+
+    Each grade has two items, one for each template. A prompt is for one template: give `prompt`
+    and `read` items of one template only, of one grade or of several.
+    """
+
+    task: Grade
+
+    def items(self) -> Items:
+        """The wanted grades that have their texts; none by chunks where there is no chunk."""
+        asked = [kind for kind in _WORDING if kind in self.task.wanted and self.possible(kind)]
+        return {kind: TEMPLATES for kind in asked if not self._on_nothing(kind)}
+
+    def possible(self, kind: Finding) -> bool:
+        """Whether the task has the texts that the grade is about."""
+        return all(getattr(self.task, name) is not None for name in _NEEDS[kind])
+
+    def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
+        """The prompt for these grades by one template.
+
+        The second template has answer and reference in each other's places. Both stand under
+        neutral names, so that neither place tells where a text came from.
+        """
+        (template,) = {key for keys in items.values() for key in keys}
+        document = self._document(items, swapped=template == TEMPLATES[1])
+        if any("chunks" in _NEEDS[kind] for kind in items):
+            lines = [contexts_block(self.task.question, numbered("", self.task.chunks)), ""]
+            lines += [data_block(document)] if document else []
+        else:
+            lines = [data_block({"question": self.task.question} | document), ""]
+        lines += ["Rate by these scales, with no value between."]
+        lines += [f"- {kind.value}: {_WORDING[kind][int(template) - 1]}" for kind in items]
+        example = {kind.value: _STEPS[kind][1] for kind in items}
+        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "grades", example)
+
+    def read(self, items: Items, reply: str) -> Reading:
+        """The ratings that are in their sets; no other is taken or rounded.
+
+        Raises:
+            ReplyError: The reply is not one JSON object.
+        """
+        groups = one_object(reply)
+        values: dict[Finding, Mapping[str, Any]] = {}
+        problems: list[str] = []
+        for kind, (template,) in items.items():
+            rating = groups.get(kind.value)
+            if type(rating) is int and rating in _STEPS[kind]:
+                values[kind] = {template: rating}
+            else:
+                problems.append(f"{kind.value}: wants one of {_STEPS[kind]}, as a number")
+        return Reading(values, tuple(problems))
+
+    def content(self, kind: Finding, values: Mapping[str, Any]) -> Pair:
+        """The ratings by both templates; nothing answers and grounds nothing: the lowest step."""
+        first, second = (0, 0) if self._on_nothing(kind) else map(values.get, TEMPLATES)
+        return first, second
+
+    def _on_nothing(self, kind: Finding) -> bool:
+        return "chunks" in _NEEDS[kind] and not self.task.chunks
+
+    def _document(self, items: Items, *, swapped: bool) -> dict[str, str]:
+        texts = (self.task.answer or "", self.task.reference or "")
+        document: dict[str, str] = {}
+        if Finding.GROUNDEDNESS_RATINGS in items:
+            document["answer"] = texts[0]
+        if Finding.ACCURACY_RATINGS in items:
+            document |= zip(
+                ("candidate", "standard"), reversed(texts) if swapped else texts, strict=True
+            )
+        return document

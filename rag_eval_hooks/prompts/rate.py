@@ -1,0 +1,124 @@
+"""Rating an answer by rubrics, all in one call and without the contexts.
+
+The steps of the rubrics are those of seed 000 (direct relevance, GEval, classification) and of
+seed 002 (1 to 5); the wording is our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rag_eval_hooks.findings import Finding
+from rag_eval_hooks.prompts.ask import WHOLE, Items, Reading, ReplyError
+from rag_eval_hooks.prompts.json_text import one_object
+from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
+from rag_eval_hooks.prompts.ratings import (
+    read_class,
+    read_geval,
+    read_relevance,
+    read_step,
+)
+from rag_eval_hooks.tasks import Rate
+
+__all__ = ["RateAsk"]
+
+_WITHOUT_REFERENCE: Final = frozenset({Finding.DIRECT_RELEVANCE, Finding.ALIGNMENT})
+_PARTS = {
+    Finding.DIRECT_RELEVANCE: (
+        "how far the answer, right or wrong, replies to the question: 1 directly and in full; "
+        "0.75 but for small gaps; 0.5 by half; 0.25 it only touches the subject; 0 not at all. "
+        "No value between these."
+    ),
+    Finding.GEVAL: (
+        "think through three criteria in turn, each scored from 0 to 100. correctness: are the "
+        "answer's facts right by the reference (from 90: no error; from 70: slips that change "
+        "nothing; from 50: main points right, some errors; from 30: several grave errors; below: "
+        "mostly wrong or made up). completeness: how much of what matters in the reference it "
+        "holds (same steps, from all of it to hardly any). consistency: whether it agrees with "
+        "itself (same steps, from no contradiction to mostly contradictions)."
+    ),
+    Finding.CLASSIFICATION: (
+        "correct: true if by the reference the answer's facts are right and it settles what the "
+        "question asks; false if it is wrong, contradicts the reference, misses the question, or "
+        "leaves out so much that it misleads."
+    ),
+    Finding.CORRECTNESS: (
+        "how far the facts of answer and reference agree: 5 the same in substance; 4 but for "
+        "details; 3 in part; 2 little; 1 not at all, or the contrary."
+    ),
+    Finding.ALIGNMENT: (
+        "how far the answer, right or wrong, takes up what the question is after: 5 exactly; "
+        "4 mostly or indirectly; 3 in part; 2 barely; 1 not at all, or it neither states nor "
+        "denies anything."
+    ),
+    Finding.ATTITUDE: (
+        "how alike answer and reference are in attitude: which way they lean, how sure they are, "
+        "their tone, whatever they state: 5 alike; 4 nearly; 3 in part; 2 little; 1 opposed."
+    ),
+}
+_SCORE = {"reason": "...", "score": 80}
+_STEP = {"reason": "...", "value": 4}
+_EXAMPLES: Mapping[Finding, Mapping[str, Any]] = {
+    Finding.DIRECT_RELEVANCE: {"reason": "...", "value": 0.5},
+    Finding.GEVAL: {"correctness": _SCORE, "completeness": _SCORE, "consistency": _SCORE},
+    Finding.CLASSIFICATION: {"reason": "...", "correct": True},
+    Finding.CORRECTNESS: _STEP,
+    Finding.ALIGNMENT: _STEP,
+    Finding.ATTITUDE: _STEP,
+}
+_READERS: Mapping[Finding, Callable[[Any], Any]] = {
+    Finding.DIRECT_RELEVANCE: read_relevance,
+    Finding.GEVAL: read_geval,
+    Finding.CLASSIFICATION: read_class,
+    Finding.CORRECTNESS: read_step,
+    Finding.ALIGNMENT: read_step,
+    Finding.ATTITUDE: read_step,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RateAsk:
+    """A `Rate` task as questions to a language model; each rating is one item."""
+
+    task: Rate
+
+    def items(self) -> Items:
+        """The wanted ratings that have their texts, in a fixed order."""
+        wanted = [kind for kind in _PARTS if kind in self.task.wanted]
+        return {kind: (WHOLE,) for kind in wanted if self.possible(kind)}
+
+    def possible(self, kind: Finding) -> bool:
+        """Whether there is the reference, where the rating needs one."""
+        return kind in _WITHOUT_REFERENCE or self.task.reference is not None
+
+    def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
+        """The prompt for these ratings; the reference is in it only if one of them needs it."""
+        document = {"question": self.task.question, "answer": self.task.answer}
+        if not set(items) <= _WITHOUT_REFERENCE:
+            document["reference"] = self.task.reference or ""
+        lines = [data_block(document), "", "Rate the answer, each time giving the reason first."]
+        lines += [f"- {kind.value}: {_PARTS[kind]}" for kind in items]
+        example = {kind.value: _EXAMPLES[kind] for kind in items}
+        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "ratings", example)
+
+    def read(self, items: Items, reply: str) -> Reading:
+        """The ratings that fit.
+
+        Raises:
+            ReplyError: The reply is not one JSON object.
+        """
+        groups = one_object(reply)
+        values: dict[Finding, Mapping[str, Any]] = {}
+        problems: list[str] = []
+        for kind in items:
+            try:
+                values[kind] = {WHOLE: _READERS[kind](groups.get(kind.value))}
+            except ReplyError as error:
+                problems.append(f"{kind.value}: {error}")
+        return Reading(values, tuple(problems))
+
+    def content(self, _kind: Finding, values: Mapping[str, Any]) -> Any:
+        """The rating."""
+        return values[WHOLE]

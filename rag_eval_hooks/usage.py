@@ -1,0 +1,44 @@
+"""What judging costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+__all__ = ["Usage"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Judge calls and what they took. A part of a shared call is a fraction of it.
+
+    Attributes:
+        calls: Requests that were sent, retries and repeated questions included.
+        input_tokens: Tokens of prompts, as the endpoint counted them; 0 where it does not count.
+        output_tokens: Tokens of replies.
+        cost: Money in the currency of the price table, or None without a price for the model.
+    """
+
+    calls: float = 0.0
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    cost: float | None = None
+
+    def __add__(self, other: Self) -> Self:
+        """Both together; a cost is known as soon as one of them is."""
+        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        return type(self)(
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            sum(costs) if costs else None,
+        )
+
+    def share(self, parts: int) -> Self:
+        """One of `parts` equal parts."""
+        return type(self)(
+            self.calls / parts,
+            self.input_tokens / parts,
+            self.output_tokens / parts,
+            None if self.cost is None else self.cost / parts,
+        )

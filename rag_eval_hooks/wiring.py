@@ -1,0 +1,114 @@
+"""From settings and arguments to the parts of an evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.judges import (
+    Embedder,
+    Judge,
+    TokenScorer,
+    choose_embedder,
+    choose_judge,
+    choose_token_scorer,
+)
+from rag_eval_hooks.metrics import Metric, choose
+from rag_eval_hooks.metrics.check_file import parse_checks
+from rag_eval_hooks.metrics.check_kinds import Check
+from rag_eval_hooks.metrics.options import (
+    GRAPHRAG_WEIGHTS,
+    WHITEPAPER_WEIGHTS,
+    DontKnow,
+    MetricOptions,
+)
+from rag_eval_hooks.pipeline import Sources
+from rag_eval_hooks.sinks import Sink, as_sink
+from rag_eval_hooks.sinks.base import SinkSpec
+
+__all__ = ["chosen_metrics", "finding_sources", "metric_options", "settings", "sink_list"]
+
+
+def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[Sink]:
+    """The sinks given, one or several, else those that the settings name."""
+    if sinks is None:
+        sinks = config.sinks
+    if isinstance(sinks, str | Sink) or callable(sinks) or not isinstance(sinks, Iterable):
+        return [as_sink(sinks)]
+    return [as_sink(sink) for sink in sinks]
+
+
+def settings(
+    config: RagEvalConfig | None, *, judge: object, sample_rate: object, embedder: object
+) -> RagEvalConfig:
+    """The settings of the process, under those in `config`, under the arguments."""
+    explicit: dict[str, Any] = {}
+    if config is not None and not isinstance(config, RagEvalConfig):
+        raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
+    if config is not None:
+        explicit |= {name: getattr(config, name) for name in config.model_fields_set}
+    if isinstance(judge, str):
+        explicit["judge"] = judge
+    elif judge is not None and (isinstance(judge, type) or not isinstance(judge, Judge)):
+        raise ConfigError("judge", judge, "'local', 'openai:<model>' or a Judge")
+    if isinstance(embedder, str):
+        explicit["embedder"] = embedder
+    if sample_rate is not None:
+        explicit["sample_rate"] = sample_rate
+    return RagEvalConfig.load(**explicit)
+
+
+def chosen_metrics(
+    metrics: str | Iterable[str | Metric] | None,
+    config: RagEvalConfig,
+    available: Sequence[Metric],
+) -> tuple[Metric, ...] | None:
+    """The metrics asked for, or None for all that a sample can feed."""
+    if metrics is None:
+        return choose(config.metrics, available) if config.metrics else None
+    if not isinstance(metrics, Iterable):
+        raise ConfigError("metrics", metrics, "names of suites or metrics, or Metric objects")
+    return choose([metrics] if isinstance(metrics, str) else metrics, available)
+
+
+def metric_options(config: RagEvalConfig) -> MetricOptions:
+    """The options of the suites."""
+    return MetricOptions(
+        graphrag_weights={**GRAPHRAG_WEIGHTS, **config.graphrag_weights},
+        graphrag_rank_aware=config.graphrag_rank_aware,
+        whitepaper_weights={**WHITEPAPER_WEIGHTS, **config.whitepaper_weights},
+        dont_know=DontKnow(config.dont_know),
+        question_checks=_question_checks(config.question_checks),
+    )
+
+
+def _question_checks(path: str | None) -> tuple[Check, ...]:
+    if path is None:
+        return ()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        wants = f"a readable TOML file ({type(error).__name__})"
+        raise ConfigError("question_checks", path, wants) from None
+    return parse_checks(text, path)
+
+
+def finding_sources(
+    config: RagEvalConfig,
+    judge: str | Judge | None,
+    embedder: str | Embedder | None,
+    token_scorer: TokenScorer | None,
+) -> Sources:
+    """Judge, embedder and token scorer: those given, else those that the settings name."""
+    embeds = embedder if isinstance(embedder, Embedder) else None
+    if embeds is None and not (isinstance(judge, Judge) and config.embedder == "auto"):
+        # What `auto` means follows from the judge of the settings, not from one of the user's.
+        embeds = choose_embedder(config)
+    return Sources(
+        judge=judge if isinstance(judge, Judge) else choose_judge(config, embeds),
+        embedder=embeds,
+        scorer=token_scorer or choose_token_scorer(config),
+    )

@@ -1,0 +1,276 @@
+"""Corrupt replies: over all findings and all metrics, none makes a wrong one.
+
+    python -m tests.contract.test_fuzz
+
+prints a table: one row a corruption, shown in one reply of a task or sample or in all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import NotScored, Outcome, Outcomes, RagEval, Sample
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.metrics.options import GRAPHRAG_WEIGHTS, WHITEPAPER_WEIGHTS
+from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.score import Cause, Score
+from rag_eval_hooks.tasks import Task
+from tests.servers.brain import embedding, truthful_reply
+from tests.servers.corruptions import Corruption, corrupted
+from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY
+
+TASKS: Mapping[str, Task] = {
+    "decompose": DECOMPOSE,
+    "verify": VERIFY,
+    "verify in parts": LONG_VERIFY,
+    "rate": RATE,
+    "grade": GRADE,
+}
+OPTIONS: Sequence[Mapping[str, Any]] = (
+    {"verify_tokens": 100},
+    {"verify_tokens": 60, "nvidia_calls": "paired"},
+    {"verify_tokens": 60, "calls": "single"},
+)
+SAMPLE = Sample(
+    question=LONG_VERIFY.question,
+    contexts=LONG_VERIFY.chunks,  # type: ignore[arg-type]
+    answer=LONG_VERIFY.answer,
+    reference=LONG_VERIFY.reference,
+)
+COMPOSITES = {
+    "graphrag.ragas_score": {f"graphrag.ragas_{k}": v for k, v in GRAPHRAG_WEIGHTS.items()},
+    "whitepaper.weighted_score": {f"whitepaper.{k}": v for k, v in WHITEPAPER_WEIGHTS.items()},
+}
+RUNS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which replies are corrupted, and how.
+
+    Attributes:
+        kind: The corruption.
+        call: The only call that it hits, counted from 1; None for all.
+        draw: Where chance comes from.
+    """
+
+    kind: Corruption
+    call: int | None
+    draw: random.Random
+
+    @classmethod
+    def at(cls, number: int, calls: int) -> Plan:
+        """The plan of one run: all corruptions in turn, passing and lasting."""
+        draw = random.Random(number)
+        kinds = list(Corruption)
+        passing = (number // len(kinds)) % 2 == 0
+        return cls(kinds[number % len(kinds)], draw.randint(1, calls) if passing else None, draw)
+
+
+class CorruptChat:
+    """A model that tells the truth in replies that get corrupted on the way."""
+
+    name = "corrupt:test"
+
+    def __init__(self, plan: Plan | None = None) -> None:
+        self.plan = plan
+        self.calls = 0
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        self.calls += 1
+        body = {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
+        reply = truthful_reply(body)
+        plan = self.plan
+        if plan is None or plan.call not in (None, self.calls):
+            return Completion(json.dumps(reply, ensure_ascii=False))
+        return Completion(corrupted(plan.kind, reply, plan.draw))
+
+    async def aclose(self) -> None:
+        pass
+
+
+class WordEmbedder:
+    """Vectors of hashed words."""
+
+    name = "words"
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [embedding(text) for text in texts]
+
+    async def aclose(self) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Tally:
+    """What corruptions did.
+
+    Attributes:
+        counts: By corruption and whether it was lasting: right, absent, wrong and calls.
+        wrong: What was wrong, for the reader of a failing test.
+        seen: Findings or metrics that were looked at.
+    """
+
+    counts: dict[tuple[Corruption, bool], Counter[str]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+
+    def add(self, plan: Plan, name: str, verdict: str) -> None:
+        key = (plan.kind, plan.call is None)
+        self.counts.setdefault(key, Counter())[verdict] += 1
+        self.seen.add(name)
+        if verdict == "wrong":
+            self.wrong.append(f"{plan.kind} {plan.call}: {name}")
+
+
+def bare(content: Any) -> Any:
+    """A finding's content without the judge's words, which may be lost."""
+    if is_dataclass(content) and not isinstance(content, type):
+        return {
+            f.name: bare(getattr(content, f.name)) for f in fields(content) if f.name != "reason"
+        }
+    return [bare(part) for part in content] if isinstance(content, tuple) else content
+
+
+def judged(kind: Finding, found: Any, true: Any) -> str:
+    """Whether a finding is right, absent with its cause, or wrong."""
+    if isinstance(found, NotScored):
+        return "absent" if found.cause is Cause.JUDGE_FAILED and found.detail else "wrong"
+    if kind in GRADE.wanted and None in found and found != (None, None):
+        # One valid rating of the two is enough.
+        return "right" if all(a in (None, b) for a, b in zip(found, true, strict=True)) else "wrong"
+    return "right" if bare(found) == bare(true) else "wrong"
+
+
+async def ask(task: Task, chat: CorruptChat, options: Mapping[str, Any]) -> Findings:
+    judge = LLMJudge(chat, **options)
+    methods = {"Decompose": judge.decompose, "Verify": judge.verify, "Rate": judge.rate}
+    method: Any = methods.get(type(task).__name__, judge.grade)
+    found: Findings = await method(task)
+    return found
+
+
+async def over_findings(runs: int) -> Tally:
+    """Every run: one task by one option, with one corruption."""
+    tally = Tally()
+    truth: dict[tuple[str, int], tuple[Findings, int]] = {}
+    for number in range(runs):
+        name = list(TASKS)[number % len(TASKS)]
+        option = number % len(OPTIONS)
+        if (name, option) not in truth:
+            chat = CorruptChat()
+            truth[name, option] = (await ask(TASKS[name], chat, OPTIONS[option]), chat.calls)
+        true, calls = truth[name, option]
+        plan = Plan.at(number // 3, calls)
+        found = await ask(TASKS[name], CorruptChat(plan), OPTIONS[option])
+        for kind in TASKS[name].wanted:
+            verdict = judged(kind, getattr(found, kind.value), getattr(true, kind.value))
+            tally.add(plan, kind.value, verdict)
+    return tally
+
+
+def over_metrics(runs: int) -> Tally:
+    """Every run: all metrics of one sample, with one corruption."""
+    tally = Tally()
+    chat = CorruptChat()
+    judge = LLMJudge(chat, **OPTIONS[0])
+    with RagEval(metrics=["all"], judge=judge, embedder=WordEmbedder()) as evals:
+        true = evals.evaluate(SAMPLE)
+        calls = chat.calls
+        for number in range(runs):
+            chat.plan, chat.calls = Plan.at(number, calls), 0
+            found = evals.evaluate(SAMPLE)
+            for name, outcome in found.items():
+                tally.add(chat.plan, name, scored(name, outcome, found, true))
+    return tally
+
+
+def scored(name: str, outcome: Outcome, found: Outcomes, true: Outcomes) -> str:
+    """Whether an outcome is right, absent with its cause, or wrong."""
+    right = true[name]
+    if isinstance(right, NotScored):
+        return "right" if outcome == right else "wrong"
+    if isinstance(outcome, NotScored):
+        return "absent" if outcome.cause is Cause.JUDGE_FAILED and outcome.detail else "wrong"
+    fitting = any(
+        outcome.value == pytest.approx(value)
+        for value in (right.value, *also_right(name, right, found, true))
+    )
+    return "right" if fitting else "wrong"
+
+
+def also_right(name: str, right: Score, found: Outcomes, true: Outcomes) -> list[float]:
+    """Values by the parts that are there: one rating of two, some parts of a composite."""
+    if name.startswith("nvidia."):
+        most = max(right.explanation["steps"])
+        return [row["rating"] / most for row in right.explanation["ratings"]]
+    weights = {part: w for part, w in COMPOSITES.get(name, {}).items() if part in found}
+    parts = [(true[part], w) for part, w in weights.items() if isinstance(found[part], Score)]
+    total = sum(w for _part, w in parts)
+    return [sum(p.value * w for p, w in parts if isinstance(p, Score)) / total] if total else []
+
+
+UNREADABLE = (
+    Corruption.CUT,
+    Corruption.NAN,
+    Corruption.SECOND_JSON,
+    Corruption.DUPLICATE_KEYS,
+)
+"""Corruptions that leave nothing of a reply: where they last, nothing is found."""
+
+
+def check(tally: Tally) -> None:
+    assert tally.wrong == []
+    assert set(tally.counts) == {(kind, lasting) for kind in Corruption for lasting in (0, 1)}
+    for (kind, lasting), counts in tally.counts.items():
+        if not lasting or kind is Corruption.REORDER:
+            assert counts["absent"] == 0
+            assert counts["right"] > 0
+        else:
+            assert counts["absent"] > 0
+            assert counts["right"] > 0 or kind in UNREADABLE
+
+
+async def test_no_corruption_makes_a_wrong_finding() -> None:
+    """A finding from corrupt replies is the true one, or absent as `judge_failed`."""
+    tally = await over_findings(RUNS)
+    assert tally.seen == {kind.value for kind in PARTS}
+    check(tally)
+
+
+def test_no_corruption_makes_a_wrong_score() -> None:
+    """A score from corrupt replies is the true one, or absent as `judge_failed`."""
+    tally = over_metrics(RUNS)
+    assert {name.partition(".")[0] for name in tally.seen} > {"ragas", "graphrag", "whitepaper"}
+    check(tally)
+
+
+def rows(title: str, tally: Tally) -> list[str]:
+    """A table: one row a corruption."""
+    table = [f"| {title} | shown | right | absent: judge_failed | wrong |", "|---|---|---|---|---|"]
+    for (kind, lasting), counts in sorted(tally.counts.items()):
+        numbers = " | ".join(str(counts[verdict]) for verdict in ("right", "absent", "wrong"))
+        table.append(f"| {kind} | {'in all replies' if lasting else 'once'} | {numbers} |")
+    return table
+
+
+def main() -> None:
+    """Prints the table."""
+    findings = rows(f"{RUNS} corruptions over findings", asyncio.run(over_findings(RUNS)))
+    metrics = rows(f"{RUNS} corruptions over metrics", over_metrics(RUNS))
+    sys.stdout.write("\n".join([*findings, "", *metrics, ""]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Runs one metric as an evaluator does, on findings that are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rag_eval_hooks import NotScored, Outcome, Sample, Score
+from rag_eval_hooks.findings import BUILDS_ON, Finding, Findings, Support
+from rag_eval_hooks.metrics import ALL_METRICS, Metric
+from rag_eval_hooks.score import Cause, Unavailable
+
+__all__ = ["BY_ID", "asked", "measure", "support", "value"]
+
+BY_ID = {metric.id: metric for metric in ALL_METRICS}
+
+
+def asked(metric: Metric, sample: Sample, findings: Findings) -> frozenset[Finding]:
+    """The findings that an evaluator asks for."""
+    try:
+        then = metric.then(sample, findings) if metric.then else frozenset[Finding]()
+    except Unavailable:
+        then = frozenset()
+    wanted = metric.reads(sample) | then
+    return wanted | {BUILDS_ON[kind] for kind in wanted if kind in BUILDS_ON}
+
+
+def measure(metric: Metric | str, sample: Sample, findings: Findings | None = None) -> Outcome:
+    """The outcome; a finding that the metric does not ask for is not there for it to read."""
+    metric = BY_ID[metric] if isinstance(metric, str) else metric
+    lacking = metric.missing(sample)
+    if lacking:
+        return NotScored(Cause.MISSING_INPUT, "the sample has no " + ", ".join(lacking))
+    given = findings or Findings()
+    names = [kind.value for kind in asked(metric, sample, given) if given.asked(kind)]
+    seen: dict[str, Any] = {name: getattr(given, name) for name in names}
+    try:
+        return metric.score(sample, Findings(**seen))
+    except Unavailable as absent:
+        return absent.outcome
+
+
+def value(outcome: Outcome) -> float:
+    """The value of a score."""
+    assert isinstance(outcome, Score), outcome
+    return outcome.value
+
+
+def support(*rows: str) -> tuple[Support, ...]:
+    """Verdicts from texts with one character per chunk: `"x-x"` is supported by 1 and 3."""
+    return tuple(Support(tuple(mark == "x" for mark in row)) for row in rows)

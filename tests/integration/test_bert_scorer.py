@@ -1,0 +1,267 @@
+"""Laws of BERTScore, with bert-score itself and small random models made on the spot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import string
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.findings import TokenScore
+from rag_eval_hooks.judges.base import TokenScorer
+from rag_eval_hooks.judges.bert_scorer import BertScorer
+
+pytest.importorskip("bert_score")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+LAYER = 3
+LONGEST = 64
+PAIRS = (
+    ("the cat sat on the mat.", "a cat sat there"),
+    ("heath grows", "the heath grows here"),
+    ("the same words", "the same words"),
+    ("a much longer text that goes on and on about the cat, " * 6, "the mat"),
+    ("x", "4 cats, 12 mats"),
+)
+
+
+def saved_bert(folder: Path, *, states_limit: bool = True) -> str:
+    """A random BERT of four layers with a WordPiece vocabulary of letters and a few words."""
+    folder.mkdir()
+    letters = string.ascii_lowercase + string.digits + ".,"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "mat", "heath", "grows"]
+    vocabulary = [*words, *letters, *(f"##{letter}" for letter in letters)]
+    (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    limit = {"model_max_length": LONGEST} if states_limit else {}
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, **limit}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    torch.manual_seed(0)
+    transformers.BertModel(
+        transformers.BertConfig(
+            vocab_size=len(vocabulary),
+            hidden_size=32,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            intermediate_size=64,
+            max_position_embeddings=LONGEST,
+        )
+    ).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return saved_bert(tmp_path_factory.mktemp("models") / "small-bert")
+
+
+@pytest.fixture
+async def scorer(model: str) -> AsyncIterator[BertScorer]:
+    scorer = BertScorer(model, layer=LAYER)
+    yield scorer
+    await scorer.aclose()
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("baselines") / "small.tsv"
+    rows = [f"{layer},0.{layer + 3},0.{layer + 2},0.{layer + 1}" for layer in range(5)]
+    file.write_text("\n".join(["LAYER,P,R,F", *rows]) + "\n")
+    return file
+
+
+def peer(model: str, baseline: Path | None = None) -> list[TokenScore]:
+    """What bert-score's own function says of the pairs."""
+    from bert_score import score
+
+    columns = score(
+        [candidate for candidate, _ in PAIRS],
+        [reference for _, reference in PAIRS],
+        model_type=model,
+        num_layers=LAYER,
+        lang="en",
+        rescale_with_baseline=baseline is not None,
+        baseline_path=None if baseline is None else str(baseline),
+    )
+    return [TokenScore(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def assert_equal(found: list[TokenScore], expected: list[TokenScore]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.precision == pytest.approx(other.precision, abs=1e-5)
+        assert one.recall == pytest.approx(other.recall, abs=1e-5)
+        assert one.f1 == pytest.approx(other.f1, abs=1e-5)
+
+
+async def test_numbers_are_those_of_bert_score(scorer: BertScorer, model: str) -> None:
+    """Together or one by one, a pair has the precision, recall and F1 that bert-score gives."""
+    together = list(await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS)))
+    alone = [await scorer.score(*pair) for pair in PAIRS]
+    expected = peer(model)
+    assert isinstance(scorer, TokenScorer)
+    assert_equal(together, expected)
+    assert_equal(alone, expected)
+    assert len({round(score.f1, 4) for score in expected}) == len(PAIRS)
+
+
+async def test_equal_texts_score_one(scorer: BertScorer) -> None:
+    """A text against itself scores 1, and never more."""
+    same = await scorer.score("the cat grows", "the cat grows")
+    assert same.f1 == pytest.approx(1.0, abs=1e-5)
+    assert max(same.precision, same.recall, same.f1) <= 1.0
+
+
+async def test_swapping_the_texts_swaps_precision_and_recall(scorer: BertScorer) -> None:
+    """Precision is about the candidate's tokens, recall about the reference's."""
+    there, back = await asyncio.gather(
+        scorer.score("the cat", "mat"), scorer.score("mat", "the cat")
+    )
+    assert there.precision == pytest.approx(back.recall, abs=1e-5)
+    assert there.recall == pytest.approx(back.precision, abs=1e-5)
+    assert there.precision != pytest.approx(there.recall, abs=1e-3)
+
+
+async def test_a_blank_text_shares_nothing(scorer: BertScorer) -> None:
+    """A blank text scores 0 and spoils no other pair of the batch."""
+    blank, other = await asyncio.gather(scorer.score(" ", "cat"), scorer.score("cat", "cat"))
+    assert blank == TokenScore(0.0, 0.0, 0.0)
+    assert other.f1 == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_text_that_no_encoding_takes_is_scored(scorer: BertScorer) -> None:
+    """A lone surrogate in one text is no error, neither for its pair nor for others."""
+    odd, other = await asyncio.gather(scorer.score("cat \ud800", "cat"), scorer.score("cat", "cat"))
+    assert 0.0 < odd.f1 < 1.0
+    assert other.f1 == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("layer", [1, 2, 4])
+async def test_the_layer_matters(scorer: BertScorer, model: str, layer: int) -> None:
+    """Another layer gives other numbers, and the name tells which it was."""
+    other = BertScorer(model, layer=layer)
+    found, there = await other.score(*PAIRS[0]), await scorer.score(*PAIRS[0])
+    await other.aclose()
+    assert found.f1 != pytest.approx(there.f1, abs=1e-4)
+    assert other.name.endswith(f"small-bert_L{layer}")
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")  # bert-score's own
+async def test_rescaling_is_that_of_bert_score(model: str, baseline: Path) -> None:
+    """With a baseline the numbers are stretched as bert-score stretches them."""
+    scorer = BertScorer(model, layer=LAYER, rescale_with_baseline=True, baseline_path=baseline)
+    found = list(await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS)))
+    await scorer.aclose()
+    assert_equal(found, peer(model, baseline))
+    assert scorer.name.endswith("_L3-custom-rescaled")
+
+
+async def test_a_tokenizer_without_a_limit_is_cut_to_the_model(tmp_path: Path) -> None:
+    """Where the tokenizer states no limit, as DeBERTa's, texts are cut to what the model takes."""
+    bounded = BertScorer(saved_bert(tmp_path / "bounded"), layer=LAYER)
+    boundless = BertScorer(saved_bert(tmp_path / "boundless", states_limit=False), layer=LAYER)
+    for pair in PAIRS:
+        assert_equal([await boundless.score(*pair)], [await bounded.score(*pair)])
+    await bounded.aclose()
+    await boundless.aclose()
+
+
+async def test_the_loop_runs_on_while_the_model_works(scorer: BertScorer) -> None:
+    """Loading and scoring happen in one thread of its own; the event loop stays free."""
+    ticks = 0
+    work = asyncio.gather(*(scorer.score(f"cat {n}", "the mat") for n in range(100)))
+    while not work.done():
+        ticks += 1
+        await asyncio.sleep(0.001)
+    assert all(math.isfinite(score.f1) for score in await work)
+    assert ticks > 3
+    mine = [t for t in threading.enumerate() if t.name == "rag-eval-hooks-bertscore"]
+    assert len(mine) == 1
+
+
+async def test_a_model_that_cannot_be_loaded_is_remembered(tmp_path: Path) -> None:
+    """A folder without a model is a judge error that names it, the same on each call."""
+    scorer = BertScorer(str(tmp_path), layer=LAYER)
+    with pytest.raises(JudgeError, match=tmp_path.name) as first:
+        await scorer.score("secret", "text")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(JudgeError) as second:
+        await scorer.score("secret", "text")
+    assert str(first.value) == str(second.value)
+    assert "secret" not in str(first.value)
+    await scorer.aclose()
+
+
+async def test_damaged_weights_are_a_judge_error(tmp_path: Path) -> None:
+    """Weights that are cut off are a model that cannot be loaded."""
+    folder = saved_bert(tmp_path / "damaged")
+    weights = Path(folder, "model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:1000])
+    scorer = BertScorer(folder, layer=LAYER)
+    with pytest.raises(JudgeError, match="cannot load"):
+        await scorer.score("cat", "mat")
+    await scorer.aclose()
+
+
+@pytest.mark.parametrize(("layer", "told"), [(None, "set the layer"), (99, "cannot load")])
+async def test_a_wrong_layer_is_told(model: str, layer: int | None, told: str) -> None:
+    """A model that bert-score does not know needs a layer, and one that it has."""
+    scorer = BertScorer(model, layer=layer)
+    with pytest.raises(JudgeError, match=told):
+        await scorer.score("cat", "mat")
+    await scorer.aclose()
+
+
+async def test_a_baseline_without_the_layer_is_told(model: str, tmp_path: Path) -> None:
+    """A baseline file that lacks the layer gives no score rather than a wrong one."""
+    file = tmp_path / "short.tsv"
+    file.write_text("LAYER,P,R,F\n0,0.1,0.1,0.1\n")
+    scorer = BertScorer(model, layer=LAYER, rescale_with_baseline=True, baseline_path=file)
+    with pytest.raises(JudgeError, match="no layer 3"):
+        await scorer.score("cat", "mat")
+    await scorer.aclose()
+
+
+@pytest.mark.parametrize(
+    ("setting", "options"),
+    [
+        ("rescale_with_baseline", {"model": "some/model", "rescale_with_baseline": True}),
+        ("rescale_with_baseline", {"rescale_with_baseline": True, "language": "xx"}),
+        ("baseline_path", {"rescale_with_baseline": True, "baseline_path": "none.tsv"}),
+        ("layer", {"layer": -1}),
+        ("batch_size", {"batch_size": 0}),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_at_once(
+    setting: str, options: dict[str, object]
+) -> None:
+    """What cannot give a score is a config error at construction, before any model is loaded."""
+    with pytest.raises(ConfigError) as refused:
+        BertScorer(**options)  # type: ignore[arg-type]
+    assert refused.value.field == setting
+
+
+def test_the_usual_model_has_a_baseline() -> None:
+    """The default model can be rescaled without a file of one's own."""
+    assert BertScorer(rescale_with_baseline=True).name == (
+        "bert-score:microsoft/deberta-xlarge-mnli-rescaled"
+    )
+
+
+async def test_a_closed_scorer_says_so(model: str) -> None:
+    """After closing, once or twice, there are no scores but a judge error."""
+    scorer = BertScorer(model, layer=LAYER)
+    await scorer.aclose()
+    await scorer.aclose()
+    with pytest.raises(JudgeError, match="closed"):
+        await scorer.score("cat", "mat")

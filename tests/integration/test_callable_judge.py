@@ -1,0 +1,272 @@
+"""Laws of the judge over a function."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.quiet import is_quiet, quiet
+from rag_eval_hooks.score import Cause, NotScored
+from tests.servers.brain import truthful_reply
+from tests.servers.samples import VERIFY
+from tests.servers.truth import TRUTH, found, spent
+
+ROOT = Path(__file__).parents[2]
+SECRET = "the-content-of-a-sample"
+
+
+def told(messages: Messages) -> str:
+    return json.dumps(truthful_reply({"messages": messages}))
+
+
+async def told_async(messages: Messages) -> str:
+    await asyncio.sleep(0)
+    return told(messages)
+
+
+class Told:
+    async def __call__(self, messages: Messages) -> str:
+        return told(messages)
+
+
+def started(messages: Messages) -> Any:
+    return told_async(messages)
+
+
+async def verified(function: Any, **options: Any) -> Findings:
+    judge = CallableJudge(function, **options)
+    try:
+        return await judge.verify(VERIFY)
+    finally:
+        await judge.aclose()
+
+
+FUNCTIONS = [told, told_async, Told(), started, partial(told_async), lambda m: told(m)]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+async def test_any_function_of_messages_is_a_judge(function: Callable[[Messages], Any]) -> None:
+    """Async or not, a truthful function gives true findings, by one call."""
+    findings = await verified(function)
+    assert found(findings) == TRUTH
+    assert spent(findings).calls == pytest.approx(1)
+
+
+async def test_the_messages_are_a_system_and_a_user_text() -> None:
+    """The function gets what chat clients take; the user text ends with the reply's shape."""
+    seen: list[Messages] = []
+
+    async def ask(messages: Messages) -> str:
+        seen.append(messages)
+        return told(messages)
+
+    await verified(ask)
+    assert [message["role"] for message in seen[0]] == ["system", "user"]
+    assert "The reply has this shape" in seen[0][1]["content"]
+
+
+def two(first: str, second: str) -> str:
+    return first + second
+
+
+async def stream(messages: Messages) -> Any:
+    yield messages
+
+
+@pytest.mark.parametrize("function", ["gpt", None, two, lambda: "", stream, str])
+def test_what_is_no_function_of_messages_is_refused(function: Any) -> None:
+    """Anything but a function of one argument is told when the judge is made."""
+    with pytest.raises(ConfigError, match="messages"):
+        CallableJudge(function)
+
+
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"concurrency": 0}, {"attempts": 0}])
+def test_limits_that_nothing_fits_are_refused(options: dict[str, Any]) -> None:
+    """A setting out of its range is told when the judge is made."""
+    with pytest.raises(ConfigError):
+        CallableJudge(told, **options)
+
+
+def test_a_memo_needs_a_name() -> None:
+    """Two functions without names would share their replies."""
+    with pytest.raises(ConfigError, match="name"):
+        CallableJudge(lambda m: told(m), memo=Memo())
+    assert CallableJudge(told, name="mine", memo=Memo()).name == "callable:mine"
+
+
+async def test_what_a_function_raises_is_not_passed_on() -> None:
+    """An exception makes the findings `judge_failed`; its text may hold content, its type not."""
+
+    def failing(_messages: Messages) -> str:
+        raise RuntimeError(SECRET)
+
+    finding = (await verified(failing)).relevance
+    assert isinstance(finding, NotScored)
+    assert finding.cause is Cause.JUDGE_FAILED
+    assert "RuntimeError" in finding.detail
+    assert SECRET not in finding.detail
+
+
+async def test_a_reply_that_is_no_text_is_told() -> None:
+    """A function that returns something else fails in words that say so."""
+
+    async def number(_messages: Messages) -> Any:
+        return 7
+
+    finding = (await verified(number)).relevance
+    assert isinstance(finding, NotScored)
+    assert "returned int" in finding.detail
+
+
+async def test_a_function_that_replies_nonsense_is_asked_again() -> None:
+    """What does not validate is asked again with what was wrong."""
+    asked: list[str] = []
+
+    async def ask(messages: Messages) -> str:
+        asked.append(messages[1]["content"])
+        return told(messages) if len(asked) > 1 else "All of them, I think."
+
+    findings = await verified(ask)
+    assert found(findings) == TRUTH
+    assert "no JSON object" in asked[1]
+    assert spent(findings).calls == pytest.approx(2)
+
+
+async def test_functions_that_block_run_beside_the_loop() -> None:
+    """Blocking calls neither hold up the event loop nor wait for one another."""
+    barrier = threading.Barrier(4, timeout=10)
+
+    def ask(messages: Messages) -> str:
+        barrier.wait()
+        return told(messages)
+
+    judge = CallableJudge(ask, concurrency=4)
+    results = await asyncio.gather(*(judge.verify(VERIFY) for _ in range(4)))
+    await judge.aclose()
+    assert [found(findings) for findings in results] == [TRUTH] * 4
+
+
+async def test_calls_in_flight_are_limited() -> None:
+    """Never more than `concurrency` calls are made at once, and as many as that."""
+    running, peak = 0, 0
+
+    async def ask(messages: Messages) -> str:
+        nonlocal running, peak
+        running += 1
+        peak = max(peak, running)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return told(messages)
+
+    judge = CallableJudge(ask, concurrency=3)
+    await asyncio.gather(*(judge.verify(VERIFY) for _ in range(9)))
+    assert peak == 3
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_stuck_function_is_a_time_out(blocking: bool) -> None:
+    """No reply within the limit is `timeout`; so is every call while all threads hang."""
+    release = threading.Event()
+
+    async def stuck_async(_messages: Messages) -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    def stuck(_messages: Messages) -> str:
+        release.wait(60)
+        return ""
+
+    judge = CallableJudge(stuck if blocking else stuck_async, timeout=0.1, concurrency=1)
+    begun = time.monotonic()
+    for _ in range(2):
+        assert set(found(await judge.verify(VERIFY)).values()) == {Cause.TIMEOUT}
+    assert time.monotonic() - begun < 5
+    release.set()
+    await judge.aclose()
+
+
+async def test_a_thread_that_comes_back_is_used_again() -> None:
+    """After a time-out the thread serves the next call once its own has ended."""
+    slow = threading.Event()
+
+    def ask(messages: Messages) -> str:
+        slow.wait(10)
+        return told(messages)
+
+    judge = CallableJudge(ask, timeout=0.5, concurrency=1)
+    assert set(found(await judge.verify(VERIFY)).values()) == {Cause.TIMEOUT}
+    slow.set()
+    await asyncio.sleep(0.2)
+    assert found(await judge.verify(VERIFY)) == TRUTH
+    await judge.aclose()
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_calls_are_quiet_where_the_evaluator_is(blocking: bool) -> None:
+    """The mark that keeps judge calls out of the application's traces reaches the function."""
+    marks: list[bool] = []
+
+    def ask(messages: Messages) -> str:
+        marks.append(is_quiet())
+        return told(messages)
+
+    async def ask_async(messages: Messages) -> str:
+        return ask(messages)
+
+    with quiet():
+        await verified(ask if blocking else ask_async)
+    assert marks == [True]
+
+
+def test_one_judge_serves_one_event_loop_after_another() -> None:
+    """A judge that was closed in one loop works in the next."""
+    judge = CallableJudge(told)
+
+    async def once() -> Findings:
+        findings = await judge.verify(VERIFY)
+        await judge.aclose()
+        return findings
+
+    assert found(asyncio.run(once())) == found(asyncio.run(once())) == TRUTH
+
+
+def test_a_stuck_function_does_not_keep_the_process() -> None:
+    """The interpreter ends although a judge's thread never returns."""
+    code = (
+        "import asyncio, time\n"
+        "from rag_eval_hooks.judges.callable_judge import CallableJudge\n"
+        "from tests.servers.samples import VERIFY\n"
+        "judge = CallableJudge(lambda messages: time.sleep(600), timeout=0.1)\n"
+        "asyncio.run(judge.verify(VERIFY))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False, cwd=ROOT)
+    assert done.returncode == 0
+
+
+def test_no_extra_is_needed() -> None:
+    """A function is a judge where no optional package is installed."""
+    code = (
+        "import sys\n"
+        "for name in ('openai', 'tenacity', 'langchain_core', 'llama_index', 'numpy'):\n"
+        "    sys.modules[name] = None\n"
+        "from rag_eval_hooks.judges.callable_judge import CallableJudge\n"
+        "import asyncio\n"
+        "from tests.servers.samples import VERIFY\n"
+        "findings = asyncio.run(CallableJudge(lambda messages: 'no').verify(VERIFY))\n"
+        "assert 'no valid reply' in findings.relevance.detail, findings.relevance\n"
+    )
+    subprocess.run([sys.executable, "-c", code], timeout=60, check=True, cwd=ROOT)

@@ -1,0 +1,378 @@
+"""Laws of the judge over LangChain's chat models, real ones and over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.globals import set_llm_cache
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tracers.context import collect_runs, tracing_v2_enabled
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_openai import ChatOpenAI
+from langsmith import Client
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.quiet import is_quiet, quiet
+from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks_langchain import LangChainJudge
+from tests.servers.brain import truthful_reply
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import JudgeServer
+from tests.servers.samples import DECOMPOSE, VERIFY
+from tests.servers.truth import TRUTH, found, spent
+
+KEY = "sk-test-0123456789"
+
+
+def reply_to(messages: Sequence[BaseMessage], tool: Any = None) -> str:
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": messages[-1].content}]}
+    if tool is not None:
+        schema = tool["function"]["parameters"]
+        body["response_format"] = {"json_schema": {"schema": schema}}
+    return json.dumps(truthful_reply(body))
+
+
+class Plain(BaseChatModel):
+    """A model without tools, not async by itself."""
+
+    temperature: float = 0.7
+    pause: float = 0.0
+
+    @property
+    def _llm_type(self) -> str:
+        return "plain"
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+        time.sleep(self.pause)
+        message = self._message(messages, kwargs)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _message(self, messages: list[BaseMessage], _kwargs: dict[str, Any]) -> AIMessage:
+        return AIMessage(reply_to(messages))
+
+
+class Caller(Plain):
+    """A model that calls tools, and tells its tokens."""
+
+    model_name: str = "caller-1"
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    def _message(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
+        tool = kwargs["tools"][0]
+        call = {
+            "name": tool["function"]["name"],
+            "args": json.loads(reply_to(messages, tool)),
+            "id": "1",
+        }
+        usage = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
+        return AIMessage("", tool_calls=[call], usage_metadata=usage)
+
+
+class Native(Plain):
+    """A model that is async by itself."""
+
+    async def _agenerate(self, messages: list[BaseMessage], *_: Any, **kwargs: Any) -> ChatResult:
+        await asyncio.sleep(self.pause)
+        message = self._message(messages, kwargs)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+
+class Watcher(BaseCallbackHandler):
+    """Notes every event of a chat model."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        self.events.append("start")
+
+    def on_llm_end(self, *_: Any, **__: Any) -> None:
+        self.events.append("end")
+
+
+async def verified(model: Any, **options: Any) -> Findings:
+    judge = LangChainJudge(model, **options)
+    try:
+        return await judge.verify(VERIFY)
+    finally:
+        await judge.aclose()
+
+
+def openai_model(server: JudgeServer, **options: Any) -> ChatOpenAI:
+    settings: dict[str, Any] = {"model": "test-model", "api_key": KEY, "max_retries": 0, **options}
+    return ChatOpenAI(base_url=server.url, **settings)
+
+
+@pytest.mark.parametrize("model", [Plain(), Caller(), Native()])
+async def test_any_chat_model_is_a_judge(model: BaseChatModel) -> None:
+    """With or without tools, async by itself or not: a truthful model gives true findings."""
+    judge = LangChainJudge(model)
+    assert found(await judge.verify(VERIFY)) == TRUTH
+    assert (await judge.decompose(DECOMPOSE)).reference_claims == VERIFY.reference_claims
+    await judge.aclose()
+
+
+@pytest.mark.parametrize("text", [False, True])
+async def test_any_runnable_from_messages_is_a_judge(text: bool) -> None:
+    """A chain that gives a message or a text is asked by text alone."""
+
+    def run(messages: list[BaseMessage]) -> str | AIMessage:
+        return reply_to(messages) if text else AIMessage(reply_to(messages))
+
+    assert found(await verified(RunnableLambda(run))) == TRUTH
+
+
+def test_what_is_no_runnable_is_refused() -> None:
+    """A mistake shows when the judge is made."""
+    with pytest.raises(ConfigError, match="chat model"):
+        LangChainJudge("gpt")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="timeout"):
+        LangChainJudge(Plain(), timeout=0)
+
+
+def test_the_name_is_that_of_the_model() -> None:
+    """Scores say which model they are from; a model without a name goes by its class."""
+    assert LangChainJudge(Caller()).name == "langchain:caller-1"
+    assert LangChainJudge(Plain()).name == "langchain:Plain"
+    assert LangChainJudge(Caller().bind(stop=["x"])).name == "langchain:caller-1"
+
+
+async def test_a_model_whose_structured_output_knows_no_methods_calls_a_tool() -> None:
+    """Older models refuse the keyword `method`: they are asked without it."""
+
+    class Older(Caller):
+        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                raise ValueError("Received unsupported arguments")
+            return super().with_structured_output(schema)
+
+    assert found(await verified(Older())) == TRUTH
+
+
+async def test_usage_is_what_the_model_tells() -> None:
+    """Tokens come from the message; a model that tells none has calls only."""
+    told = spent(await verified(Caller()))
+    assert [told.calls, told.input_tokens, told.output_tokens] == pytest.approx([1, 100, 20])
+    untold = spent(await verified(Plain()))
+    assert [untold.calls, untold.input_tokens] == pytest.approx([1, 0])
+
+
+@pytest.mark.parametrize(
+    ("abilities", "formats"),
+    [
+        ({}, ["json_schema", "json_schema"]),
+        ({"json_schema": False}, ["json_schema", "tool", "tool"]),
+        (
+            {"json_schema": False, "tools": False},
+            ["json_schema", "tool", "json_object", "json_object"],
+        ),
+        (
+            {"json_schema": False, "tools": False, "json_object": False},
+            ["json_schema", "tool", "json_object", None, None],
+        ),
+    ],
+)
+async def test_the_way_to_ask_is_learned_once(
+    abilities: dict[str, bool], formats: list[str | None]
+) -> None:
+    """Structured output, tool call, JSON mode, text: the first that the model takes stays."""
+    with JudgeServer(**abilities) as server:  # type: ignore[arg-type]
+        judge = LangChainJudge(openai_model(server))
+        first = await judge.verify(VERIFY)
+        assert found(first) == found(await judge.verify(VERIFY)) == TRUTH
+        assert [call.format for call in server.calls()] == formats
+        assert spent(first).calls == pytest.approx(len(formats) - 1)
+
+
+async def test_openai_models_are_asked_by_a_strict_schema() -> None:
+    """Where the model supports it, the endpoint itself holds the reply to the schema."""
+    with JudgeServer() as server:
+        await verified(openai_model(server))
+        asked = server.calls()[0].body["response_format"]["json_schema"]
+    assert asked["strict"] is True
+    assert asked["schema"]["additionalProperties"] is False
+
+
+async def test_the_model_stays_as_it_is() -> None:
+    """Neither the user's object nor what it sends of its own settings is changed."""
+    with JudgeServer() as server:
+        model = openai_model(server, temperature=0.7, callbacks=[Watcher()])
+        before = {name: getattr(model, name) for name in type(model).model_fields}
+        await verified(model)
+        assert {name: getattr(model, name) for name in type(model).model_fields} == before
+        assert server.calls()[0].body["temperature"] == 0.7
+    with JudgeServer() as server:
+        model = openai_model(server)
+        await verified(model)
+        await model.ainvoke("Hello.")
+        judged, own = (call.body for call in server.calls())
+        added = {"messages", "response_format"}
+        assert {k: v for k, v in judged.items() if k not in added} == {
+            k: v for k, v in own.items() if k not in added
+        }
+
+
+@pytest.mark.parametrize("kind", [Caller, Native])
+async def test_no_handler_sees_a_judge_call(kind: type[Plain]) -> None:
+    """Neither the model's own callbacks, nor those of a running chain, nor a collector do."""
+    on_model, on_chain, findings = Watcher(), Watcher(), []
+    model = kind(callbacks=[on_model])
+    judge = LangChainJudge(model)
+
+    async def chain(_: Any) -> None:
+        findings.append(await judge.verify(VERIFY))
+
+    with collect_runs() as collector:
+        await RunnableLambda(chain).ainvoke({}, config={"callbacks": [on_chain]})
+    await judge.aclose()
+    assert found(findings[0]) == TRUTH
+    assert on_model.events == on_chain.events == []
+    assert [run.name for run in collector.traced_runs] == ["chain"]
+
+
+async def test_no_call_is_traced_to_langsmith() -> None:
+    """Tracing that is switched on for the application stays off for the judge."""
+    seen: list[str] = []
+
+    class Recording(Client):
+        def create_run(self, name: str, *_: Any, **__: Any) -> None:
+            seen.append(name)
+
+        def update_run(self, *_: Any, **__: Any) -> None:
+            pass
+
+    client = Recording(api_url="http://127.0.0.1:9", api_key="none", auto_batch_tracing=False)
+    judge = LangChainJudge(Native())
+    with tracing_v2_enabled(client=client):
+        await Native().ainvoke("application")
+        assert seen == ["Native"]
+        await judge.verify(VERIFY)
+    assert seen == ["Native"]
+
+
+async def test_no_cache_of_the_application_is_touched() -> None:
+    """A global cache neither serves judge calls nor fills with them."""
+    cache = InMemoryCache()
+    set_llm_cache(cache)
+    try:
+        assert found(await verified(Native())) == TRUTH
+    finally:
+        set_llm_cache(None)
+    assert cache._cache == {}
+
+
+@pytest.mark.parametrize("kind", [FaultKind.RATE_LIMIT, FaultKind.SERVER_ERROR, FaultKind.HANG])
+async def test_passing_failures_are_tried_again(kind: FaultKind) -> None:
+    """A 429, a 500 and a time-out that go away cost time and a call, no finding."""
+    with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
+        findings = await verified(openai_model(server), timeout=1.0)
+        assert found(findings) == TRUTH
+        assert spent(findings).calls == pytest.approx(2)
+
+
+LASTING = [
+    (FaultKind.RATE_LIMIT, Cause.JUDGE_FAILED, "HTTP 429"),
+    (FaultKind.SERVER_ERROR, Cause.JUDGE_FAILED, "HTTP 500"),
+    (FaultKind.DROP, Cause.JUDGE_FAILED, "Error"),
+    (FaultKind.HANG, Cause.TIMEOUT, "no reply within 0.3 s"),
+]
+
+
+@pytest.mark.parametrize(("kind", "cause", "words"), LASTING)
+async def test_lasting_failures_are_told_without_content(
+    kind: FaultKind, cause: Cause, words: str
+) -> None:
+    """What the provider raises becomes one line: model, status or type."""
+    with JudgeServer(faults=[Fault(kind=kind)]) as server:
+        findings = await verified(openai_model(server), timeout=0.3, retries=1)
+        finding = findings.relevance
+        assert isinstance(finding, NotScored)
+        assert (finding.cause, words in finding.detail) == (cause, True)
+        assert spent(findings).calls == pytest.approx(len(server.calls()))
+
+
+async def test_a_key_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+    """No absence and no log record holds the key, even if the endpoint repeats it."""
+    caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
+    with JudgeServer(api_key="another-key") as server:
+        findings = await verified(openai_model(server))
+    assert "HTTP 401" in repr(findings)
+    assert KEY not in "\n".join([repr(findings), *(r.getMessage() for r in caplog.records)])
+
+
+CLUMSY = (FaultKind.PROSE, FaultKind.FENCE, FaultKind.REORDERED)
+CURABLE = tuple(
+    kind
+    for kind in FaultKind
+    if kind not in (*CLUMSY, FaultKind.HANG, FaultKind.RATE_LIMIT, FaultKind.SERVER_ERROR)
+)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CURABLE if kind is not FaultKind.DROP])
+@pytest.mark.parametrize("abilities", [{}, {"json_schema": False}])
+async def test_a_lasting_fault_never_gives_a_wrong_verdict(
+    kind: FaultKind, abilities: dict[str, bool]
+) -> None:
+    """Whatever is wrong with every reply: each finding is right, or absent as `judge_failed`."""
+    with JudgeServer(faults=[Fault(kind=kind)], **abilities) as server:  # type: ignore[arg-type]
+        findings = found(await verified(openai_model(server), retries=0))
+    for part, value in findings.items():
+        assert value in (TRUTH[part], Cause.JUDGE_FAILED)
+    # LangChain parses arguments of tool calls itself, and of a key twice keeps one.
+    if abilities == {} or kind is not FaultKind.DUPLICATE_KEY:
+        assert Cause.JUDGE_FAILED in findings.values()
+
+
+async def test_a_reply_at_the_token_limit_is_not_read() -> None:
+    """A reply that was cut off is asked again, and its call counts."""
+    fault = Fault(kind=FaultKind.LENGTH, calls=frozenset({1}))
+    with JudgeServer(faults=[fault]) as server:
+        findings = await verified(openai_model(server))
+        assert found(findings) == TRUTH
+        assert "cut off" in server.calls()[1].body["messages"][-1]["content"]
+        assert spent(findings).calls == pytest.approx(2)
+
+
+async def test_calls_in_flight_are_limited() -> None:
+    """Never more than `concurrency` calls are made at once, and as many as that."""
+    with JudgeServer(latency=0.05) as server:
+        judge = LangChainJudge(openai_model(server), concurrency=3)
+        results = await asyncio.gather(*(judge.verify(VERIFY) for _ in range(9)))
+        assert server.peak == 3
+    assert [found(findings) for findings in results] == [TRUTH] * 9
+
+
+async def test_a_model_that_blocks_neither_holds_up_the_loop_nor_its_own_time_out() -> None:
+    """A model that is not async runs beside the loop, and no longer than it may."""
+    begun = time.monotonic()
+    findings = await verified(Plain(pause=3.0), timeout=0.2, retries=0)
+    assert set(found(findings).values()) == {Cause.TIMEOUT}
+    assert time.monotonic() - begun < 2
+
+
+async def test_calls_are_quiet_where_the_evaluator_is() -> None:
+    """The mark that keeps judge calls out of the application's traces reaches the model."""
+    marks: list[bool] = []
+
+    class Marked(Native):
+        def _message(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
+            marks.append(is_quiet())
+            return super()._message(messages, kwargs)
+
+    with quiet():
+        await verified(Marked())
+    assert marks == [True]

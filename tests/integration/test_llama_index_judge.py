@@ -1,0 +1,273 @@
+"""Laws of the judge over LlamaIndex's LLMs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+    MessageRole,
+    TextBlock,
+    ToolCallBlock,
+)
+from llama_index.core.callbacks import CallbackManager, TokenCountingHandler
+from llama_index.core.llms import CustomLLM, MockLLM
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+from pydantic import Field
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.quiet import is_quiet, quiet
+from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks_llama_index import LlamaIndexJudge
+from tests.servers.brain import truthful_reply
+from tests.servers.samples import DECOMPOSE, VERIFY
+from tests.servers.truth import TRUTH, found, spent
+
+SECRET = "the-content-of-a-sample"
+
+
+def reply_to(text: str) -> str:
+    return json.dumps(truthful_reply({"messages": [{"role": "user", "content": text}]}))
+
+
+class Plain(CustomLLM):
+    """An LLM that completes texts, not async by itself."""
+
+    pause: float = 0.0
+    temperature: float = 0.7
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="plain-1", is_chat_model=False)
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+        time.sleep(self.pause)
+        user = prompt.split("user: ", 1)[1].rsplit("\nassistant:", 1)[0].rstrip()
+        return CompletionResponse(text=reply_to(user))
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+        raise NotImplementedError
+
+
+class Caller(FunctionCallingLLM):
+    """An LLM that calls functions, in one of the forms in which integrations give that."""
+
+    form: str = "block_text"
+    calls_functions: bool = True
+    error: Any = None
+    pause: float = 0.0
+    raw: dict[str, Any] = Field(default_factory=dict)
+    asked: list[Any] = Field(default_factory=list)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(
+            model_name="caller-1",
+            is_chat_model=True,
+            is_function_calling_model=self.calls_functions,
+        )
+
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        self.asked.append((kwargs, is_quiet()))
+        await asyncio.sleep(self.pause)
+        if self.error is not None:
+            raise self.error
+        text = reply_to(messages[-1].content or "")
+        message = self._message(text) if kwargs.get("tools") else ChatMessage(content=text)
+        message.role = MessageRole.ASSISTANT
+        return ChatResponse(message=message, raw=self.raw)
+
+    def _message(self, text: str) -> ChatMessage:
+        name = "reply"
+        if self.form == "block_text":
+            return ChatMessage(blocks=[ToolCallBlock(tool_name=name, tool_kwargs=text)])
+        if self.form == "block_dict":
+            return ChatMessage(blocks=[ToolCallBlock(tool_name=name, tool_kwargs=json.loads(text))])
+        if self.form == "selection":
+            return ChatMessage(additional_kwargs={"called": json.loads(text)})
+        return ChatMessage(blocks=[TextBlock(text=text)])
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **_: Any
+    ) -> list[ToolSelection]:
+        called = response.message.additional_kwargs.get("called")
+        if called is None:
+            return []
+        return [ToolSelection(tool_id="1", tool_name="reply", tool_kwargs=called)]
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[Any],
+        user_msg: Any = None,
+        chat_history: Any = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **_: Any,
+    ) -> dict[str, Any]:
+        described = [tool.metadata.to_openai_tool() for tool in tools]
+        return {"messages": chat_history, "tools": described, "required": tool_required}
+
+    def chat(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    def complete(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    def stream_chat(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    def stream_complete(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    async def acomplete(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    async def astream_chat(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    async def astream_complete(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+async def verified(llm: Any, **options: Any) -> Findings:
+    judge = LlamaIndexJudge(llm, **options)
+    try:
+        return await judge.verify(VERIFY)
+    finally:
+        await judge.aclose()
+
+
+@pytest.mark.parametrize("form", ["block_text", "block_dict", "selection", "text"])
+async def test_a_model_that_calls_functions_is_asked_by_one(form: str) -> None:
+    """The reply is the call's arguments, or the text of a model that answers instead."""
+    llm = Caller(form=form)
+    judge = LlamaIndexJudge(llm)
+    assert found(await judge.verify(VERIFY)) == TRUTH
+    assert (await judge.decompose(DECOMPOSE)).reference_claims == VERIFY.reference_claims
+    asked, _quiet = llm.asked[0]
+    parameters = asked["tools"][0]["function"]["parameters"]
+    assert set(parameters["required"]) == {kind.value for kind in VERIFY.wanted}
+    assert asked["required"]
+
+
+@pytest.mark.parametrize("llm", [Plain(), Caller(calls_functions=False)])
+async def test_any_other_model_is_asked_by_text(llm: Any) -> None:
+    """A model without functions gets the shape in its text and gives true findings."""
+    findings = await verified(llm)
+    assert found(findings) == TRUTH
+    assert spent(findings).calls == pytest.approx(1)
+
+
+async def test_a_refused_function_is_learned_once() -> None:
+    """A model that turns out to take no tools is asked by text, from then on at once."""
+
+    class Refusing(Caller):
+        async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+            if kwargs.get("tools"):
+                self.asked.append((kwargs, None))
+                raise ValueError("this model does not support tools")
+            return await super().achat(messages, **kwargs)
+
+    llm = Refusing()
+    judge = LlamaIndexJudge(llm)
+    first = await judge.verify(VERIFY)
+    assert found(first) == found(await judge.verify(VERIFY)) == TRUTH
+    assert [bool(kwargs.get("tools")) for kwargs, _ in llm.asked] == [True, False, False]
+    assert spent(first).calls == pytest.approx(2)
+
+
+def test_what_is_no_llm_is_refused() -> None:
+    """A mistake shows when the judge is made."""
+    with pytest.raises(ConfigError, match="LLM"):
+        LlamaIndexJudge("gpt")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="retries"):
+        LlamaIndexJudge(Plain(), retries=-1)
+
+
+def test_the_name_is_that_of_the_model() -> None:
+    """Scores say which model they are from; a model without a name goes by its class."""
+    assert LlamaIndexJudge(Caller()).name == "llama-index:caller-1"
+    assert LlamaIndexJudge(MockLLM()).name == "llama-index:MockLLM"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"usage": {"prompt_tokens": 100, "completion_tokens": 20}},
+        {"usage": {"input_tokens": 100, "output_tokens": 20}},
+        {"prompt_eval_count": 100, "eval_count": 20},
+    ],
+)
+async def test_usage_is_what_the_model_tells(raw: dict[str, Any]) -> None:
+    """Tokens are read in the words of the common providers."""
+    told = spent(await verified(Caller(raw=raw)))
+    assert [told.input_tokens, told.output_tokens] == pytest.approx([100, 20])
+
+
+@pytest.mark.parametrize(
+    "raw", [{"choices": [{"finish_reason": "length"}]}, {"stop_reason": "max_tokens"}]
+)
+async def test_a_reply_at_the_token_limit_is_not_read(raw: dict[str, Any]) -> None:
+    """A reply that was cut off is no reply, even if it happens to parse."""
+    llm = Caller(raw=raw)
+    assert set(found(await verified(llm)).values()) == {Cause.JUDGE_FAILED}
+    assert len(llm.asked) == 3
+
+
+async def test_the_llm_stays_as_it_is_and_its_callbacks_see_nothing() -> None:
+    """Neither the user's object nor its callback manager takes part in judging."""
+    counter = TokenCountingHandler(tokenizer=str.split, event_starts_to_ignore=[])
+    manager = CallbackManager([counter])
+    for llm in (Plain(callback_manager=manager), Caller(callback_manager=manager)):
+        before = {name: getattr(llm, name) for name in type(llm).model_fields}
+        assert found(await verified(llm)) == TRUTH
+        assert {name: getattr(llm, name) for name in type(llm).model_fields} == before
+    assert counter.llm_token_counts == []
+    Plain(callback_manager=manager).chat([ChatMessage(role="user", content="user: hello")])
+    assert len(counter.llm_token_counts) == 1
+
+
+async def test_what_an_llm_raises_is_not_passed_on() -> None:
+    """An exception makes the findings `judge_failed`; its text may hold content, its type not."""
+    finding = (await verified(Caller(error=RuntimeError(SECRET)))).relevance
+    assert isinstance(finding, NotScored)
+    assert "RuntimeError" in finding.detail
+    assert SECRET not in finding.detail
+
+
+@pytest.mark.parametrize("llm", [Plain(pause=2.0), Caller(pause=30.0)])
+async def test_a_stuck_llm_is_a_time_out(llm: Any) -> None:
+    """No reply within the limit is `timeout`, also of an LLM that blocks."""
+    begun = time.monotonic()
+    findings = await verified(llm, timeout=0.2, retries=0)
+    assert set(found(findings).values()) == {Cause.TIMEOUT}
+    assert time.monotonic() - begun < 1.5
+
+
+async def test_calls_are_quiet_where_the_evaluator_is() -> None:
+    """The mark that keeps judge calls out of the application's traces reaches the LLM."""
+    llm = Caller()
+    with quiet():
+        await verified(llm)
+    assert [mark for _, mark in llm.asked] == [True]
+
+
+def test_without_the_extra_the_error_names_it() -> None:
+    """Where LlamaIndex is not installed, the import says what to install."""
+    code = "import sys; sys.modules['llama_index.core'] = None; import rag_eval_hooks_llama_index"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'pip install "rag-eval-hooks[llama-index]"' in done.stderr

@@ -1,0 +1,96 @@
+"""What the truthful judge knows of language: sentences, words and names by plain rules."""
+
+# ruff: noqa: RUF001 - it reads such characters
+
+from __future__ import annotations
+
+import re
+
+__all__ = [
+    "ENTITY",
+    "evasive",
+    "holds",
+    "indistinct",
+    "question_forms",
+    "sentences",
+    "share_held",
+    "shared_words",
+]
+
+ENTITY = re.compile(
+    r"(?<![A-Za-z\d])(?:[A-ZÄÖÜ][a-zäöüß]+(?: [A-ZÄÖÜ][a-zäöüß]+)*|\d[\d.,]*\d|\d)"
+    r"(?![A-Za-zäöüß\d])|(?<=「).+?(?=」)"
+)
+"""Names with capitals or in corner brackets, and numbers."""
+
+_EVASION = (
+    "do not know",
+    "don't know",
+    "not sure",
+    "cannot say",
+    "weiß nicht",
+    "我不知道",
+    "わかりません",
+    "لا أعرف",
+)
+_STOP = re.compile(r"(?<=[.!?؟])\s+|(?<=[。！？])")
+_KANA = re.compile(r"[\u3040-\u30ff]")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_ARABIC = re.compile(r"[\u0600-\u06ff]")
+_WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}|(?:(?![\u3040-\u30ff\u4e00-\u9fff])\w){4,}")
+_FORMS = (
+    (_KANA, ("{}のですか？", "なぜ{}のですか？", "いつ{}のですか？")),
+    (_HAN, ("{}，对吗？", "为什么{}？", "谁说{}？")),
+    (_ARABIC, ("هل {}؟", "لماذا {}؟", "متى {}؟")),
+)
+_OTHER = ("Is it true that {}?", "Who says that {}?", "Why is it that {}?")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences that ask nothing, without their stops."""
+    parts = [part.strip() for part in _STOP.split(text)]
+    return [part.rstrip(".!。！") for part in parts if part and part[-1] not in "?？؟"]
+
+
+def evasive(text: str) -> bool:
+    """Whether the text says that it does not know."""
+    return any(phrase in _plain(text) for phrase in _EVASION)
+
+
+def indistinct(text: str) -> bool:
+    """Whether the text states nothing."""
+    return evasive(text) or not sentences(text)
+
+
+def holds(text: str, part: str) -> bool:
+    """Whether the part stands in the text, whatever the case."""
+    return _plain(part).rstrip(".。") in _plain(text)
+
+
+def share_held(text: str, *others: str) -> float:
+    """Share of the text's sentences that one of the others holds; 0 for none."""
+    told = [] if evasive(text) else sentences(text)
+    return sum(any(holds(o, one) for o in others) for one in told) / max(len(told), 1)
+
+
+def shared_words(wanted: str, text: str) -> float:
+    """Share of the longer words of `wanted`, or its pairs of characters, in the text."""
+    words = _words(wanted)
+    return len(words & _words(text)) / max(len(words), 1)
+
+
+def question_forms(text: str) -> tuple[str, str, str]:
+    """Three questions about a sentence, in the language of the text."""
+    return next((forms for script, forms in _FORMS if script.search(text)), _OTHER)
+
+
+def _words(text: str) -> set[str]:
+    found: set[str] = set()
+    for word in _WORD.findall(text.casefold()):
+        spaced = not (_KANA.search(word) or _HAN.search(word))
+        found |= {word} if spaced else {word[i : i + 2] for i in range(len(word) - 1)}
+    return found
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -1,0 +1,55 @@
+"""The public interface as an application types it: checked by mypy, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import rag_eval_hooks
+from rag_eval_hooks import (
+    Cause,
+    Context,
+    NotScored,
+    Outcomes,
+    RagEval,
+    RagEvalConfig,
+    Sample,
+    Score,
+    Stats,
+)
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+
+
+def collect(sample: Sample, outcomes: Outcomes) -> None:
+    """A sink as a user writes it."""
+    for name, outcome in outcomes.items():
+        told: float | Cause = outcome.value if isinstance(outcome, Score) else outcome.cause
+        assert name
+        assert told is not None
+
+
+def test_an_application_types_without_ignores() -> None:
+    """Everything a user touches has the type that the documents promise."""
+    judge = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
+    sink = MemorySink()
+    evals: RagEval = RagEval(
+        metrics=["ragas.faithfulness"],
+        judge=judge,
+        sample_rate=1.0,
+        sinks=[sink, collect],
+        config=RagEvalConfig(queue_size=10),
+    )
+    sample = Sample(question="q", contexts=(Context(text="c"),), answer="a")
+    accepted: bool = evals.offer(sample)
+    idle: bool = evals.flush(5.0)
+    outcomes: Mapping[str, Score | NotScored] = evals.evaluate(sample)
+    stats: Stats = evals.stats()
+    assert (accepted, idle, stats.scored, len(sink.results)) == (True, True, 1, 1)
+    assert isinstance(outcomes["ragas.faithfulness"], Score)
+    evals.shutdown()
+
+
+def test_every_public_name_exists() -> None:
+    """`__all__` names what there is, sorted, once."""
+    names = rag_eval_hooks.__all__
+    assert list(names) == sorted(set(names))
+    assert all(hasattr(rag_eval_hooks, name) for name in names)

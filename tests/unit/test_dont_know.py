@@ -1,0 +1,119 @@
+"""Which answers say that they do not know."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks.metrics.dont_know import PHRASES, confession
+from rag_eval_hooks.metrics.options import DontKnow
+from rag_eval_hooks.metrics.text import fold
+
+DATA = Path(os.environ.get("RAG_EVAL_DATA", Path(__file__).parents[3] / "shared/data"))
+PLACES = (DATA / "open/refusals.jsonl", DATA / "refusals.jsonl")
+LABELLED = next((place for place in PLACES if place.is_file()), None)
+
+
+def refuses(answer: str) -> bool:
+    return confession(answer, DontKnow.REFUSAL) is not None
+
+
+def holds_phrase(answer: str) -> bool:
+    return confession(answer, DontKnow.PHRASES) is not None
+
+
+@given(st.sampled_from(PHRASES), st.text(max_size=30), st.text(max_size=30))
+def test_phrases_are_substrings(phrase: str, before: str, after: str) -> None:
+    """To the letter of the seed, a phrase counts wherever it stands, in any case."""
+    assert holds_phrase(f"{before} {phrase.upper()} {after}")
+
+
+@pytest.mark.parametrize("answer", ["None", " n/a ", "NULL", "none."])
+def test_a_short_answer_of_nothing(answer: str) -> None:
+    """Under ten characters, none, null and n/a are enough in both modes."""
+    assert holds_phrase(answer)
+    assert refuses(answer)
+
+
+@pytest.mark.parametrize("answer", ["None of them did", "December", "", "nothing at all"])
+def test_a_longer_none_is_an_answer(answer: str) -> None:
+    """Neither a longer text that begins so nor an empty one is a confession."""
+    assert not holds_phrase(answer)
+    assert not refuses(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I don't know.",
+        "I don\N{RIGHT SINGLE QUOTATION MARK}t know the answer to that.",
+        "Unknown.",
+        "I'm not sure.",
+        "Sorry, I cannot answer this question.",
+        "Based on the context, I cannot determine who wrote it.",
+        "There is no information about this in the documents.",
+        "The provided context does not mention the price. Therefore, I am unable to answer.",
+        "I don't have enough information to answer. Please share the document.",
+        "Insufficient data",
+        "The answer is not available.",
+        "It is unclear from the passages whether she ever returned.",
+    ],
+)
+def test_what_refuses(answer: str) -> None:
+    """A main clause that says so is a refusal, also after an apology or a source."""
+    assert refuses(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The Tomb of the Unknown Soldier is in Arlington.",
+        "She died of unknown causes.",
+        "The author is unknown, but the poem dates from the tenth century.",
+        "He told the court that he was not sure whether the door was locked.",
+        "The film is not available on streaming services; it came out on DVD in 2004.",
+        "I'm not sure, but I think that it was 1990.",
+        "I cannot determine the exact year. However, it was built between 1880 and 1890.",
+        "It is not possible to recover the files without a backup.",
+        "1. Press reset.\n2. Hold the key.\n3. Wait.\nUnable to answer based on given passages.",
+        "“I do not know,” said Alice, and she went through the door.",
+    ],
+)
+def test_what_holds_such_words_and_answers(answer: str) -> None:
+    """What is said about the matter is an answer, though it holds the words of a refusal."""
+    assert not refuses(answer)
+
+
+@given(st.text(alphabet=st.sampled_from("i cannot know,.;: but*-\n1"), max_size=400))
+def test_every_text_is_judged(answer: str) -> None:
+    """No text raises, and the words that count as the confession stand in the answer."""
+    words = confession(answer, DontKnow.REFUSAL)
+    assert words is None or words in fold(answer)
+
+
+@pytest.mark.parametrize("piece", ["i cannot, but ", "based on the ", "the answer to ", "no "])
+def test_a_long_text_is_judged_in_no_time(piece: str) -> None:
+    """A hundred thousand characters take well under a second."""
+    start = time.perf_counter()
+    confession(piece * (100_000 // len(piece)), DontKnow.REFUSAL)
+    assert time.perf_counter() - start < 2
+
+
+@pytest.mark.skipif(LABELLED is None, reason="labelled data: set RAG_EVAL_DATA")
+def test_on_labelled_answers() -> None:
+    """On real answers around such phrases, `refusal` is right where `phrases` is not."""
+    assert LABELLED is not None
+    rows = [json.loads(line) for line in LABELLED.read_text("utf-8").splitlines()]
+    labelled = [(row["answer"], row["labels"]["dont_know"]) for row in rows]
+    labelled = [(answer, label) for answer, label in labelled if label is not None]
+    assert len(labelled) == 239
+    for rule, precision, recall in ((refuses, 0.98, 0.94), (holds_phrase, 0.28, 0.52)):
+        found = [label for answer, label in labelled if rule(answer)]
+        assert sum(found) / len(found) >= precision
+        assert sum(found) / sum(label for _, label in labelled) >= recall

@@ -1,0 +1,345 @@
+"""Laws of the memo: the same is asked once, only valid replies stay, no disk disturbs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
+from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.memo import Memo, MemoChat
+from rag_eval_hooks.judges.prices import PricedChat, Prices
+from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.usage import Usage
+from tests.servers.brain import truthful_reply
+from tests.servers.samples import VERIFY
+from tests.servers.truth import TRUTH, found, spent
+
+ROOT = Path(__file__).parents[2]
+USED = Usage(calls=1, input_tokens=10, output_tokens=5)
+
+
+def prompt(user: str = "u", **changes: Any) -> Prompt:
+    return Prompt(**{"system": "s", "user": user, "name": "n", "example": {"a": True}, **changes})
+
+
+class CountingChat:
+    """A chat that replies with the number of its call."""
+
+    def __init__(self, name: str = "test:m", *, error: Exception | None = None) -> None:
+        self.name = name
+        self.prompts: list[Prompt] = []
+        self.cancelled = 0
+        self._error = error
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        self.prompts.append(prompt)
+        number = len(self.prompts)
+        try:
+            await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if self._error is not None:
+            raise self._error
+        return Completion(f"reply {number}", USED)
+
+    async def aclose(self) -> None:
+        """Does nothing."""
+
+
+async def asked(chat: MemoChat, *prompts: Prompt, accept: bool = True) -> list[str]:
+    texts = []
+    for one in prompts:
+        completion = await chat.complete(one)
+        if accept:
+            completion.accept()
+        texts.append(completion.text)
+    return texts
+
+
+async def test_an_accepted_reply_is_served_again_for_nothing() -> None:
+    """The same prompt of the same model is asked once; later it takes no call."""
+    chat = CountingChat()
+    memo = MemoChat(chat, Memo())
+    assert await asked(memo, prompt(), prompt()) == ["reply 1"] * 2
+    assert (await memo.complete(prompt())).usage == Usage()
+    assert len(chat.prompts) == 1
+
+
+async def test_a_reply_that_nobody_accepted_is_not_kept() -> None:
+    """What could not be read as valid is asked anew."""
+    memo = MemoChat(CountingChat(), Memo())
+    texts = await asked(memo, prompt(), prompt(), accept=False)
+    assert texts == ["reply 1", "reply 2"]
+
+
+OTHERS = [
+    prompt("other"),
+    prompt(system="other"),
+    prompt(name="other"),
+    prompt(version="other"),
+    prompt(example={"a": 1}),
+    prompt("u\ud800"),
+]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+async def test_whatever_differs_in_a_prompt_is_asked(other: Prompt) -> None:
+    """Data, task, shape and version all belong to what was asked."""
+    chat = CountingChat()
+    await asked(MemoChat(chat, Memo()), prompt(), other)
+    assert len(chat.prompts) == 2
+
+
+async def test_models_and_endpoints_do_not_share_replies() -> None:
+    """One memo serves several judges, each with its own replies."""
+    memo = Memo()
+    chats = [CountingChat(), CountingChat("test:other"), CountingChat()]
+    for chat, scope in zip(chats, ("", "", "https://elsewhere"), strict=True):
+        await asked(MemoChat(chat, memo, scope=scope), prompt())
+    assert [len(chat.prompts) for chat in chats] == [1, 1, 1]
+
+
+async def test_the_reply_unused_for_longest_leaves_first() -> None:
+    """Memory is bounded; what is used stays."""
+    chat = CountingChat()
+    memo = MemoChat(chat, Memo(size=2))
+    await asked(memo, prompt("a"), prompt("b"), prompt("a"), prompt("c"), prompt("a"))
+    assert [p.user for p in chat.prompts] == ["a", "b", "c"]
+    await asked(memo, prompt("b"))
+    assert len(chat.prompts) == 4
+
+
+async def test_the_same_at_the_same_time_is_asked_once() -> None:
+    """All who ask get the reply, and one of them bears its cost."""
+    chat = CountingChat()
+    memo = MemoChat(chat, Memo())
+    completions = await asyncio.gather(*(memo.complete(prompt()) for _ in range(8)))
+    assert {completion.text for completion in completions} == {"reply 1"}
+    assert sum((c.usage for c in completions), Usage()) == USED
+    assert len(chat.prompts) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [JudgeError("down"), JudgeTimeout("late"), ReplyError("it was empty")]
+)
+async def test_a_shared_failure_is_each_ones_own(error: JudgeError | ReplyError) -> None:
+    """All who ask get the error, of its kind and once with its cost; the next asks anew."""
+    error.usage = USED
+    chat = CountingChat(error=error)
+    memo = MemoChat(chat, Memo())
+    results = await asyncio.gather(
+        *(memo.complete(prompt()) for _ in range(3)), return_exceptions=True
+    )
+    assert [(type(e), str(e)) for e in results] == [(type(error), str(error))] * 3
+    assert len({id(result) for result in results}) == 3
+    assert sum((e.usage for e in results), Usage()) == USED  # type: ignore[union-attr]
+    with pytest.raises(type(error)):
+        await memo.complete(prompt())
+    assert len(chat.prompts) == 2
+
+
+async def test_who_gives_up_does_not_end_the_call_of_others() -> None:
+    """A call goes on while anyone waits for it, and ends with the last."""
+    chat = CountingChat()
+    memo = MemoChat(chat, Memo())
+    first, second = (asyncio.create_task(memo.complete(prompt())) for _ in range(2))
+    await asyncio.sleep(0.005)
+    first.cancel()
+    assert (await second).text == "reply 1"
+    assert (await second).usage == USED
+    alone = asyncio.create_task(memo.complete(prompt("alone")))
+    await asyncio.sleep(0.005)
+    alone.cancel()
+    await asyncio.wait([alone])
+    assert (await memo.complete(prompt("alone"))).text == "reply 3"
+    assert chat.cancelled == 1
+
+
+async def test_a_served_reply_costs_nothing_where_prices_are_known() -> None:
+    """Its cost is 0, not unknown."""
+    table = Prices({"models": {"m": {"input": 1.0, "output": 1.0}}})
+    chat = PricedChat(MemoChat(CountingChat(), Memo()), table)
+    first = await chat.complete(prompt())
+    first.accept()
+    assert first.usage.cost == pytest.approx(15e-6)
+    assert (await chat.complete(prompt())).usage.cost == 0.0
+
+
+def replies(texts: Sequence[str] = ()) -> tuple[Callable[[Messages], str], list[Messages]]:
+    seen: list[Messages] = []
+
+    def ask(messages: Messages) -> str:
+        seen.append(messages)
+        if len(seen) <= len(texts):
+            return texts[len(seen) - 1]
+        return json.dumps(truthful_reply({"messages": messages}))
+
+    return ask, seen
+
+
+async def test_a_judge_keeps_valid_replies_only() -> None:
+    """Nonsense is asked about again in each judgement; its correction is kept."""
+    ask, seen = replies(["I cannot say."])
+    judge = CallableJudge(ask, name="m", memo=Memo())
+    results = [await judge.verify(VERIFY) for _ in range(3)]
+    await judge.aclose()
+    assert [found(findings) for findings in results] == [TRUTH] * 3
+    # The nonsense, its correction, and the first question once more.
+    assert [spent(findings).calls for findings in results] == pytest.approx([2, 1, 0])
+    assert len(seen) == 3
+
+
+async def on_disk(folder: Path, chat: CountingChat, *prompts: Prompt) -> Memo:
+    memo = Memo(folder)
+    cached = MemoChat(chat, memo)
+    await asked(cached, *prompts)
+    await cached.aclose()
+    return memo
+
+
+async def test_replies_on_disk_outlive_the_process(tmp_path: Path) -> None:
+    """A folder serves the next memo as it serves this one; nobody else may read a new one."""
+    chat = CountingChat()
+    folder = tmp_path / "new" / "memo"
+    await on_disk(folder, chat, prompt("a"), prompt("b"))
+    memo = await on_disk(folder, chat, prompt("b"), prompt("a"), prompt("a"))
+    assert len(chat.prompts) == 2
+    assert memo.stats() == {"disk": 2, "memory": 1}
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+async def test_the_disk_is_bounded(tmp_path: Path) -> None:
+    """The replies stored first leave first."""
+    memo = Memo(tmp_path, disk_size=2)
+    chat = CountingChat()
+    cached = MemoChat(chat, memo)
+    await asked(cached, prompt("a"), prompt("b"), prompt("c"))
+    await cached.aclose()
+    await on_disk(tmp_path, chat, prompt("b"), prompt("c"))
+    assert len(chat.prompts) == 3
+    await on_disk(tmp_path, chat, prompt("a"))
+    assert len(chat.prompts) == 4
+
+
+def corrupt(folder: Path) -> None:
+    (folder / "replies.sqlite").write_bytes(b"this is no database " * 500)
+
+
+def other_table(folder: Path) -> None:
+    connection = sqlite3.connect(folder / "replies.sqlite")
+    connection.execute("CREATE TABLE replies_1 (something TEXT)")
+    connection.close()
+
+
+def no_folder(folder: Path) -> None:
+    (folder / "replies.sqlite").mkdir()
+
+
+@pytest.mark.parametrize("spoil", [corrupt, other_table, no_folder])
+async def test_a_broken_disk_disturbs_nobody(
+    tmp_path: Path, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Replies come from the model, failures are counted, and a kind of them logged once."""
+    spoil(tmp_path)
+    chat = CountingChat()
+    memo = await on_disk(tmp_path, chat, *(prompt(str(n)) for n in range(10)))
+    assert len(chat.prompts) == 10
+    failures = {k: v for k, v in memo.stats().items() if k.startswith("judge memo on disk")}
+    assert sum(failures.values()) >= 5
+    assert len(caplog.records) == len(failures)
+
+
+async def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
+    """A reply that cannot be written is served from memory."""
+    memo = Memo(tmp_path)
+    chat = CountingChat()
+    cached = MemoChat(chat, memo)
+    await asked(cached, prompt("a"))
+    await cached.aclose()
+    connection = sqlite3.connect(tmp_path / "replies.sqlite")
+    connection.execute(
+        "CREATE TRIGGER full BEFORE INSERT ON replies_1 "
+        "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+    )
+    connection.close()
+    await asked(cached, prompt("b"), prompt("b"))
+    await cached.aclose()
+    assert len(chat.prompts) == 2
+    assert any(key.startswith("judge memo on disk") for key in memo.stats())
+
+
+async def test_a_locked_file_costs_a_call_not_a_judgement(tmp_path: Path) -> None:
+    """While another process holds the file, replies come from the model; then from disk again."""
+    chat = CountingChat()
+    await on_disk(tmp_path, chat, prompt("a"))
+    lock = sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)
+    lock.execute("PRAGMA locking_mode=EXCLUSIVE")
+    lock.execute("BEGIN EXCLUSIVE")
+    memo = Memo(tmp_path)
+    cached = MemoChat(chat, memo)
+    await asked(cached, prompt("b"))
+    await memo.aclose()
+    assert len(chat.prompts) == 2
+    assert any(key.startswith("judge memo on disk") for key in memo.stats())
+    lock.execute("ROLLBACK")
+    lock.close()
+    await asked(cached, prompt("a"))
+    assert len(chat.prompts) == 2
+    await cached.aclose()
+
+
+def test_several_processes_share_a_folder(tmp_path: Path) -> None:
+    """Processes that write at the same time lose nothing and fail nowhere."""
+    code = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from rag_eval_hooks.judges.memo import Memo\n"
+        "async def main(folder, who):\n"
+        "    memo = Memo(folder)\n"
+        "    for n in range(40):\n"
+        "        memo.keep(f'{who}:{n}'.encode(), 'text')\n"
+        "        await memo.load(b'none')\n"
+        "    await memo.aclose()\n"
+        "    assert memo.stats() == {'asked': 40}, memo.stats()\n"
+        "asyncio.run(main(*sys.argv[1:]))\n"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(who)], cwd=ROOT)
+        for who in range(3)
+    ]
+    assert [process.wait(60) for process in running] == [0, 0, 0]
+    connection = sqlite3.connect(tmp_path / "replies.sqlite")
+    assert connection.execute("SELECT COUNT(*) FROM replies_1").fetchone() == (120,)
+    connection.close()
+
+
+def test_one_chat_serves_one_event_loop_after_another(tmp_path: Path) -> None:
+    """A memo that was closed in one loop works in the next."""
+    chat = CountingChat()
+    memo = MemoChat(chat, Memo(tmp_path))
+
+    async def once() -> None:
+        await asked(memo, prompt("a"))
+        await memo.aclose()
+
+    asyncio.run(once())
+    asyncio.run(once())
+    assert len(chat.prompts) == 1
+
+
+@pytest.mark.parametrize("options", [{"size": 0}, {"disk_size": 0}, {"path": __file__}])
+def test_wrong_settings_are_told_at_once(options: dict[str, Any]) -> None:
+    """A size below 1 and a path that is a file are refused when the memo is made."""
+    with pytest.raises(ConfigError):
+        Memo(**options)

@@ -1,0 +1,134 @@
+"""Laws of prices: known only where they are told, and then exact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.prices import Price, PricedChat, Prices
+from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.usage import Usage
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "prices.toml"
+USED = Usage(calls=2, input_tokens=1_000_000, output_tokens=500_000)
+PROMPT = Prompt(system="s", user="u", name="n", example={"a": True})
+
+
+def prices(**models: tuple[float, float]) -> Prices:
+    table = {name: {"input": i, "output": o} for name, (i, o) in models.items()}
+    return Prices({"currency": "EUR", "models": table})
+
+
+def test_cost_is_tokens_times_prices_of_a_million() -> None:
+    """Input and output have prices of their own."""
+    assert prices(m=(2.0, 8.0)).priced(USED, "openai:m").cost == pytest.approx(2.0 + 4.0)
+
+
+def test_nothing_has_a_price_by_default() -> None:
+    """Without a table no cost is known, and none is made up."""
+    assert Prices().priced(USED, "openai:gpt-4o") == USED
+    assert prices(other=(1.0, 1.0)).priced(USED, "openai:m").cost is None
+
+
+def test_tokens_that_nobody_counted_have_no_cost() -> None:
+    """Calls without token counts cost something unknown; no calls cost nothing."""
+    table = prices(m=(2.0, 8.0))
+    assert table.priced(Usage(calls=1), "m").cost is None
+    assert table.priced(Usage(), "m").cost == 0.0
+
+
+@pytest.mark.parametrize(
+    ("model", "price"),
+    [
+        ("openai:small-1", Price(1, 1)),
+        ("openai:small-2", Price(2, 2)),
+        ("small-2", Price(2, 2)),
+        ("langchain:large", Price(3, 3)),
+        ("openai:large", Price(4, 4)),
+        ("openai:Small-1", None),
+    ],
+)
+def test_the_exact_name_wins_then_the_first_pattern(model: str, price: Price | None) -> None:
+    """A model is found by its name with or without its kind, in the order of the table."""
+    table = {
+        "small-*": {"input": 2, "output": 2},
+        "small-1": {"input": 1, "output": 1},
+        "*:large": {"input": 3, "output": 3},
+        "openai:large": {"input": 4, "output": 4},
+    }
+    assert Prices({"models": table}).of(model) == price
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"currency": 3}, "prices.currency"),
+    ({"model": {}}, "prices"),
+    ({"models": []}, "prices.models"),
+    ({"models": {"m": 3}}, "prices.models.m"),
+    ({"models": {"m": {"input": 1}}}, "prices.models.m"),
+    ({"models": {"m": {"input": 1, "output": 1, "cached": 1}}}, "prices.models.m"),
+    ({"models": {"m": {"input": -1, "output": 1}}}, "prices.models.m.input"),
+    ({"models": {"m": {"input": 1, "output": "2"}}}, "prices.models.m.output"),
+    ({"models": {"m": {"input": float("nan"), "output": 1}}}, "prices.models.m.input"),
+    ({"models": {"m": {"input": True, "output": 1}}}, "prices.models.m.input"),
+]
+
+
+@pytest.mark.parametrize(("table", "field"), BAD)
+def test_a_bad_table_names_its_entry(table: dict[str, Any], field: str) -> None:
+    """What is no price is told when the table is read, with the entry's name."""
+    with pytest.raises(ConfigError) as caught:
+        Prices(table)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize("content", [None, b"models = [", b"\xff\xfe"])
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, content: bytes | None) -> None:
+    """A missing or broken file is a mistake in the settings."""
+    path = tmp_path / "prices.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"prices\.toml"):
+        Prices.read(path)
+
+
+def test_the_example_file_is_a_price_table() -> None:
+    """The shipped example can be read and prices the models that it names."""
+    table = Prices.read(EXAMPLE)
+    large, small = table.of("openai:example-model-large"), table.of("openai:example-model-small")
+    assert large is not None
+    assert small is not None
+    assert large.input > small.input
+    assert table.currency == "USD"
+
+
+class OneChat:
+    """A chat with one reply or error."""
+
+    name = "openai:m"
+
+    def __init__(self, outcome: Completion | JudgeError) -> None:
+        self._outcome = outcome
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        if isinstance(self._outcome, JudgeError):
+            raise self._outcome
+        return self._outcome
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def test_replies_and_errors_of_a_chat_are_priced() -> None:
+    """What a reply took has its cost, and so has what failed tries took."""
+    table = prices(m=(2.0, 8.0))
+    chat = PricedChat(OneChat(Completion("{}", USED)), table)
+    assert (await chat.complete(PROMPT)).usage.cost == pytest.approx(6.0)
+    error = JudgeError("down")
+    error.usage = USED
+    with pytest.raises(JudgeError) as caught:
+        await PricedChat(OneChat(error), table).complete(PROMPT)
+    assert caught.value.usage.cost == pytest.approx(6.0)
