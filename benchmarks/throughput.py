@@ -5,7 +5,7 @@ fixed latency. The bound is judge calls x latency / concurrency. CPU is that of 
 threads, after a warm-up. The last run has 5 % of requests refused with 429 and 5 % of replies
 malformed; its scores are compared with those of the sound runs, one by one.
 
-    python -m benchmarks.throughput [--samples 200] [--metrics ragas,nvidia]
+    python -m benchmarks.throughput [--samples 200] [--metrics ragas,nvidia ...]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.corpus import samples
-from rag_eval_hooks import NotScored, Outcome, RagEval, Sample
+from rag_eval_hooks import NotScored, Outcome, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.errors import RagEvalError
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
@@ -28,6 +28,8 @@ from tests.servers.faults import REPLY_FAULTS, Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 
 CONCURRENCY = 16
+SAMPLES_AT_ONCE = 2 * CONCURRENCY
+"""A sample waits for one call before it makes the next: twice as many keep all slots busy."""
 RATE = 0.05
 HARMLESS = (FaultKind.PROSE, FaultKind.FENCE, FaultKind.REORDERED)
 """What our reader reads as it is: these would make the share of malformed replies look larger."""
@@ -80,7 +82,8 @@ def run(url: str, batch: Sequence[Sample], metrics: Sequence[str]) -> Run:
     judge = OpenAIJudge("m", base_url=url, api_key="k", concurrency=CONCURRENCY)
     embedder = OpenAIEmbedder("e", base_url=url, api_key="k", concurrency=CONCURRENCY)
     sink = MemorySink()
-    with RagEval(metrics=metrics, judge=judge, embedder=embedder, sinks=[sink]) as evals:
+    config = RagEvalConfig(evaluator_concurrency=SAMPLES_AT_ONCE)
+    with RagEval(metrics, judge, sinks=[sink], config=config, embedder=embedder) as evals:
         for sample in samples(WARM_UP, seed=1):
             evals.offer(sample)
         evals.flush()
@@ -132,29 +135,35 @@ def _differs(one: Outcome, other: Outcome) -> bool:
     return getattr(one, "value", None) != getattr(other, "value", None)
 
 
+def table(metrics: Sequence[str], count: int) -> None:
+    """Prints the rows for one choice of metrics."""
+    batch = samples(count)
+    print(f"\n{count} samples, {', '.join(metrics)}, concurrency {CONCURRENCY}")
+    print("| latency | judge calls | bound, s | wall, s | wall / bound | CPU, ms a sample |")
+    print("|---|---|---|---|---|---|")
+    for latency in (0.05, 0.5):
+        with server(latency) as url:
+            sound = run(url, batch, metrics)
+        print(report(f"{latency * 1000:.0f} ms", latency, count, sound), flush=True)
+    with server(0.05, faulty=True) as url:
+        faulty = run(url, batch, metrics)
+    print(report("50 ms, faults", 0.05, count, faulty))
+    print(compare(sound, faulty), flush=True)
+
+
 def main() -> None:
-    """Prints the table, or serves."""
+    """Prints the tables, or serves."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=200)
-    parser.add_argument("--metrics", default="ragas,nvidia")
+    parser.add_argument("--metrics", nargs="+", default=["ragas", "ragas,nvidia"])
     parser.add_argument("--serve", type=float)
     parser.add_argument("--faulty", action="store_true")
     options = parser.parse_args()
     if options.serve is not None:
         serve(options.serve, faulty=options.faulty)
         return
-    batch, metrics = samples(options.samples), options.metrics.split(",")
-    print(f"{len(batch)} samples, {options.metrics}, concurrency {CONCURRENCY}")
-    print("| latency | judge calls | bound, s | wall, s | wall / bound | CPU, ms a sample |")
-    print("|---|---|---|---|---|---|")
-    for latency in (0.05, 0.5):
-        with server(latency) as url:
-            sound = run(url, batch, metrics)
-        print(report(f"{latency * 1000:.0f} ms", latency, len(batch), sound), flush=True)
-    with server(0.05, faulty=True) as url:
-        faulty = run(url, batch, metrics)
-    print(report("50 ms, faults", 0.05, len(batch), faulty))
-    print(compare(sound, faulty))
+    for metrics in options.metrics:
+        table(metrics.split(","), options.samples)
 
 
 if __name__ == "__main__":

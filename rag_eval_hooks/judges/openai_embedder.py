@@ -112,19 +112,19 @@ class OpenAIEmbedder:
     async def _request(self, texts: Sequence[str]) -> list[array[float]]:
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [sendable(text) or " " for text in texts]
+        body = {"model": self._model, "input": sent, "encoding_format": "float"}
         reply = await self._endpoint.call(
-            lambda client: client.embeddings.create(
-                model=self._model, input=sent, encoding_format="float"
-            )
+            lambda client: client.post("/embeddings", body=body, cast_to=object)
         )
         return self._vectors(reply, len(texts))
 
     def _vectors(self, reply: Any, count: int) -> list[array[float]]:
         try:
-            rows = {row.index: array("d", row.embedding) for row in reply.data}
-        except (AttributeError, TypeError):
+            data = reply["data"]
+            rows = {row["index"]: array("d", row["embedding"]) for row in data}
+        except (KeyError, TypeError):
             raise self._invalid("no vectors of numbers") from None
-        if len(reply.data) != count or set(rows) != set(range(count)):
+        if len(data) != count or set(rows) != set(range(count)):
             raise self._invalid("not one vector per text")
         vectors = [rows[index] for index in range(count)]
         if not all(vector and all(map(math.isfinite, vector)) for vector in vectors):

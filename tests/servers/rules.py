@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 __all__ = [
     "ENTITY",
@@ -37,6 +38,7 @@ _STOP = re.compile(r"(?<=[.!?؟])\s+|(?<=[。！？])")
 _KANA = re.compile(r"[\u3040-\u30ff]")
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _ARABIC = re.compile(r"[\u0600-\u06ff]")
+_ASCII_WORD = re.compile(r"\w{4,}", re.ASCII)
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]{2,}|(?:(?![\u3040-\u30ff\u4e00-\u9fff])\w){4,}")
 _FORMS = (
     (_KANA, ("{}のですか？", "なぜ{}のですか？", "いつ{}のですか？")),
@@ -84,13 +86,17 @@ def question_forms(text: str) -> tuple[str, str, str]:
     return next((forms for script, forms in _FORMS if script.search(text)), _OTHER)
 
 
-def _words(text: str) -> set[str]:
+@lru_cache(maxsize=512)
+def _words(text: str) -> frozenset[str]:
+    if text.isascii():
+        return frozenset(_ASCII_WORD.findall(text.casefold()))
     found: set[str] = set()
     for word in _WORD.findall(text.casefold()):
         spaced = not (_KANA.search(word) or _HAN.search(word))
         found |= {word} if spaced else {word[i : i + 2] for i in range(len(word) - 1)}
-    return found
+    return frozenset(found)
 
 
+@lru_cache(maxsize=512)
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split())

@@ -1,4 +1,4 @@
-"""What every `ragas` metric gives when the judge's endpoint or its replies are faulty.
+"""What metrics of every suite give when the judge's endpoint or its replies are faulty.
 
     python -m tests.servers.table
 
@@ -24,6 +24,14 @@ SAMPLE = Sample(
     answer=DECOMPOSE.answer,
     reference=DECOMPOSE.reference,
 )
+METRICS = (
+    "ragas",
+    "graphrag.factual_accuracy_percentage",
+    "graphrag.answer_class",
+    "whitepaper.correctness",
+    "nvidia",
+)
+"""Some of each kind of finding; no composites, whose value depends on which parts are there."""
 FIRST = frozenset({1})
 """Requests that a passing fault hits; the retries and the later calls are sound."""
 
@@ -33,7 +41,7 @@ def outcomes_under(faults: Sequence[Fault]) -> Outcomes:
     with JudgeServer(faults=faults) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", timeout=1.0, retries=1)
         embedder = OpenAIEmbedder("e", base_url=server.url, api_key="k", timeout=1.0, retries=1)
-        with RagEval(metrics=["ragas"], judge=judge, embedder=embedder) as evals:
+        with RagEval(metrics=METRICS, judge=judge, embedder=embedder) as evals:
             return evals.evaluate(SAMPLE)
 
 
@@ -45,7 +53,7 @@ def word(outcome: Outcome) -> str:
 def main() -> None:
     """Prints the table."""
     sound = outcomes_under([])
-    print("| fault | shown |", *(f"{name.removeprefix('ragas.')} |" for name in sound))
+    print("| fault | shown |", *(f"{name.partition('.')[2]} |" for name in sound))
     print("|---|---|" + "---|" * len(sound))
     print("| none | |", *(f"{word(outcome)} |" for outcome in sound.values()))
     for kind in FaultKind:
