@@ -16,36 +16,12 @@ from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.score import NotScored, Score
+from rag_eval_hooks.tasks import DECOMPOSED, GRADED, RATED, VERIFIED
 
 __all__ = ["register"]
 
 _HEADER: Final = ("metric", "scale", "better", "needs", "judge calls", "source")
 _WIDTH: Final = 96
-_DECOMPOSED: Final = frozenset(
-    {
-        Finding.ANSWER_CLAIMS,
-        Finding.REFERENCE_CLAIMS,
-        Finding.ENTITIES,
-        Finding.QUESTIONS,
-        Finding.STANCE,
-    }
-)
-_RATED: Final = frozenset(
-    {
-        Finding.DIRECT_RELEVANCE,
-        Finding.GEVAL,
-        Finding.CLASSIFICATION,
-        Finding.CORRECTNESS,
-        Finding.ALIGNMENT,
-        Finding.ATTITUDE,
-    }
-)
-_GRADED: Final = frozenset(
-    {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
-)
-_NO_JUDGE: Final = frozenset(
-    {Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY, Finding.TOKEN_SCORE}
-)
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -113,8 +89,8 @@ def _read(metric: Metric) -> frozenset[Finding]:
 def _calls(metric: Metric) -> int:
     """Judge calls that the metric alone takes for the example, in fused mode."""
     read = _read(metric)
-    verified = read - _DECOMPOSED - _RATED - _GRADED - _NO_JUDGE
-    return sum(map(bool, (read & _DECOMPOSED, verified, read & _RATED))) + 2 * len(read & _GRADED)
+    shared = (read & DECOMPOSED, read & VERIFIED, read & RATED)
+    return sum(map(bool, shared)) + 2 * len(read & GRADED)
 
 
 def _explained(metric: Metric) -> Iterator[str]:

@@ -16,29 +16,23 @@ from rag_eval_hooks.pipeline import known
 from rag_eval_hooks.pipeline.plan import closed, first_findings, read_by
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
-
-__all__ = ["DECOMPOSED", "EMBEDDED", "SCORED", "Inquiry", "Sources"]
-
-_OF_ANSWER = frozenset({Finding.ANSWER_CLAIMS, Finding.QUESTIONS, Finding.STANCE})
-_OF_REFERENCE = frozenset({Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.STANCE})
-DECOMPOSED = _OF_ANSWER | _OF_REFERENCE
-_RATED = frozenset(
-    {
-        Finding.DIRECT_RELEVANCE,
-        Finding.GEVAL,
-        Finding.CLASSIFICATION,
-        Finding.CORRECTNESS,
-        Finding.ALIGNMENT,
-        Finding.ATTITUDE,
-    }
+from rag_eval_hooks.tasks import (
+    DECOMPOSED,
+    EMBEDDED,
+    GRADED,
+    OF_ANSWER,
+    OF_REFERENCE,
+    RATED,
+    TOKEN_SCORED,
+    VERIFIED,
+    Decompose,
+    Grade,
+    Rate,
+    Verify,
 )
-_GRADED = frozenset(
-    {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
-)
-EMBEDDED = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
-SCORED = frozenset({Finding.TOKEN_SCORE})
-_VERIFIED = frozenset(Finding) - DECOMPOSED - _RATED - _GRADED - EMBEDDED - SCORED
+
+__all__ = ["Inquiry", "Sources"]
+
 _ABOUT_ANSWER = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT})
 _ABOUT_REFERENCE = frozenset({Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREEMENT})
 
@@ -126,7 +120,7 @@ class Inquiry:
         if self._sources.embedder is None:
             self._miss(self._open(closed(EMBEDDED)), _NO_EMBEDDER)
         if self._sources.scorer is None:
-            self._miss(self._open(SCORED), _NO_SCORER)
+            self._miss(self._open(TOKEN_SCORED), _NO_SCORER)
 
     def _open(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
         return frozenset(k for k in kinds & self._wanted if not self.findings.asked(k))
@@ -143,15 +137,15 @@ class Inquiry:
             task = Decompose(
                 wanted=kinds,
                 question=self._sample.question,
-                answer=self._sample.answer if kinds & _OF_ANSWER else None,
-                reference=self._sample.reference if kinds & _OF_REFERENCE else None,
+                answer=self._sample.answer if kinds & OF_ANSWER else None,
+                reference=self._sample.reference if kinds & OF_REFERENCE else None,
             )
             await self._ask(self._sources.judge.decompose(task), kinds)
 
     async def _verify(self) -> None:
-        for kind in self._open(_VERIFIED):
+        for kind in self._open(VERIFIED):
             self._settle(known.from_items(kind, self.findings, self._chunks))
-        kinds = self._open(_VERIFIED)
+        kinds = self._open(VERIFIED)
         if kinds:
             found = self.findings
             task = Verify(
@@ -169,7 +163,7 @@ class Inquiry:
             await self._ask(self._sources.judge.verify(task), kinds)
 
     async def _rate(self) -> None:
-        kinds = self._open(_RATED)
+        kinds = self._open(RATED)
         if kinds:
             task = Rate(
                 wanted=kinds,
@@ -180,9 +174,9 @@ class Inquiry:
             await self._ask(self._sources.judge.rate(task), kinds)
 
     async def _grade(self) -> None:
-        for kind in self._open(_GRADED):
+        for kind in self._open(GRADED):
             self._settle(known.from_items(kind, self.findings, self._chunks))
-        kinds = self._open(_GRADED)
+        kinds = self._open(GRADED)
         if kinds:
             task = Grade(
                 wanted=kinds,
@@ -234,7 +228,7 @@ class Inquiry:
         return usable
 
     async def _score_tokens(self) -> None:
-        kinds, scorer = self._open(SCORED), self._sources.scorer
+        kinds, scorer = self._open(TOKEN_SCORED), self._sources.scorer
         if kinds and scorer is not None:
             answer, reference = self._sample.answer or "", self._sample.reference or ""
 

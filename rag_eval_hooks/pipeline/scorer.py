@@ -10,7 +10,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Metric
-from rag_eval_hooks.pipeline.inquiry import EMBEDDED, SCORED, Inquiry, Sources
+from rag_eval_hooks.pipeline.inquiry import Inquiry, Sources
 from rag_eval_hooks.pipeline.plan import read_by, unfed
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
@@ -22,6 +22,7 @@ from rag_eval_hooks.score import (
     Score,
     Unavailable,
 )
+from rag_eval_hooks.tasks import EMBEDDED, TOKEN_SCORED
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Scorer"]
@@ -93,7 +94,7 @@ class Scorer:
         if isinstance(outcome, NotScored):
             return replace(outcome, usage=used)
         judge = self._sources.judge
-        if read - EMBEDDED - SCORED:
+        if read - EMBEDDED - TOKEN_SCORED:
             return replace(
                 outcome,
                 annotator_kind=judge.annotator_kind,
