@@ -3,7 +3,9 @@
 The judge server runs as a process of its own and answers every request, truthfully, after a
 fixed latency. The bound is judge calls x latency / concurrency. CPU is that of this process, all
 threads, after a warm-up. The last run has 5 % of requests refused with 429 and 5 % of replies
-malformed; its scores are compared with those of the sound runs, one by one.
+malformed; its scores are compared with those of the sound runs, one by one. Beside it stands the
+least that so many calls take on this machine at this moment: a bare HTTP client that asks for one
+fixed reply, at the same concurrency, and does nothing with it.
 
     python -m benchmarks.throughput [--samples 200] [--metrics ragas,nvidia ...]
 """
@@ -11,12 +13,15 @@ malformed; its scores are compared with those of the sound runs, one by one.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+import aiohttp
 
 from benchmarks.corpus import samples
 from rag_eval_hooks import NotScored, Outcome, RagEval, RagEvalConfig, Sample
@@ -102,6 +107,29 @@ def run(url: str, batch: Sequence[Sample], metrics: Sequence[str]) -> Run:
     return Run(wall, cpu, _calls(scores), scores)
 
 
+def bare(url: str, calls: int) -> Run:
+    """The same number of calls by a bare client."""
+    body = {
+        "model": "m",
+        "messages": [{"role": "user", "content": "word " * 700}],
+        "temperature": 0,
+    }
+
+    async def caller(session: aiohttp.ClientSession, count: int) -> None:
+        for _ in range(count):
+            async with session.post(f"{url}/chat/completions", json=body) as response:
+                await response.json()
+
+    async def all_calls() -> None:
+        async with aiohttp.ClientSession() as session:
+            share = calls // CONCURRENCY
+            await asyncio.gather(*(caller(session, share) for _ in range(CONCURRENCY)))
+
+    cpu, wall = time.process_time(), time.perf_counter()
+    asyncio.run(all_calls())
+    return Run(time.perf_counter() - wall, time.process_time() - cpu, calls, {})
+
+
 def _calls(scores: Scores) -> int:
     """Judge calls, as the usage on the outcomes adds them up; embedding calls have none."""
     return round(sum(outcome.usage.calls for outcome in scores.values()))
@@ -144,6 +172,8 @@ def table(metrics: Sequence[str], count: int) -> None:
     for latency in (0.05, 0.5):
         with server(latency) as url:
             sound = run(url, batch, metrics)
+            least = bare(url, sound.calls)
+        print(report(f"{latency * 1000:.0f} ms, bare client", latency, count, least))
         print(report(f"{latency * 1000:.0f} ms", latency, count, sound), flush=True)
     with server(0.05, faulty=True) as url:
         faulty = run(url, batch, metrics)

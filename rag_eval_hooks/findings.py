@@ -235,7 +235,7 @@ class Findings:
 
     def asked(self, kind: Finding) -> bool:
         """Whether the finding was made, or is known to be absent."""
-        return getattr(self, kind.value) is not _NOT_ASKED
+        return getattr(self, kind) is not _NOT_ASKED
 
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
@@ -245,7 +245,9 @@ class Findings:
 
     def merged(self, other: Findings) -> Findings:
         """These findings with those that the other one has or knows to be absent."""
-        told = {kind.value: getattr(other, kind.value) for kind in Finding if other.asked(kind)}
+        told: dict[str, Any] = {kind: getattr(other, kind) for kind in Finding if other.asked(kind)}
+        if not told and not other.usage:
+            return self
         usage = dict(self.usage)
         for kind, used in other.usage.items():
             usage[kind] = usage.get(kind, Usage()) + used

@@ -13,8 +13,10 @@ class Usage:
     """Judge calls and what they took. A part of a shared call is a fraction of it.
 
     Attributes:
-        calls: Requests that were sent, retries and repeated questions included.
-        input_tokens: Tokens of prompts, as the endpoint counted them; 0 where it does not count.
+        calls: Judge requests that were sent, retries and repeated questions included; requests for
+            embeddings, which many samples share, are not among them.
+        input_tokens: Tokens of prompts and of embedded texts, as the endpoint counted them; 0
+            where it does not count.
         output_tokens: Tokens of replies.
         cost: Money in the currency of the price table, or None without a price for the model.
     """

@@ -8,8 +8,9 @@ from typing import Protocol, runtime_checkable
 from rag_eval_hooks.findings import Findings, TokenScore
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
+from rag_eval_hooks.usage import Usage
 
-__all__ = ["Embedder", "Judge", "TokenScorer"]
+__all__ = ["Embedder", "Judge", "MeteredEmbedder", "TokenScorer"]
 
 
 @runtime_checkable
@@ -73,6 +74,15 @@ class Embedder(Protocol):
 
     async def aclose(self) -> None:
         """Releases connections and models. Called once, at shutdown."""
+        ...
+
+
+@runtime_checkable
+class MeteredEmbedder(Embedder, Protocol):
+    """An embedder that tells what it took."""
+
+    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
+        """What `embed` gives, and this caller's part of the tokens; nothing for cached texts."""
         ...
 
 

@@ -12,6 +12,7 @@ from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.openai import OpenAIJudge
+    from rag_eval_hooks.judges.prices import Prices
 
 __all__ = ["choose_embedder", "choose_judge", "choose_token_scorer"]
 
@@ -56,7 +57,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     if kind == "openai" and model:
         from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 
-        return OpenAIEmbedder(model, **_endpoint(config))
+        return OpenAIEmbedder(model, prices=_prices(config), **_endpoint(config))
     if kind == "sentence-transformers":
         from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 
@@ -88,19 +89,24 @@ def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
 def _openai_judge(config: RagEvalConfig, model: str) -> OpenAIJudge:
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge
-    from rag_eval_hooks.judges.prices import Prices
 
     return OpenAIJudge(
         model,
         temperature=config.judge_temperature,
         memo=Memo(config.judge_memo),
-        prices=None if config.judge_prices is None else Prices.read(config.judge_prices),
+        prices=_prices(config),
         attempts=config.judge_attempts,
         calls=config.calls,
         nvidia_calls=config.nvidia_calls,
         verify_tokens=config.verify_tokens,
         **_endpoint(config),
     )
+
+
+def _prices(config: RagEvalConfig) -> Prices | None:
+    from rag_eval_hooks.judges.prices import Prices
+
+    return None if config.judge_prices is None else Prices.read(config.judge_prices)
 
 
 def _endpoint(config: RagEvalConfig) -> dict[str, Any]:

@@ -6,12 +6,31 @@ import hashlib
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.batching import Batcher
 
-__all__ = ["Embeddings", "sendable"]
+__all__ = ["Embeddings", "Vector", "sendable"]
+
+
+@dataclass(slots=True, eq=False)
+class Vector:
+    """The vector of one text.
+
+    Attributes:
+        values: The vector.
+        tokens: Tokens that it took and that are not yet charged to anyone.
+    """
+
+    values: array[float]
+    tokens: float = 0.0
+
+    def charge(self) -> float:
+        """The tokens, for the first caller who asks."""
+        tokens, self.tokens = self.tokens, 0.0
+        return tokens
 
 
 class Embeddings:
@@ -30,7 +49,7 @@ class Embeddings:
     def __init__(
         self,
         name: str,
-        make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[array[float]]]],
+        make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
         *,
         cache_size: int,
         size: int,
@@ -41,7 +60,7 @@ class Embeddings:
         self._name = name
         self._make = make
         self._cache_size = cache_size
-        self._cache: OrderedDict[bytes, array[float]] = OrderedDict()
+        self._cache: OrderedDict[bytes, Vector] = OrderedDict()
         self._batcher = Batcher(
             name,
             self._make_and_keep,
@@ -61,36 +80,46 @@ class Embeddings:
         Raises:
             JudgeError: A vector could not be made, or their lengths differ.
         """
+        vectors, _tokens = await self.embed_metered(texts)
+        return vectors
+
+    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], float]:
+        """What `embed` gives, and the tokens of those texts that were not known.
+
+        Raises:
+            JudgeError: As by `embed`.
+        """
         distinct = list(dict.fromkeys(texts))
         found = {text: vector for text in distinct if (vector := self._recall(text)) is not None}
         missing = [text for text in distinct if text not in found]
         found |= zip(missing, await self._batcher.submit(missing), strict=True)
-        if len({len(vector) for vector in found.values()}) > 1:
+        if len({len(vector.values) for vector in found.values()}) > 1:
             raise JudgeError(f"{self._name}: the vectors have different lengths")
-        return [found[text].tolist() for text in texts]
+        tokens = sum(vector.charge() for vector in found.values())
+        return [found[text].values.tolist() for text in texts], tokens
 
     async def aclose(self) -> None:
         """Ends what is running and forgets all vectors."""
         await self._batcher.aclose()
         self._cache.clear()
 
-    async def _make_and_keep(self, texts: Sequence[str]) -> Sequence[array[float]]:
+    async def _make_and_keep(self, texts: Sequence[str]) -> Sequence[Vector]:
         vectors = await self._make(texts)
-        if len({len(vector) for vector in vectors}) == 1:
+        if len({len(vector.values) for vector in vectors}) == 1:
             for text, vector in zip(texts, vectors, strict=True):
                 self._keep(text, vector)
         return vectors
 
     # Two threads may use the cache at once. Each step is atomic, and a vector that is missed
     # for a moment is only made again, so there is no lock that a fork could leave locked.
-    def _recall(self, text: str) -> array[float] | None:
+    def _recall(self, text: str) -> Vector | None:
         key = _hash(text)
         vector = self._cache.pop(key, None)
         if vector is not None:
             self._cache[key] = vector
         return vector
 
-    def _keep(self, text: str, vector: array[float]) -> None:
+    def _keep(self, text: str, vector: Vector) -> None:
         self._cache[_hash(text)] = vector
         if len(self._cache) > self._cache_size:
             self._cache.popitem(last=False)

@@ -11,8 +11,8 @@ __all__ = ["stated"]
 
 # Only white space and sentence punctuation end a word here: "36" is not stated by "-36", "36.5"
 # or "1,036". Whatever this misses, the judge is asked about.
-_BEFORE = r"(?<![^\s(\"'\[])"
-_AFTER = r"(?=[.,;:!?)\"'\]]*(?:\s|$))"
+_BEFORE = re.compile(r"(?<![^\s(\"'\[])")
+_AFTER = re.compile(r"[.,;:!?)\"'\]]*(?:\s|$)")
 
 
 def stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
@@ -30,7 +30,13 @@ def stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
 
 
 def _stands(entity: str, chunks: Sequence[str]) -> bool:
-    if not entity:
-        return False
-    pattern = re.compile(_BEFORE + re.escape(entity) + _AFTER)
-    return any(pattern.search(chunk) for chunk in chunks)
+    return bool(entity) and any(_stands_in(entity, chunk) for chunk in chunks)
+
+
+def _stands_in(entity: str, chunk: str) -> bool:
+    start = chunk.find(entity)
+    while start >= 0:
+        if _BEFORE.match(chunk, start) and _AFTER.match(chunk, start + len(entity)):
+            return True
+        start = chunk.find(entity, start + 1)
+    return False

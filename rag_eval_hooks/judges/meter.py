@@ -9,7 +9,7 @@ from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Meter"]
+__all__ = ["Meter", "token_count"]
 
 
 class Meter:
@@ -28,7 +28,9 @@ class Meter:
 
     def told(self, input_tokens: object, output_tokens: object) -> None:
         """Counts tokens as an endpoint tells them; what is no such number counts as none."""
-        self.usage += Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
+        self.usage += Usage(
+            input_tokens=token_count(input_tokens), output_tokens=token_count(output_tokens)
+        )
 
     @contextmanager
     def charging(self) -> Iterator[None]:
@@ -40,7 +42,8 @@ class Meter:
             raise
 
 
-def _count(tokens: object) -> float:
+def token_count(tokens: object) -> float:
+    """Tokens as an endpoint tells them; what is no such number counts as none."""
     if isinstance(tokens, bool) or not isinstance(tokens, int):
         return 0.0
     return float(max(tokens, 0))

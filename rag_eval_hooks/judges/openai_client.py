@@ -24,6 +24,7 @@ except ImportError as missing:
 
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.failures import describe
+from rag_eval_hooks.judges.http_client import honest_connection_errors, lean_http_client
 from rag_eval_hooks.judges.limits import Slots
 
 __all__ = ["Endpoint", "RequestRefusedError"]
@@ -114,7 +115,8 @@ class Endpoint:
     async def _once(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]], meter: Meter) -> T:
         async with self._slots.here(), asyncio.timeout(self._options.timeout):
             meter.sent()
-            return await request(self._client())
+            with honest_connection_errors():
+                return await request(self._client())
 
     def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()
@@ -132,6 +134,7 @@ class Endpoint:
             default_query=dict(options.query),
             timeout=options.timeout,
             max_retries=0,
+            http_client=lean_http_client(),
         )
 
 

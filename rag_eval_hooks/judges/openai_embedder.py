@@ -10,8 +10,11 @@ from typing import Any
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.client_options import ClientOptions
-from rag_eval_hooks.judges.embeddings import Embeddings, sendable
+from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
+from rag_eval_hooks.judges.meter import token_count
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
+from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.usage import Usage
 
 __all__ = ["OpenAIEmbedder"]
 
@@ -33,6 +36,7 @@ class OpenAIEmbedder:
         retries: Further tries after a 429, a 5xx or a time-out, and after a malformed reply.
         concurrency: Calls in flight at once.
         cache_size: Vectors kept, the least recently used leave first.
+        prices: Puts costs on the usage.
 
     Raises:
         ConfigError: A value cannot be used.
@@ -50,6 +54,7 @@ class OpenAIEmbedder:
         retries: int = 3,
         concurrency: int = 16,
         cache_size: int = 1024,
+        prices: Prices | None = None,
     ) -> None:
         options = ClientOptions(
             base_url=base_url,
@@ -63,6 +68,7 @@ class OpenAIEmbedder:
         self._model = model
         self._endpoint = Endpoint(f"openai:{model}", options)
         self._retries = retries
+        self._prices = prices or Prices()
         self._embeddings = Embeddings(
             self._endpoint.name,
             self._make,
@@ -91,32 +97,44 @@ class OpenAIEmbedder:
         """
         return await self._embeddings.embed(texts)
 
+    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
+        """What `embed` gives, and the tokens of those texts that were not known.
+
+        Raises:
+            JudgeError: As by `embed`.
+        """
+        vectors, tokens = await self._embeddings.embed_metered(texts)
+        used = Usage(input_tokens=tokens)
+        return vectors, self._prices.priced(used, self.name) if tokens else used
+
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._embeddings.aclose()
         await self._endpoint.aclose()
 
-    async def _make(self, texts: Sequence[str]) -> Sequence[array[float]]:
-        vectors: list[array[float]] = []
+    async def _make(self, texts: Sequence[str]) -> Sequence[Vector]:
+        vectors: list[Vector] = []
         for start in range(0, len(texts), _BATCH):
             vectors += await self._asked(texts[start : start + _BATCH])
         return vectors
 
-    async def _asked(self, texts: Sequence[str]) -> list[array[float]]:
+    async def _asked(self, texts: Sequence[str]) -> list[Vector]:
         """The vectors of one request, sent again while the reply is malformed."""
         for _ in range(self._retries):
             with suppress(_MalformedError):
                 return await self._request(texts)
         return await self._request(texts)
 
-    async def _request(self, texts: Sequence[str]) -> list[array[float]]:
+    async def _request(self, texts: Sequence[str]) -> list[Vector]:
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [sendable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
         reply = await self._endpoint.call(
             lambda client: client.post("/embeddings", body=body, cast_to=object)
         )
-        return self._vectors(reply, len(texts))
+        vectors = self._vectors(reply, len(sent))
+        each = _tokens(reply) / sum(map(len, sent))
+        return [Vector(v, each * len(text)) for v, text in zip(vectors, sent, strict=True)]
 
     def _vectors(self, reply: Any, count: int) -> list[array[float]]:
         try:
@@ -139,6 +157,12 @@ class OpenAIEmbedder:
 
 class _MalformedError(JudgeError):
     """The endpoint replied, but not with one vector per text."""
+
+
+def _tokens(reply: Any) -> float:
+    """Tokens of one request, as the endpoint tells them; 0 where it does not."""
+    told = reply.get("usage")
+    return token_count(told.get("prompt_tokens")) if isinstance(told, dict) else 0.0
 
 
 def _is_about_content(error: BaseException) -> bool:

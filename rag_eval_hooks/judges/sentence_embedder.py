@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from rag_eval_hooks.judges.embeddings import Embeddings, sendable
+from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
 
 __all__ = ["SentenceEmbedder"]
@@ -65,7 +65,7 @@ class SentenceEmbedder:
         await self._embeddings.aclose()
         await self._thread.aclose()
 
-    async def _make(self, texts: Sequence[str]) -> Sequence[array[float]]:
+    async def _make(self, texts: Sequence[str]) -> Sequence[Vector]:
         return await self._thread.run(lambda model: _encoded(model, texts))
 
     def _load(self) -> Any:
@@ -74,11 +74,11 @@ class SentenceEmbedder:
         return SentenceTransformer(self._source)
 
 
-def _encoded(model: Any, texts: Sequence[str]) -> list[array[float]]:
+def _encoded(model: Any, texts: Sequence[str]) -> list[Vector]:
     vectors = model.encode(
         [sendable(text) for text in texts],
         batch_size=_FORWARD,
         normalize_embeddings=True,
         show_progress_bar=False,
     )
-    return [array("f", vector) for vector in vectors.tolist()]
+    return [Vector(array("f", vector)) for vector in vectors.tolist()]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
+from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder, TokenScorer
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.pipeline import known
@@ -30,6 +30,7 @@ from rag_eval_hooks.tasks import (
     Rate,
     Verify,
 )
+from rag_eval_hooks.usage import Usage
 
 __all__ = ["Inquiry", "Sources"]
 
@@ -129,7 +130,8 @@ class Inquiry:
         self.findings = self.findings.merged(findings)
 
     def _miss(self, kinds: frozenset[Finding], why: NotScored) -> None:
-        self._settle(Findings.absent(kinds, why))
+        if kinds:
+            self._settle(Findings.absent(kinds, why))
 
     async def _decompose(self) -> None:
         kinds = self._open(DECOMPOSED)
@@ -200,7 +202,9 @@ class Inquiry:
             texts = questions.texts
 
             async def similarity() -> Findings:
-                return Findings(question_similarity=await self._cosines(texts))
+                values, used = await self._cosines(texts)
+                usage = {Finding.QUESTION_SIMILARITY: used}
+                return Findings(question_similarity=values, usage=usage)
 
             await self._ask(similarity(), kinds)
 
@@ -210,22 +214,25 @@ class Inquiry:
 
             async def similarity() -> Findings:
                 texts = (self._sample.reference or "",)
-                (value,) = await self._cosines(texts, of=self._sample.answer)
-                return Findings(answer_similarity=value)
+                (value,), used = await self._cosines(texts, of=self._sample.answer)
+                usage = {Finding.ANSWER_SIMILARITY: used}
+                return Findings(answer_similarity=value, usage=usage)
 
             await self._ask(similarity(), kinds)
 
-    async def _cosines(self, texts: tuple[str, ...], of: str | None = None) -> tuple[float, ...]:
-        """Cosine of each text and the question, or another text."""
+    async def _cosines(
+        self, texts: tuple[str, ...], of: str | None = None
+    ) -> tuple[tuple[float, ...], Usage]:
+        """Cosine of each text and the question, or another text; and what it took."""
         embedder = self._sources.embedder
         assert embedder is not None
         subject = self._sample.question if of is None else of
-        first, *others = await embedder.embed([subject, *texts])
+        (first, *others), used = await _embedded(embedder, [subject, *texts])
         cosines = [cosine(first, other) for other in others]
         usable = tuple(value for value in cosines if value is not None)
         if len(usable) != len(texts):
             raise JudgeError(f"{embedder.name} gave {len(usable)} usable vectors of {len(texts)}")
-        return usable
+        return usable, used
 
     async def _score_tokens(self) -> None:
         kinds, scorer = self._open(TOKEN_SCORED), self._sources.scorer
@@ -254,3 +261,9 @@ class Inquiry:
             self._incidents.report(f"judge {self._sources.judge.name}", error)
             why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
         self._miss(self._open(kinds), why)
+
+
+async def _embedded(embedder: Embedder, texts: list[str]) -> tuple[list[list[float]], Usage]:
+    if isinstance(embedder, MeteredEmbedder):
+        return await embedder.embed_metered(texts)
+    return await embedder.embed(texts), Usage()

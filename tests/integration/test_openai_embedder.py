@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,9 +10,13 @@ from typing import Any
 
 import pytest
 
+from rag_eval_hooks import RagEval, Sample, Score
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.usage import Usage
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import EMBEDDINGS, JudgeServer
 
@@ -98,3 +103,34 @@ async def test_wrong_vectors_are_an_error(kind: FaultKind) -> None:
         async with embedder_at(server) as embedder:
             with pytest.raises(JudgeError):
                 await embedder.embed(["one text", "another text"])
+
+
+async def test_every_token_is_charged_once() -> None:
+    """Callers who share requests, texts and the cache pay together what the endpoint counted."""
+    prices = Prices({"models": {"text-embedding-3-small": {"input": 1e6, "output": 0}}})
+    with JudgeServer() as server:
+        async with embedder_at(server, prices=prices) as embedder:
+            results = await asyncio.gather(
+                embedder.embed_metered(["one", "two"]),
+                embedder.embed_metered(["two", "three, which is longer"]),
+            )
+            _vectors, again = await embedder.embed_metered(["one"])
+        counted = sum(len(call.body["input"]) for call in server.calls(EMBEDDINGS))
+    spent = sum((used for _vectors, used in results), start=Usage())
+    assert (spent.input_tokens, spent.cost) == pytest.approx((counted, counted))
+    assert again == Usage()
+
+
+async def test_embeddings_are_part_of_what_a_score_took() -> None:
+    """The tokens of embedded texts stand on the metric that compares them."""
+    sample = Sample(question="Who kept it?", answer="An old lighthouse keeper kept it.")
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
+        embedder = OpenAIEmbedder(base_url=server.url, api_key="k")
+        with RagEval(["ragas.answer_relevancy"], judge, embedder=embedder) as evals:
+            outcome = (await evals.aevaluate(sample))["ragas.answer_relevancy"]
+        asked = server.calls()[0]
+        embedded = sum(len(call.body["input"]) for call in server.calls(EMBEDDINGS))
+    assert isinstance(outcome, Score)
+    assert outcome.usage.calls == 1
+    assert outcome.usage.input_tokens == pytest.approx(asked.prompt_chars // 4 + embedded)

@@ -85,7 +85,7 @@ class JudgeServer:
     """The server, in a thread of its own; a context manager.
 
     Args:
-        latency: Seconds before every reply.
+        latency: Seconds from a request's arrival to its reply, at least.
         faults: The first that hits a request is shown.
         replies: Chat replies by order, or made from the request; the truthful brain by default
             and after the last.
@@ -179,20 +179,27 @@ class JudgeServer:
     async def _handle(
         self, request: Request, answer: Callable[[Recorded], Mapping[str, Any]]
     ) -> Response:
+        due = time.monotonic() + self.latency
         recorded = await self._record(request)
         self._in_flight += 1
         self.peak = max(self.peak, self._in_flight)
         try:
-            await asyncio.sleep(self.latency)
-            refusal = self._refusal(recorded)
-            if refusal is not None:
-                return refusal
-            fault = self._fault(recorded)
-            if fault is not None and fault.kind in HTTP_FAULTS:
-                return await self._http_fault(fault)
-            return JSONResponse(answer(recorded))
+            response = await self._response(recorded, answer)
+            await asyncio.sleep(due - time.monotonic())
+            return response
         finally:
             self._in_flight -= 1
+
+    async def _response(
+        self, recorded: Recorded, answer: Callable[[Recorded], Mapping[str, Any]]
+    ) -> Response:
+        refusal = self._refusal(recorded)
+        if refusal is not None:
+            return refusal
+        fault = self._fault(recorded)
+        if fault is not None and fault.kind in HTTP_FAULTS:
+            return await self._http_fault(fault)
+        return JSONResponse(answer(recorded))
 
     async def _record(self, request: Request) -> Recorded:
         body = json.loads(await request.body())
