@@ -113,10 +113,13 @@ class Endpoint:
         return JudgeError(f"{self.name}: the reply is no JSON ({type(error).__name__})")
 
     async def _once(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]], meter: Meter) -> T:
-        async with self._slots.here(), asyncio.timeout(self._options.timeout):
+        async with self._slots.here():
+            # The first call makes the client, which reads certificates: no part of the call's time.
+            client = self._client()
             meter.sent()
-            with honest_connection_errors():
-                return await request(self._client())
+            async with asyncio.timeout(self._options.timeout):
+                with honest_connection_errors():
+                    return await request(client)
 
     def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()

@@ -201,7 +201,7 @@ async def test_a_refused_connection_is_not_tried_again() -> None:
 async def test_a_stuck_endpoint_is_a_time_out() -> None:
     """No reply within the limit, retries included: `timeout`, not a verdict."""
     with JudgeServer(faults=[Fault(kind=FaultKind.HANG)]) as server:
-        findings = await verified(server, timeout=0.2, retries=1)
+        findings = await verified(server, timeout=0.5, retries=1)
         assert set(found(findings).values()) == {Cause.TIMEOUT}
         assert len(server.calls()) == 2
 
@@ -299,7 +299,7 @@ async def test_usage_is_what_the_endpoint_counted() -> None:
         ([Fault(kind=FaultKind.REFUSAL)], {}, {}),
         ([Fault(kind=FaultKind.ONLY_PROSE)], {}, {}),
         ([Fault(kind=FaultKind.SERVER_ERROR)], {"retries": 1}, {}),
-        ([Fault(kind=FaultKind.HANG)], {"timeout": 0.2, "retries": 1}, {}),
+        ([Fault(kind=FaultKind.HANG)], {"timeout": 0.5, "retries": 1}, {}),
         ([Fault(kind=FaultKind.CUT_BODY)], {}, {}),
     ],
 )

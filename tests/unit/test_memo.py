@@ -53,6 +53,11 @@ class CountingChat:
             raise self._error
         return Completion(f"reply {number}", USED)
 
+    async def asked(self, calls: int) -> None:
+        """Waits until so many calls have begun."""
+        while len(self.prompts) < calls:
+            await asyncio.sleep(0)
+
     async def aclose(self) -> None:
         """Does nothing."""
 
@@ -154,12 +159,12 @@ async def test_who_gives_up_does_not_end_the_call_of_others() -> None:
     chat = CountingChat()
     memo = MemoChat(chat, Memo())
     first, second = (asyncio.create_task(memo.complete(prompt())) for _ in range(2))
-    await asyncio.sleep(0.005)
+    await chat.asked(1)
     first.cancel()
     assert (await second).text == "reply 1"
     assert (await second).usage == USED
     alone = asyncio.create_task(memo.complete(prompt("alone")))
-    await asyncio.sleep(0.005)
+    await chat.asked(2)
     alone.cancel()
     await asyncio.wait([alone])
     assert (await memo.complete(prompt("alone"))).text == "reply 3"
