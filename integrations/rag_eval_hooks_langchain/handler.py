@@ -51,7 +51,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     ) -> None:
         """Begins a chain run; a root's input holds the question."""
         run = self._start(RunKind.CHAIN, serialized, run_id, parent_run_id, extra)
-        if run is not None and run.parent is None:
+        if run is not None and run.outermost:
             run.query = values.question_of(inputs)
 
     @host_edge
@@ -62,7 +62,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             return
         if isinstance(outputs, _CONTAINERS):
             self._note_documents(run, outputs)
-        if run.parent is None:
+        if run.outermost:
             run.text = values.answer_of(outputs)
             self._note_streamed_question(run, extra)
         self._recorder.end(run)
@@ -72,7 +72,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Ends a chain run that raised, was cancelled, or whose stream was closed."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            if run.parent is None:
+            if run.outermost:
                 self._note_streamed_question(run, extra)
             self._recorder.fail(run, error)
 

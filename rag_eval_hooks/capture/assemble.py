@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.capture.run import Interaction, RunKind
 from rag_eval_hooks.sample import Context, Sample
 
 __all__ = ["assemble", "session_of"]
@@ -41,7 +41,7 @@ def assemble(
     return Sample(
         question=cut.text("question", root.query or ""),
         contexts=cut.contexts(find_contexts(interaction), max_contexts),
-        answer=cut.optional("answer", root.text),
+        answer=cut.optional("answer", _answer(interaction)),
         reference=cut.optional("reference", _text(told, "reference")),
         question_id=_text(told, "question_id"),
         status=interaction.status,
@@ -54,6 +54,15 @@ def assemble(
         trace_id=trace_id,
         span_id=span_id,
     )
+
+
+def _answer(interaction: Interaction) -> str | None:
+    """What the root gave out; inside one opened by hand, what the last call in it did."""
+    root = interaction.root
+    if root.text is not None or root.kind is not RunKind.MANUAL:
+        return root.text
+    told = (run.text for run in reversed(interaction.runs) if run.parent is root)
+    return next((text for text in told if text is not None), None)
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:

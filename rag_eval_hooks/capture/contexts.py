@@ -31,6 +31,10 @@ def find_contexts(interaction: Interaction) -> tuple[Context, ...] | None:
     """
     if not interaction.lists:
         return None
+    if interaction.root.kind is RunKind.MANUAL:
+        stated = [found for found in interaction.lists if found.stated]
+        if stated:
+            return _once(context for found in stated for context in found.contexts)
     prompts = {run: _fold(" ".join(run.prompt)) for run in _model_calls(interaction)}
     grounding = _grounding_calls(interaction, prompts)
     seen = _in_prompts(_distinct(interaction.lists), [prompts[run] for run in grounding])

@@ -10,6 +10,7 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
+from rag_eval_hooks.capture.manual import enclosing_run
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Run, RunKind
 from rag_eval_hooks.quiet import is_quiet
 from rag_eval_hooks.sample import Context, Status
@@ -23,20 +24,25 @@ _REMEMBERED = 10_000
 class Recorder:
     """Follows runs by their ids and reports each interaction once, when its root ends.
 
-    An interaction is a root run in which something was retrieved. Every method is O(1) but
-    `end` of a root, takes no lock and may be called from any thread; events of one run come in
-    order, events of different runs in any. Late and repeated events are ignored.
+    An interaction is a root run in which something was retrieved, or one that the application
+    opened by hand, and then the framework's roots within it are part of it. Every method is O(1)
+    but `end` of a root, takes no lock and may be called from any thread; events of one run come
+    in order, events of different runs in any. Late and repeated events are ignored.
 
     Args:
         on_end: Called with every ended interaction, in the thread of its last event.
         ttl: Seconds after which an open interaction is abandoned.
         max_open: Interactions that may be open; the oldest is abandoned for one more.
+
+    Attributes:
+        locators: Of integrations: each tells the id of the framework's run around the caller.
     """
 
     def __init__(self, on_end: Callable[[Interaction], None], *, ttl: float, max_open: int) -> None:
         self._on_end = on_end
         self._ttl_ns = int(ttl * 1e9)
         self._max_open = max_open
+        self.locators: set[Callable[[], Hashable | None]] = set()
         self.reset()
 
     def reset(self) -> None:
@@ -64,11 +70,26 @@ class Recorder:
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
         if parent is None:
+            if is_quiet():
+                return None
+            parent = self._around(kind)
+        if parent is None:
             return self._start_root(run_id, kind, name, metadata or {}, tags or ())
         run = Run(run_id, kind, name, parent, parent.interaction, time.time_ns())
         parent.interaction.runs.append(run)
         self._runs[run_id] = run
         return run
+
+    def _around(self, kind: RunKind) -> Run | None:
+        """What encloses a run without a known parent: an interaction opened by hand.
+
+        One opened by hand may itself stand inside a run of a framework.
+        """
+        if kind is RunKind.MANUAL:
+            for locate in self.locators:
+                if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
+                    return run
+        return enclosing_run(self)
 
     def _start_root(
         self,
@@ -77,9 +98,7 @@ class Recorder:
         name: str,
         metadata: Mapping[str, Any],
         tags: Sequence[str],
-    ) -> Run | None:
-        if is_quiet():
-            return None
+    ) -> Run:
         self.sweep()
         if len(self._open) >= self._max_open:
             self._abandon_oldest()
@@ -95,9 +114,9 @@ class Recorder:
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
-    def documents(self, run: Run, contexts: Sequence[Context]) -> None:
-        """A run gave out documents."""
-        run.interaction.lists.append(DocumentList(run, tuple(contexts)))
+    def documents(self, run: Run, contexts: Sequence[Context], *, stated: bool = False) -> None:
+        """A run gave out documents, or the application stated that it uses them."""
+        run.interaction.lists.append(DocumentList(run, tuple(contexts), stated))
 
     def end(self, run: Run) -> None:
         """A run ended well; the end of a root ends its interaction."""
@@ -143,7 +162,9 @@ class Recorder:
             run.end = run.end or root.end
         while len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
-        if interaction.lists and root.kind is not RunKind.RETRIEVER:
+        if root.kind is RunKind.MANUAL or (
+            interaction.lists and root.kind is not RunKind.RETRIEVER
+        ):
             self._on_end(interaction)
 
     def _abandon_oldest(self) -> None:
@@ -161,6 +182,8 @@ class Recorder:
 
 def _closed_early(interaction: Interaction) -> Status:
     """A root that ends well while its model still runs was a stream that nobody read on."""
+    if interaction.root.kind is RunKind.MANUAL and interaction.root.text is not None:
+        return Status.OK
     models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
     return Status.CLOSED if models and models[-1].end is None else Status.OK
 

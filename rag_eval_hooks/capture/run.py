@@ -21,13 +21,15 @@ _NO_FACTS: Facts = MappingProxyType({})
 
 
 class RunKind(StrEnum):
-    """What a run does. Runs of the last four kinds become spans."""
+    """What a run does. Retrievers, models, tools and embeddings become spans."""
 
     CHAIN = "chain"
     RETRIEVER = "retriever"
     MODEL = "model"
     TOOL = "tool"
     EMBEDDING = "embedding"
+    MANUAL = "manual"
+    """An interaction that the application opened itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +64,11 @@ class Run:
     facts: Facts = field(default_factory=lambda: _NO_FACTS)
     error_type: str | None = None
 
+    @property
+    def outermost(self) -> bool:
+        """Whether the application called it itself, and not a part of a framework's run."""
+        return self.parent is None or self.parent.kind is RunKind.MANUAL
+
     def within(self, kind: RunKind) -> bool:
         """Whether an enclosing run is of a kind."""
         outer = self.parent
@@ -77,10 +84,12 @@ class DocumentList:
     Attributes:
         run: Who gave them.
         contexts: Snapshots, in order; possibly none.
+        stated: Whether the application said so itself.
     """
 
     run: Run
     contexts: tuple[Context, ...]
+    stated: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +98,7 @@ class Interaction:
 
     Attributes:
         otel: The application's OpenTelemetry context when it began.
-        metadata: Metadata of the root run.
+        metadata: Metadata of the root run, and what was added to it.
         tags: Its tags.
         runs: Every run in order of start, the root first.
         lists: Document lists in order of appearance.
@@ -97,7 +106,7 @@ class Interaction:
     """
 
     otel: OtelContext
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     runs: list[Run] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
@@ -107,6 +116,10 @@ class Interaction:
     def root(self) -> Run:
         """The outermost run."""
         return self.runs[0]
+
+    def add_metadata(self, values: Mapping[str, Any]) -> None:
+        """Adds to the metadata; a later value of a key wins."""
+        self.metadata = {**self.metadata, **values}
 
     @property
     def chars(self) -> int:
