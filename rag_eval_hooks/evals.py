@@ -95,6 +95,8 @@ class RagEval:
             self._on_end,
             ttl=self.config.interaction_ttl,
             max_open=self.config.max_open_interactions,
+            max_chars=self.config.max_interaction_chars,
+            max_text_chars=self.config.max_text_chars,
         )
         _guard_forks(self._pipeline, self.recorder)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rag_eval_hooks.capture.documents import contexts_of
 from rag_eval_hooks.capture.edge import host_edge
-from rag_eval_hooks.capture.run import Run, RunKind
+from rag_eval_hooks.capture.run import Origin, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 
 if TYPE_CHECKING:
@@ -70,13 +70,13 @@ class ManualInteraction:
                 once. An empty list says that retrieval found nothing.
         """
         if self.run is not None:
-            self.recorder.documents(self.run, contexts_of(documents), stated=True)
+            self.recorder.documents(self.run, contexts_of(documents), Origin.STATED)
 
     @host_edge
     def answer(self, text: str) -> None:
         """Records what the user gets. The last call counts."""
         if self.run is not None:
-            self.run.text = text if isinstance(text, str) else str(text)
+            self.run.text = self.recorder.text(self.run, str(text))
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
@@ -119,7 +119,7 @@ class ManualInteraction:
         )
         if self.run is None:
             return
-        self.run.query = str(self._question)
+        self.run.query = self.recorder.text(self.run, str(self._question))
         if self.run.parent is not None:
             self.run.interaction.add_metadata(self._metadata)
         self.outer = _open_scope(_current.get())

@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvid
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.capture.assemble import session_of
+from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status

@@ -1,0 +1,74 @@
+"""Which model calls made the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from rag_eval_hooks.capture.run import Interaction, Run, RunKind
+
+__all__ = ["PREFIX", "TELLING", "fold", "grounding_prompts"]
+
+PREFIX = 160
+"""Characters of a text that must stand in the prompt: formatters cut the ends of texts."""
+TELLING = 20
+"""Characters below which a text may stand in a prompt by chance."""
+
+
+def grounding_prompts(interaction: Interaction, answer: str | None) -> list[str]:
+    """The prompts of the answering call and of those whose output went into it, in order."""
+    calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
+    calls = [run for run in calls if not run.within(RunKind.RETRIEVER)]
+    answering = _answering_call(calls, fold(answer or ""))
+    if answering is None:
+        return []
+    prompts = {run: fold(" ".join(run.prompt)) for run in calls}
+    return [prompts[run] for run in _grounding(calls, answering, prompts)]
+
+
+def _grounding(calls: Sequence[Run], answering: Run, prompts: Mapping[Run, str]) -> list[Run]:
+    grounding = {answering}
+    for call in reversed(calls[: calls.index(answering)]):
+        output = fold(call.text or "")[:PREFIX]
+        if len(output) >= TELLING and any(output in prompts[later] for later in grounding):
+            grounding.add(call)
+    return [call for call in calls if call in grounding]
+
+
+def _answering_call(calls: Sequence[Run], answer: str) -> Run | None:
+    """The call whose output is most of the answer, the last of equals; else the last that told."""
+    best, most = None, 0
+    for call in calls:
+        shared = _shared(call, answer) if answer else 0
+        if shared and shared >= most:
+            best, most = call, shared
+    if best is not None:
+        return best
+    told = [call for call in calls if call.text]
+    return told[-1] if told else (calls[-1] if calls else None)
+
+
+def _shared(call: Run, answer: str) -> int:
+    """How much of the answer stands in the output, or of the output in the answer.
+
+    A short output such as a grader's stands in many answers by chance, and equals few.
+    """
+    output = fold(call.text or "") or _picked(call)
+    if output == answer:
+        return len(answer) + 1
+    if answer in output:
+        return len(answer)
+    return len(output) if len(output) >= TELLING and output in answer else 0
+
+
+def _picked(call: Run) -> str:
+    """The arguments of tool calls: with them a model gives structured output."""
+    try:
+        return fold(json.dumps(list(call.picks), ensure_ascii=False)) if call.picks else ""
+    except (TypeError, ValueError, RecursionError):
+        return ""
+
+
+def fold(text: str) -> str:
+    """The text with each stretch of white space as one blank."""
+    return " ".join(text.split())

@@ -1,0 +1,70 @@
+"""Keeps what an open interaction holds within its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.sample import Context
+
+__all__ = ["Room"]
+
+
+class Room:
+    """Limits on the text of one interaction.
+
+    Args:
+        max_chars: Of all its texts together.
+        max_text_chars: Of one text. One character more is kept, so that it can be told later
+            that something was cut.
+    """
+
+    def __init__(self, max_chars: int, max_text_chars: int) -> None:
+        self._max_chars = max_chars
+        self._longest = max_text_chars + 1
+
+    def text(self, interaction: Interaction, text: str) -> str:
+        """As much of a text as may be kept."""
+        return self._kept(interaction, text, self._longest)
+
+    def prompt(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
+        """A prompt, which is only cut where the interaction is full: contexts stand in it."""
+        return tuple(self._kept(interaction, text, self._max_chars) for text in texts)
+
+    def contexts(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
+        """As many documents as may be kept, cut where they are too long."""
+        for context in contexts:
+            if interaction.kept_chars >= self._max_chars:
+                interaction.full = True
+                return
+            if self._fits(context):
+                interaction.kept_chars += len(context.text)
+                yield context
+            else:
+                text = self.text(interaction, context.text)
+                metadata = self.metadata(interaction, context.metadata)
+                yield replace(context, text=text, metadata=metadata)
+
+    def _fits(self, context: Context) -> bool:
+        texts = (value for value in context.metadata.values() if isinstance(value, str))
+        return len(context.text) < self._longest and all(len(t) < self._longest for t in texts)
+
+    def metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Metadata with its texts cut."""
+        return {
+            key: self.text(interaction, value) if isinstance(value, str) else value
+            for key, value in values.items()
+        }
+
+    def _kept(self, interaction: Interaction, text: str, longest: int) -> str:
+        room = self._max_chars - interaction.kept_chars
+        size = len(text)
+        if size > longest:
+            size = longest
+        if size > room:
+            interaction.full = True
+            size = max(room, 0)
+        interaction.kept_chars += size
+        return text if size == len(text) else text[:size]
