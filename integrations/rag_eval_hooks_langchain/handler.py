@@ -69,7 +69,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """An object that also hears of a graph's interrupts, where LangGraph tells them."""
-        made: Self = super().__new__(with_graph_events(cls))
+        kind: Any = cls
+        made: Self = super().__new__(with_graph_events(kind))
         return made
 
     def __init__(

@@ -11,9 +11,11 @@ __all__ = ["class_name", "name_or_none", "names"]
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:
-    """The class behind a run that has no name of its own."""
-    path = (serialized or {}).get("id")
-    return str(path[-1]) if path else None
+    """The name of a tool, or the class behind a run that has no name of its own."""
+    told = serialized or {}
+    path = told.get("id")
+    name = path[-1] if path else told.get("name")
+    return None if name is None else str(name)
 
 
 def name_or_none(field: str, value: Any) -> str | None:

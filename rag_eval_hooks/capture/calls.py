@@ -14,6 +14,9 @@ PREFIX = 160
 TELLING = 20
 """Characters below which a text may stand in a prompt by chance."""
 
+_MOST = 200
+"""Calls among which quoted ones are looked for: the last ones."""
+
 
 def grounding_prompts(interaction: Interaction, answer: str | None) -> list[str]:
     """The prompts of the answering call and of those whose output went into it, in order."""
@@ -27,12 +30,33 @@ def grounding_prompts(interaction: Interaction, answer: str | None) -> list[str]
 
 
 def _grounding(calls: Sequence[Run], answering: Run, prompts: Mapping[Run, str]) -> list[Run]:
-    grounding = {answering}
-    for call in reversed(calls[: calls.index(answering)]):
-        output = fold(call.text or "")[:PREFIX]
-        if len(output) >= TELLING and any(output in prompts[later] for later in grounding):
-            grounding.add(call)
-    return [call for call in calls if call in grounding]
+    """The answering call after those that it quotes, each of these after those that it quotes.
+
+    Calls that ran side by side stand in the order in which they are quoted.
+    """
+    outputs = {call: fold(call.text or "")[:PREFIX] for call in calls[-_MOST:]}
+    grounding: dict[Run, None] = {}
+    waiting: list[tuple[Run, bool]] = [(answering, False)]
+    visited = {answering}
+    while waiting:
+        call, done = waiting.pop()
+        if done:
+            grounding[call] = None
+            continue
+        waiting.append((call, True))
+        quoted = _quoted(prompts[call], {c: o for c, o in outputs.items() if c not in visited})
+        visited.update(quoted)
+        waiting.extend((other, False) for other in reversed(quoted))
+    return list(grounding)
+
+
+def _quoted(prompt: str, outputs: Mapping[Run, str]) -> list[Run]:
+    places = {
+        call: place
+        for call, output in outputs.items()
+        if len(output) >= TELLING and (place := prompt.find(output)) >= 0
+    }
+    return sorted(places, key=places.__getitem__)
 
 
 def _answering_call(calls: Sequence[Run], answer: str) -> Run | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rag_eval_hooks.capture.calls import PREFIX, TELLING, fold, grounding_prompts
+from rag_eval_hooks.capture.places import Place, Prompts
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
 
@@ -45,7 +45,8 @@ class Finder:
         stated = self._of(Origin.STATED)
         if stated and self._interaction.root.kind is RunKind.MANUAL:
             return _union(stated)
-        prompts = grounding_prompts(self._interaction, self._answer)
+        question = fold(self._interaction.root.query or "")
+        prompts = Prompts(grounding_prompts(self._interaction, self._answer), question)
         seen = _in_prompts(_distinct(self._lists), prompts)
         if seen:
             return _with_short_texts(seen, self._lists)
@@ -83,21 +84,7 @@ def _distinct(lists: Sequence[DocumentList]) -> dict[str, Context]:
     return distinct
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a text stands: the number of the prompt, and the span in it."""
-
-    prompt: int
-    start: int
-    length: int
-
-    def holds(self, other: _Place) -> bool:
-        """Whether the other place lies within this one."""
-        ends = self.start + self.length, other.start + other.length
-        return self.prompt == other.prompt and self.start <= other.start and ends[1] <= ends[0]
-
-
-def _in_prompts(candidates: Mapping[str, Context], prompts: Sequence[str]) -> tuple[Context, ...]:
+def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Context, ...]:
     """The candidates that stand in a prompt, by place; a text inside another one once."""
     whole = _whole(candidates, prompts)
     # A text that stands nowhere in full may have been cut, but not where another text stands.
@@ -110,18 +97,18 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Sequence[str]) -> tu
     ordered = sorted(
         (whole | cut).items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
     )
-    kept: list[tuple[str, _Place]] = []
+    kept: list[tuple[str, Place]] = []
     for text, place in ordered:
         if not kept or not (kept[-1][1].holds(place) and text in kept[-1][0]):
             kept.append((text, place))
     return tuple(candidates[text] for text, _ in kept)
 
 
-def _whole(candidates: Mapping[str, Context], prompts: Sequence[str]) -> dict[str, _Place]:
+def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Place]:
     found = {}
     for text, context in candidates.items():
         if len(text) >= TELLING:
-            places = (_find(form, prompts) for form in _forms(text, context))
+            places = (prompts.find(form) for form in _forms(text, context))
             if (place := next(filter(None, places), None)) is not None:
                 found[text] = place
     return found
@@ -134,16 +121,8 @@ def _forms(text: str, context: Context) -> Iterator[str]:
     yield fold(json.dumps(context.text, ensure_ascii=False)[1:-1])
 
 
-def _cut(text: str, prompts: Sequence[str]) -> _Place | None:
-    return _find(text[:PREFIX], prompts) if len(text) > PREFIX else None
-
-
-def _find(text: str, prompts: Sequence[str]) -> _Place | None:
-    for number, prompt in enumerate(prompts):
-        start = prompt.find(text)
-        if start >= 0:
-            return _Place(number, start, len(text))
-    return None
+def _cut(text: str, prompts: Prompts) -> Place | None:
+    return prompts.find(text[:PREFIX]) if len(text) > PREFIX else None
 
 
 def _with_short_texts(

@@ -21,6 +21,8 @@ CASES = [
 ]
 
 
+# What a framework says of its own future is no concern of these tests.
+@pytest.mark.filterwarnings("ignore:.*(deprecated|experimental|beta)")
 @pytest.mark.parametrize(("shape", "way"), CASES)
 def test_what_is_captured_is_right(shape: Shape, way: str) -> None:
     """Question, contexts, answer, status and spans are right, nothing leaks, the books add up."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.matrix.langchain import lcel
+from tests.matrix.langchain import agents, classic, graphs, lcel, retrievers
 
 __all__ = ["SHAPES"]
 
-SHAPES = (*lcel.SHAPES,)
+SHAPES = (*lcel.SHAPES, *classic.SHAPES, *retrievers.SHAPES, *agents.SHAPES, *graphs.SHAPES)
