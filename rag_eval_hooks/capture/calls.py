@@ -19,25 +19,25 @@ _MOST = 200
 
 
 def grounding_prompts(interaction: Interaction, answer: str | None) -> list[str]:
-    """The prompts of the answering call and of those whose output went into it, in order."""
+    """The prompts of the answering calls and of those whose output went into them, in order."""
     calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
     calls = [run for run in calls if not run.within(RunKind.RETRIEVER)]
-    answering = _answering_call(calls, fold(answer or ""))
-    if answering is None:
-        return []
+    answering = _answering_calls(calls, fold(answer or ""))
     prompts = {run: fold(" ".join(run.prompt)) for run in calls}
     return [prompts[run] for run in _grounding(calls, answering, prompts)]
 
 
-def _grounding(calls: Sequence[Run], answering: Run, prompts: Mapping[Run, str]) -> list[Run]:
-    """The answering call after those that it quotes, each of these after those that it quotes.
+def _grounding(
+    calls: Sequence[Run], answering: Sequence[Run], prompts: Mapping[Run, str]
+) -> list[Run]:
+    """The answering calls after those that they quote, each of these after those that it quotes.
 
     Calls that ran side by side stand in the order in which they are quoted.
     """
     outputs = {call: fold(call.text or "")[:PREFIX] for call in calls[-_MOST:]}
     grounding: dict[Run, None] = {}
-    waiting: list[tuple[Run, bool]] = [(answering, False)]
-    visited = {answering}
+    waiting = [(call, False) for call in reversed(answering)]
+    visited = set(answering)
     while waiting:
         call, done = waiting.pop()
         if done:
@@ -59,30 +59,23 @@ def _quoted(prompt: str, outputs: Mapping[Run, str]) -> list[Run]:
     return sorted(places, key=places.__getitem__)
 
 
-def _answering_call(calls: Sequence[Run], answer: str) -> Run | None:
-    """The call whose output is most of the answer, the last of equals; else the last that told."""
-    best, most = None, 0
-    for call in calls:
-        shared = _shared(call, answer) if answer else 0
-        if shared and shared >= most:
-            best, most = call, shared
-    if best is not None:
-        return best
-    told = [call for call in calls if call.text]
-    return told[-1] if told else (calls[-1] if calls else None)
+def _answering_calls(calls: Sequence[Run], answer: str) -> list[Run]:
+    """The call that gave the answer, or those whose outputs it is made of; else the last.
 
-
-def _shared(call: Run, answer: str) -> int:
-    """How much of the answer stands in the output, or of the output in the answer.
-
-    A short output such as a grader's stands in many answers by chance, and equals few.
+    Of calls that gave the same the last counts: the others were tries.
     """
-    output = fold(call.text or "") or _picked(call)
-    if output == answer:
-        return len(answer) + 1
-    if answer in output:
-        return len(answer)
-    return len(output) if len(output) >= TELLING and output in answer else 0
+    outputs = {call: fold(call.text or "") or _picked(call) for call in calls}
+    if answer:
+        whole = [call for call, output in outputs.items() if answer in output]
+        equal = [call for call in whole if outputs[call] == answer]
+        if whole:
+            return [(equal or whole)[-1]]
+        # A short output such as a grader's stands in many answers by chance.
+        parts = {o: call for call, o in outputs.items() if len(o) >= TELLING and o in answer}
+        if parts:
+            return [parts[output] for output in sorted(parts, key=answer.find)]
+    told = [call for call in calls if call.text]
+    return told[-1:] or list(calls[-1:])
 
 
 def _picked(call: Run) -> str:

@@ -93,7 +93,7 @@ class Recorder:
         if parent is None:
             if is_quiet():
                 return None
-            parent = self._around(kind)
+            parent = self._around()
         if parent is None:
             return self._start_root(run_id, kind, name, metadata or {}, tags or ())
         return self._start_child(run_id, kind, name, parent)
@@ -108,15 +108,15 @@ class Recorder:
         self._runs[run_id] = run
         return run
 
-    def _around(self, kind: RunKind) -> Run | None:
-        """What encloses a run without a known parent: an interaction opened by hand.
+    def _around(self) -> Run | None:
+        """What encloses a run without a known parent.
 
-        One opened by hand may itself stand inside a run of a framework.
+        Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
+        its own. What their context says counts, then an interaction opened by hand.
         """
-        if kind is RunKind.MANUAL:
-            for locate in self.locators:
-                if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
-                    return run
+        for locate in self.locators:
+            if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
+                return run
         return enclosing_run(self)
 
     def _start_root(
@@ -158,8 +158,10 @@ class Recorder:
         interaction.chosen = tuple(self._room.contexts(interaction, contexts))
 
     def text(self, run: Run, text: str | None) -> str | None:
-        """As much of a question or an answer as may be kept."""
-        return None if text is None else self._room.text(run.interaction, text)
+        """As much of a text as may be kept; of the outermost run's own there is always room."""
+        if text is None:
+            return None
+        return self._room.text(run.interaction, text, always=run.outermost)
 
     def texts(self, run: Run, texts: Sequence[str]) -> tuple[str, ...]:
         """As much of several texts as may be kept."""

@@ -25,8 +25,10 @@ class Room:
         self._max_chars = max_chars
         self._longest = max_text_chars + 1
 
-    def text(self, interaction: Interaction, text: str) -> str:
-        """As much of a text as may be kept."""
+    def text(self, interaction: Interaction, text: str, *, always: bool = False) -> str:
+        """As much of a text as may be kept; one that is always kept is only cut."""
+        if always:
+            return text[: self._longest]
         return self._kept(interaction, text, self._longest)
 
     def prompt(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from tests.matrix.langchain import agents, classic, graphs, lcel, retrievers
+from tests.matrix.langchain import agents, application, classic, graphs, lcel, retrievers, trouble
 
 __all__ = ["SHAPES"]
 
-SHAPES = (*lcel.SHAPES, *classic.SHAPES, *retrievers.SHAPES, *agents.SHAPES, *graphs.SHAPES)
+SHAPES = (
+    *lcel.SHAPES,
+    *classic.SHAPES,
+    *retrievers.SHAPES,
+    *agents.SHAPES,
+    *graphs.SHAPES,
+    *application.SHAPES,
+    *trouble.SHAPES,
+)
