@@ -132,14 +132,14 @@ def nothing() -> Any:
 
 def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
     def build() -> Any:
-        @import_module("langchain.agents.middleware").dynamic_prompt
         def system(request: Any) -> str:
             question = str(this_turn(request.state["messages"])[0].content)
             documents = store().similarity_search(question, k=2)
             record(documents)
             return f"Use only:\n{joined(documents)}"
 
-        return agent(stepping(), [], middleware=[system])
+        middleware = import_module("langchain.agents.middleware").dynamic_prompt(system)
+        return agent(stepping(), [], middleware=[middleware])
 
     return build
 

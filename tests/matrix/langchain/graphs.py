@@ -192,7 +192,7 @@ def filtered_out() -> Any:
 
 def fan_out() -> Any:
     asked = (QUESTION, BETTER)
-    send = import_module("langgraph.types").Send if GRAPHS_MISSING is None else None
+    send = import_module("langgraph.types").Send
 
     def one(state: Any) -> dict[str, Any]:
         return {"documents": store().similarity_search(state["question"], k=1)}

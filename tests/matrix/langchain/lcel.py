@@ -45,7 +45,8 @@ def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, 
     """Retriever, prompt, model, parser."""
     retriever = store().as_retriever(search_kwargs={"k": k})
     inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
-    return inputs | PROMPT | (model or reader()) | StrOutputParser()
+    chain: Runnable[Any, str] = inputs | PROMPT | (model or reader()) | StrOutputParser()
+    return chain
 
 
 def upper() -> Any:
@@ -124,7 +125,7 @@ def of_the_caller() -> Any:
 
 def direct() -> Any:
     found = store()
-    search = RunnableLambda(lambda question: found.similarity_search(question, k=2))
+    search: Any = RunnableLambda(lambda question: found.similarity_search(question, k=2))
     inputs: Any = {"context": search | joined, "question": RunnablePassthrough()}
     return inputs | PROMPT | reader() | StrOutputParser()
 
@@ -140,10 +141,14 @@ def one_function() -> Any:
     return RunnableLambda(ask)
 
 
+def _texts_of_pairs(pairs: list[tuple[Document, float]]) -> str:
+    return joined([document for document, _ in pairs])
+
+
 def with_scores() -> Any:
     found = store()
-    search = RunnableLambda(lambda question: found.similarity_search_with_score(question, k=2))
-    text = RunnableLambda(lambda pairs: joined([document for document, _ in pairs]))
+    search: Any = RunnableLambda(lambda question: found.similarity_search_with_score(question, k=2))
+    text: Any = RunnableLambda(_texts_of_pairs)
     inputs: Any = {"context": search | text, "question": RunnablePassthrough()}
     return inputs | PROMPT | reader() | StrOutputParser()
 

@@ -126,15 +126,15 @@ def chain_fallback() -> Any:
 
 def closed(world: World, way: str) -> None:
     if way == "stream":
-        stream = plain().stream(QUESTION, config(world))
+        stream: Any = plain().stream(QUESTION, config(world))
         next(stream)
         stream.close()
         return
 
     async def read() -> None:
-        tokens = plain().astream(QUESTION, config(world))
+        tokens: Any = plain().astream(QUESTION, config(world))
         await anext(tokens)
-        await tokens.aclose()  # type: ignore[attr-defined]
+        await tokens.aclose()
         await asyncio.sleep(0.05)
 
     asyncio.run(read())
@@ -148,10 +148,12 @@ def cancelled(world: World, way: str) -> None:
             pass
 
     async def request() -> None:
-        work = chain.ainvoke(QUESTION, told) if way == "ainvoke" else read()
-        if way == "abatch":
-            work.close()
-            work = chain.abatch([QUESTION], told)
+        calls: dict[str, Any] = {
+            "ainvoke": lambda: chain.ainvoke(QUESTION, told),
+            "abatch": lambda: chain.abatch([QUESTION], told),
+            "astream": read,
+        }
+        work = calls[way]()
         task = asyncio.create_task(work)
         await asyncio.sleep(0.2)
         task.cancel()
