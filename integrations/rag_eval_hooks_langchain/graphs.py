@@ -33,7 +33,7 @@ def with_graph_events(kind: type[Any]) -> type[Any]:
 
 def is_step(tags: Sequence[str] | None) -> bool:
     """Whether a run is a step of a graph: then the run around it keeps a state."""
-    return any(tag.startswith("graph:step:") for tag in tags or ())
+    return bool([tag for tag in tags or () if tag.startswith("graph:step:")])
 
 
 def is_no_error(error: BaseException) -> bool:

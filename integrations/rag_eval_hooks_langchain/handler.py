@@ -371,6 +371,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         return bool(found)
 
     def _note_choice(self, run: Run, outputs: Any) -> None:
+        if self._choices.contexts is None:
+            return
         chosen = self._choices.contexts_in(
             outputs, self._documents, self._incidents, root=run.outermost
         )

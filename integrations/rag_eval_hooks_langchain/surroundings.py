@@ -14,6 +14,9 @@ from rag_eval_hooks.capture.run import Interaction
 __all__ = ["current_handlers", "current_run_id", "note_belonging"]
 
 
+_OWN_KEYS = frozenset(OWN_KEYS)
+
+
 def current_run_id() -> int | None:
     """The run in which the caller is called, where LangChain knows one."""
     run_id = getattr(_current_manager(), "parent_run_id", None)
@@ -36,9 +39,10 @@ def note_belonging(interaction: Interaction, metadata: Mapping[str, Any] | None)
     LangChain from 1.0 on keeps `configurable` out of the metadata; inside a run its config is at
     hand.
     """
-    for key in OWN_KEYS:
-        if metadata and key in metadata and key not in interaction.metadata:
-            interaction.add_metadata({key: metadata[key]})
+    if metadata and not _OWN_KEYS.isdisjoint(metadata):
+        told = own_entries(metadata)
+        if told.keys() - interaction.metadata.keys():
+            interaction.add_metadata({**told, **interaction.metadata})
     if interaction.configured:
         return
     config = var_child_runnable_config.get()

@@ -38,13 +38,13 @@ def scalars(metadata: Any) -> dict[str, Any]:
     """The entries of a document's metadata that are texts, numbers or booleans."""
     if not isinstance(metadata, Mapping):
         return {}
-    return {str(k): v for k, v in metadata.items() if isinstance(v, _SCALARS)}
+    return {k: v for k, v in metadata.items() if isinstance(v, _SCALARS)}
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
     """The score that a retriever or reranker left in a document's metadata."""
     for key in _SCORE_KEYS:
-        if (score := _number(metadata.get(key))) is not None:
+        if key in metadata and (score := _number(metadata[key])) is not None:
             return score
     return None
 

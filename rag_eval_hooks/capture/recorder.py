@@ -150,12 +150,12 @@ class Recorder:
     ) -> None:
         """A run gave out documents, or the application stated that it uses them."""
         interaction = run.interaction
-        kept = tuple(self._room.contexts(interaction, contexts))
+        kept = self._room.contexts(interaction, contexts)
         interaction.lists.append(DocumentList(run, kept, origin))
 
     def choose(self, interaction: Interaction, contexts: Sequence[Context]) -> None:
         """The application chose the contexts; the last choice counts."""
-        interaction.chosen = tuple(self._room.contexts(interaction, contexts))
+        interaction.chosen = self._room.contexts(interaction, contexts)
 
     def text(self, run: Run, text: str | None) -> str | None:
         """As much of a text as may be kept; of the outermost run's own there is always room."""

@@ -35,23 +35,34 @@ class Room:
         """A prompt, which is only cut where the interaction is full: contexts stand in it."""
         return tuple(self._kept(interaction, text, self._max_chars) for text in texts)
 
-    def contexts(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
+    def contexts(
+        self, interaction: Interaction, contexts: Sequence[Context]
+    ) -> tuple[Context, ...]:
         """As many documents as may be kept, cut where they are too long."""
+        size = sum([len(context.text) for context in contexts])
+        if interaction.kept_chars + size <= self._max_chars and self._fit(contexts):
+            interaction.kept_chars += size
+            return tuple(contexts)
+        return tuple(self._cut(interaction, contexts))
+
+    def _fit(self, contexts: Sequence[Context]) -> bool:
+        longest = self._longest
+        for context in contexts:
+            if len(context.text) >= longest:
+                return False
+            for value in context.metadata.values():
+                if isinstance(value, str) and len(value) >= longest:
+                    return False
+        return True
+
+    def _cut(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
         for context in contexts:
             if interaction.kept_chars >= self._max_chars:
                 interaction.full = True
                 return
-            if self._fits(context):
-                interaction.kept_chars += len(context.text)
-                yield context
-            else:
-                text = self.text(interaction, context.text)
-                metadata = self.metadata(interaction, context.metadata)
-                yield replace(context, text=text, metadata=metadata)
-
-    def _fits(self, context: Context) -> bool:
-        texts = (value for value in context.metadata.values() if isinstance(value, str))
-        return len(context.text) < self._longest and all(len(t) < self._longest for t in texts)
+            text = self.text(interaction, context.text)
+            metadata = self.metadata(interaction, context.metadata)
+            yield replace(context, text=text, metadata=metadata)
 
     def metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
         """Metadata with its texts cut."""

@@ -160,7 +160,8 @@ class Interaction:
 
     def drop_relayed(self) -> None:
         """Forgets texts of tools that only relay: what a sub-agent said, or documents as text."""
-        if not any(found.origin is Origin.TEXT for found in self.lists):
+        texts = [found for found in self.lists if found.origin is Origin.TEXT]
+        if not texts:
             return
         inner = {run for run in self.runs if run.kind is RunKind.MODEL}
         inner |= {found.run for found in self.lists if found.origin is not Origin.TEXT}
@@ -187,15 +188,5 @@ class Interaction:
     @property
     def chars(self) -> int:
         """Characters of text that this interaction keeps in memory."""
-        documents = sum(_chars(c) for found in self.lists for c in found.contexts)
-        prompts = sum(len(text) for run in self.runs for text in run.prompt)
-        outputs = sum(len(run.text or "") + len(run.query or "") for run in self.runs)
-        return documents + prompts + outputs + _text_chars(self.metadata)
-
-
-def _chars(context: Context) -> int:
-    return len(context.text) + _text_chars(context.metadata)
-
-
-def _text_chars(values: Mapping[str, Any]) -> int:
-    return sum(len(value) for value in values.values() if isinstance(value, str))
+        root = self.root
+        return self.kept_chars + len(root.query or "") + len(root.text or "")
