@@ -39,21 +39,22 @@ class Room:
         self, interaction: Interaction, contexts: Sequence[Context]
     ) -> tuple[Context, ...]:
         """As many documents as may be kept, cut where they are too long."""
-        size = sum([len(context.text) for context in contexts])
-        if interaction.kept_chars + size <= self._max_chars and self._fit(contexts):
+        size = self._size(contexts)
+        if size is not None and interaction.kept_chars + size <= self._max_chars:
             interaction.kept_chars += size
             return tuple(contexts)
         return tuple(self._cut(interaction, contexts))
 
-    def _fit(self, contexts: Sequence[Context]) -> bool:
-        longest = self._longest
+    def _size(self, contexts: Sequence[Context]) -> int | None:
+        """Characters of all texts, or None where one is too long."""
+        size = 0
         for context in contexts:
-            if len(context.text) >= longest:
-                return False
-            for value in context.metadata.values():
-                if isinstance(value, str) and len(value) >= longest:
-                    return False
-        return True
+            texts = [value for value in context.metadata.values() if isinstance(value, str)]
+            lengths = [len(context.text), *map(len, texts)]
+            if max(lengths) >= self._longest:
+                return None
+            size += sum(lengths)
+        return size
 
     def _cut(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
         for context in contexts:
