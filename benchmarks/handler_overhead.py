@@ -121,7 +121,9 @@ class Agent(Model):
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
         if messages[-1].type == "tool":
             return super()._generate(messages)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=[PICK]))])
+        return ChatResult(
+            generations=[ChatGeneration(message=AIMessage(content="", tool_calls=[PICK]))]
+        )
 
     async def _astream(
         self, messages: list[BaseMessage], *args: Any, **kwargs: Any
@@ -131,7 +133,7 @@ class Agent(Model):
             yield ChatGenerationChunk(message=AIMessageChunk(content=token))
         if tokens != self.tokens:
             calls: Any = [{"name": "search", "args": '{"query": "ferry"}', "id": "c", "index": 0}]
-            yield ChatGenerationChunk(message=AIMessageChunk("", tool_call_chunks=calls))
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=calls))
 
 
 PICK: Any = {"name": "search", "args": {"query": "ferry"}, "id": "c", "type": "tool_call"}

@@ -64,7 +64,8 @@ def test_the_session_is_found_in_metadata_and_in_configurable(
     key: str, place: str, world: World
 ) -> None:
     """The conversation is on the sample and on the span wherever the run's config names it."""
-    plain().invoke(QUESTION, {**config(world), place: {key: "s1", "user_id": "u1"}})
+    told: Any = {**config(world), place: {key: "s1", "user_id": "u1"}}
+    plain().invoke(QUESTION, told)
     assert (only(world).session_id, only(world).user_id) == ("s1", "u1")
     root = next(s for s in world.exporter.get_finished_spans() if s.parent is None)
     assert (root.attributes or {})["session.id"] == "s1"
@@ -83,7 +84,7 @@ def test_a_graph_tells_its_thread(world: World) -> None:
 def test_metadata_of_a_step_tells_what_the_root_does_not(world: World) -> None:
     """A reference that is bound to a part of the chain reaches the sample; the root's wins."""
     chain = plain().with_config(metadata={"reference": "r", "user_id": "inner", "free": 1})
-    outer = RunnableLambda(lambda question: chain.invoke(question))
+    outer: Any = RunnableLambda(lambda question: chain.invoke(question))
     outer.invoke(QUESTION, {**config(world), "metadata": {"user_id": "outer", "k": 2}})
     sample = only(world)
     assert (sample.reference, sample.user_id) == ("r", "outer")
@@ -126,7 +127,7 @@ def test_callables_choose_question_contexts_and_answer(world: World) -> None:
         "contexts": lambda outputs: outputs["evidence"],
         "answer": lambda outputs: outputs["reply"]["said"],
     }
-    RunnableLambda(branch).invoke({"texts": {"asked": QUESTION}}, {**config(world, **choices)})
+    RunnableLambda(branch).invoke({"texts": {"asked": QUESTION}}, config(world, **choices))
     sample = only(world)
     assert (sample.question, texts(sample)) == (QUESTION, ["first", "second"])
     assert sample.answer == answer_to(QUESTION, top())

@@ -14,7 +14,7 @@ from langchain_core.output_parsers import StrOutputParser
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.values import message_text
-from tests.matrix.langchain.compat import GRAPHS_MISSING
+from tests.matrix.langchain.compat import GRAPHS_MISSING, has
 from tests.matrix.langchain.kit import (
     GRAPH_WAYS,
     PROMPT,
@@ -290,6 +290,16 @@ def closed() -> Shape:
     )
 
 
+def stopping() -> Any:
+    """Stops before the answer, by the graph's own setting."""
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("generate", generate)
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    chain = chained(made, "retrieve", "generate")
+    return chain.compile(checkpointer=saver, interrupt_before=["generate"])
+
+
 def approving() -> Any:
     """Asks a human between retrieval and answer."""
     interrupt = import_module("langgraph.types").interrupt
@@ -306,15 +316,22 @@ def approving() -> Any:
     return chained(made, "retrieve", "approve", "generate").compile(checkpointer=saver)
 
 
-def interrupted(name: str, *, resumed: bool) -> Shape:
+def interrupted(
+    name: str,
+    build: Any = approving,
+    *,
+    resumed: bool = True,
+    missing: str | None = GRAPHS_MISSING,
+) -> Shape:
     def run(world: World, way: str) -> None:
-        app = approving()
-        command = import_module("langgraph.types").Command
+        app = build()
+        resume = import_module("langgraph.types").Command(resume=True)
         config: Any = {
             "callbacks": [RagEvalCallbackHandler(world.evals)],
             "configurable": {"thread_id": "t1"},
         }
-        for inputs in ({"question": QUESTION}, command(resume=True))[: 1 + resumed]:
+        goes_on = resume if build is approving else None
+        for inputs in ({"question": QUESTION}, goes_on)[: 1 + resumed]:
             call_graph(app, inputs, config, way)
         if not resumed:
             world.evals.recorder._parked.sweep(2**63)  # the time limit, without waiting for it
@@ -328,7 +345,7 @@ def interrupted(name: str, *, resumed: bool) -> Shape:
         ways=("invoke", "ainvoke", "stream", "astream"),
         run=run,
         expected=expected,
-        missing=GRAPHS_MISSING,
+        missing=missing,
     )
 
 
@@ -345,6 +362,9 @@ def call_graph(app: Any, inputs: Any, config: Any, way: str) -> None:
         asyncio.run(app.ainvoke(inputs, config) if way == "ainvoke" else read())
 
 
+NO_EVENTS = (
+    None if has("langgraph.callbacks") else "this version of LangGraph tells of no interrupts"
+)
 ASYNC_WAYS = tuple(way for way in GRAPH_WAYS if way.startswith("a"))
 GRAPH: dict[str, Any] = {
     "inputs": lambda question: {"question": question},
@@ -407,6 +427,7 @@ SHAPES = (
     shape(GROUP, "subgraph that retrieves", subgraph, ways=GRAPH_WAYS, spans=ONE, **GRAPH),
     modes(),
     closed(),
-    interrupted("interrupt and resume", resumed=True),
+    interrupted("interrupt and resume"),
+    interrupted("interrupt_before and resume", stopping, missing=NO_EVENTS),
     interrupted("interrupt, never resumed", resumed=False),
 )
