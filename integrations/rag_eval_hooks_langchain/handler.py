@@ -33,8 +33,6 @@ __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler"]
 
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents that the model is given."""
-_STREAMING = {"input": ""}
-"""What a streamed chain reports as its input when it begins."""
 
 
 class RagEvalCallbackHandler(BaseCallbackHandler):
@@ -307,16 +305,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         name = extra.get("name") or class_name(serialized) or kind.value
         # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
         parent_id = None if parent_run_id is None else parent_run_id.int
-        if self._root is not None and not self._is_inside(parent_id) and name != self._root:
+        if self._root not in (None, name) and not self._recorder.is_inside(parent_id):
             return None
         metadata = extra.get("metadata")
         run = self._recorder.start(run_id.int, parent_id, kind, name, metadata, extra.get("tags"))
         if run is not None and run.parent is not None:
-            note_belonging(run.interaction, metadata)
+            note_belonging(run, metadata)
         return run
-
-    def _is_inside(self, parent_id: int | None) -> bool:
-        return parent_id is not None and self._recorder.get(parent_id) is not None
 
     def _start_model(
         self,
@@ -334,7 +329,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     def _begin(self, run: Run, inputs: Any) -> None:
         if resumes(inputs):
             self._resume(run)
-        elif inputs != _STREAMING:
+        elif not _is_blank(inputs):
             conversation = thread_of(run.name, run.interaction.metadata)
             if conversation is not None:
                 self._recorder.renew(conversation)
@@ -381,3 +376,9 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     def _counts(self, run: Run) -> bool:
         return self._retrieval_tools is None or run.name in self._retrieval_tools
+
+
+def _is_blank(inputs: Any) -> bool:
+    """Whether this is what a streamed chain reports as its input when it begins."""
+    told = inputs.get("input") if isinstance(inputs, dict) and len(inputs) == 1 else None
+    return isinstance(told, str) and not told

@@ -9,7 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
-from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.capture.run import Run
 
 __all__ = ["current_handlers", "current_run_id", "note_belonging"]
 
@@ -33,14 +33,15 @@ def _current_manager() -> Any:
     return None if config is None else config.get("callbacks")
 
 
-def note_belonging(interaction: Interaction, metadata: Mapping[str, Any] | None) -> None:
+def note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
     """Notes session, user, reference and the like from a step, where the root did not tell.
 
-    LangChain from 1.0 on keeps `configurable` out of the metadata; inside a run its config is at
-    hand.
+    Of a call inside an interaction that was opened by hand all metadata count. LangChain from 1.0
+    on keeps `configurable` out of the metadata; inside a run its config is at hand.
     """
-    if metadata and not _OWN_KEYS.isdisjoint(metadata):
-        told = own_entries(metadata)
+    interaction = run.interaction
+    if metadata and (run.outermost or not _OWN_KEYS.isdisjoint(metadata)):
+        told = metadata if run.outermost else own_entries(metadata)
         if told.keys() - interaction.metadata.keys():
             interaction.add_metadata({**told, **interaction.metadata})
     if interaction.configured:

@@ -145,6 +145,12 @@ class Recorder:
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
+    def is_inside(self, parent_id: Hashable | None) -> bool:
+        """Whether a run with this parent would be a part of something that is open."""
+        if parent_id is not None and self.get(parent_id) is not None:
+            return True
+        return self._around() is not None
+
     def documents(
         self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS
     ) -> None:

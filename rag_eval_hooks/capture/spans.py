@@ -156,7 +156,7 @@ def _subject(run: Run) -> str:
 
 
 def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
-    if error_type is None and status in (Status.OK, Status.CLOSED):
+    if error_type is None and status in (Status.OK, Status.CLOSED, Status.INTERRUPTED):
         return
     span.set_attribute(semconv.ERROR_TYPE, error_type or status.value)
     span.set_status(StatusCode.ERROR)

@@ -26,10 +26,11 @@ def stages(
 ) -> list[tuple[str, tuple[Context, ...]]]:
     """Lists of documents that hold more or others than the final contexts, by who gave them."""
     kept: list[tuple[str, tuple[Context, ...]]] = []
-    seen = {tuple(context.text for context in final or ())}
+    last = {context.text for context in final or ()}
+    seen: set[tuple[str, ...]] = set()
     for found in interaction.lists:
         texts = tuple(context.text for context in found.contexts)
-        if found.origin is Origin.DOCUMENTS and texts and texts not in seen:
+        if found.origin is Origin.DOCUMENTS and texts not in seen and not last.issuperset(texts):
             seen.add(texts)
             kept.append((found.run.name, found.contexts))
     return kept[:_MOST]
