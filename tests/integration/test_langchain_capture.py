@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from rag_eval_hooks import Sample, Status
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
-from tests.matrix.langchain import graphs
+from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
     PASSAGES,
@@ -219,7 +219,7 @@ def test_an_interaction_opened_inside_a_run_is_part_of_it(world: World) -> None:
 @needs_graphs
 def test_a_new_question_gives_up_what_waits_in_its_thread(world: World) -> None:
     """An interrupt that is passed over by a new question is counted as interrupted."""
-    app = graphs.approving()
+    app = interrupts.approving()
     told = {**config(world), "configurable": {"thread_id": "t1"}}
     app.invoke({"question": QUESTION}, told)
     assert world.seen() == []
@@ -233,7 +233,7 @@ def test_a_new_question_gives_up_what_waits_in_its_thread(world: World) -> None:
 def test_interrupts_that_wait_are_bounded() -> None:
     """One more than may wait gives up the oldest; an interrupt without a thread waits for none."""
     world = World(max_open_interactions=3)
-    app = graphs.approving()
+    app = interrupts.approving()
     for number in range(5):
         told = {**config(world), "configurable": {"thread_id": f"t{number}"}}
         app.invoke({"question": f"{QUESTION} {number}"}, told)

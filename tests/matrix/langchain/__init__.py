@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.matrix.langchain import agents, application, classic, graphs, lcel, retrievers, trouble
+from tests.matrix.langchain import (
+    agents,
+    application,
+    classic,
+    graphs,
+    interrupts,
+    lcel,
+    retrievers,
+    trouble,
+)
 
 __all__ = ["SHAPES"]
 
@@ -12,6 +21,7 @@ SHAPES = (
     *retrievers.SHAPES,
     *agents.SHAPES,
     *graphs.SHAPES,
+    *interrupts.SHAPES,
     *application.SHAPES,
     *trouble.SHAPES,
 )
