@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.tools import create_retriever_tool, tool
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
 from rag_eval_hooks_langchain.values import message_text
-from tests.matrix.langchain.compat import AGENTS_MISSING, MIDDLEWARE_MISSING, agent
+from tests.matrix.langchain.compat import (
+    AGENTS_MISSING,
+    CLASSIC_MISSING,
+    MIDDLEWARE_MISSING,
+    agent,
+    classic,
+)
 from tests.matrix.langchain.kit import (
     GRAPH_WAYS,
     PASSAGES,
+    PROMPT,
     QUESTION,
     QUESTIONS,
     Chat,
     answer_to,
     joined,
     prompt_text,
+    reader,
     shape,
     store,
     top,
@@ -181,6 +191,37 @@ def supervisor() -> Any:
     return agent(Chat(reply=reply), [ask_expert])
 
 
+def executor() -> Any:
+    """The agent of before LangGraph."""
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    tools = [create_retriever_tool(retriever, "search", "Searches.")]
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Help."), ("human", "{input}"), MessagesPlaceholder("agent_scratchpad")]
+    )
+    made = classic("agents.create_tool_calling_agent")(searching(), tools, prompt)
+    return classic("agents.AgentExecutor")(agent=made, tools=tools)
+
+
+def agentic() -> Any:
+    """A graph whose model picks a tool node, and whose last node answers from the tool's text."""
+    prebuilt, graph = import_module("langgraph.prebuilt"), import_module("langgraph.graph")
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    tools = [create_retriever_tool(retriever, "search", "Searches.")]
+
+    def generate(state: Any) -> dict[str, Any]:
+        question, context = (message_text(state["messages"][n]) for n in (0, -1))
+        prompt = PROMPT.invoke({"context": context, "question": question})
+        return {"messages": [reader().invoke(prompt)]}
+
+    made: Any = graph.StateGraph(graph.MessagesState)
+    made.add_node("ask", lambda state: {"messages": [searching().invoke(state["messages"])]})
+    made.add_node("tools", prebuilt.ToolNode(tools))
+    made.add_node("generate", generate)
+    for one, other in itertools.pairwise(["__start__", "ask", "tools", "generate", "__end__"]):
+        made.add_edge(one, other)
+    return made.compile()
+
+
 def said_by_expert(question: str) -> str:
     return f"The expert says: {answer_to(question, top(question))}"
 
@@ -316,6 +357,15 @@ SHAPES = (
     ),
     shape(GROUP, "dynamic_prompt with a custom event", dynamic_prompt(dispatched), **MIDDLEWARE),
     shape(GROUP, "before_model middleware with state", before_model, **MIDDLEWARE),
+    shape(
+        GROUP,
+        "AgentExecutor with a retriever tool",
+        executor,
+        inputs=lambda question: {"input": question},
+        spans=RETRIEVER_SPANS,
+        missing=CLASSIC_MISSING,
+    ),
+    shape(GROUP, "agentic RAG with a ToolNode", agentic, spans=RETRIEVER_SPANS, **AGENT),
     none_expected(shape(GROUP, "an agent that retrieves nothing", nothing, **AGENT)),
     turns(),
     cancelled(),
