@@ -1,30 +1,32 @@
-"""What a callback handler adds to one request of a RAG chain.
+"""What a callback handler adds to one request of a RAG pipeline.
 
-Five variants of the same chain take turns, request by request: no handler, a handler that does
+Five variants of the same pipeline take turns, request by request: no handler, a handler that does
 nothing, ours with the request sampled out, ours with the request evaluated, and OpenInference's
-instrumentor. The chain rewrites the question, retrieves five contexts of 1 kB and answers: four
-spans, to an in-memory exporter. The figures are medians of the differences to the plain request
-of the same round:
+instrumentor. Each retrieves five contexts of 1 kB and answers, with spans to an in-memory
+exporter: a chain that rewrites the question first, an agent with a retriever tool, and a graph of
+nodes to retrieve, grade and generate. The figures are medians of the differences to the plain
+request of the same round:
 
 - CPU: of all threads of the process, after the background evaluator has finished its part (its
   one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
 - wall: of the request as its caller sees it.
 
-    python benchmarks/handler_overhead.py [--rounds 200]
+    python benchmarks/handler_overhead.py [--rounds 200] [--shape lcel|agent|graph]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import random
 import statistics
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
@@ -34,7 +36,13 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnablePassthrough
+from langchain_core.runnables import (
+    Runnable,
+    RunnableLambda,
+    RunnablePassthrough,
+    RunnableSequence,
+)
+from langchain_core.tools import create_retriever_tool
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -103,6 +111,101 @@ def build_chain() -> Runnable[Any, str]:
     return chain
 
 
+class Agent(Model):
+    """Picks the tool, then answers."""
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
+        """Knows its tool without being told."""
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        if messages[-1].type == "tool":
+            return super()._generate(messages)
+        return ChatResult(
+            generations=[ChatGeneration(message=AIMessage(content="", tool_calls=[PICK]))]
+        )
+
+    async def _astream(
+        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        tokens = self.tokens if messages[-1].type == "tool" else [""]
+        for token in tokens:
+            yield ChatGenerationChunk(message=AIMessageChunk(content=token))
+        if tokens != self.tokens:
+            calls: Any = [{"name": "search", "args": '{"query": "ferry"}', "id": "c", "index": 0}]
+            yield ChatGenerationChunk(message=AIMessageChunk(content="", tool_call_chunks=calls))
+
+
+PICK: Any = {"name": "search", "args": {"query": "ferry"}, "id": "c", "type": "tool_call"}
+
+
+def build_agent() -> Any:
+    """An agent that searches once, with a retriever as its tool."""
+    tools = [create_retriever_tool(Retriever(), "search", "Searches the handbook.")]
+    try:
+        from langchain.agents import create_agent
+    except ImportError:
+        from langgraph.prebuilt import create_react_agent as create_agent
+    return create_agent(Agent(tokens=TOKENS), tools)
+
+
+class State(TypedDict, total=False):
+    """What the graph keeps."""
+
+    question: str
+    documents: list[Any]
+    answer: str
+
+
+def build_graph() -> Any:
+    """Nodes that retrieve, grade and generate."""
+    from langgraph.graph import StateGraph
+
+    answer = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}") | Model(
+        tokens=TOKENS
+    )
+    retriever = Retriever()
+
+    def given(state: State) -> dict[str, Any]:
+        texts = [document.page_content for document in state["documents"]]
+        return {"context": "\n\n".join(texts), "question": state["question"]}
+
+    def generate(state: State) -> dict[str, Any]:
+        return {"answer": answer.invoke(given(state)).content}
+
+    async def agenerate(state: State) -> dict[str, Any]:
+        return {"answer": (await answer.ainvoke(given(state))).content}
+
+    graph: Any = StateGraph(State)
+    graph.add_node("retrieve", lambda state: {"documents": retriever.invoke(state["question"])})
+    graph.add_node("grade", lambda state: {"documents": state["documents"][:4]})
+    graph.add_node("generate", RunnableLambda(generate, agenerate))
+    path = ["__start__", "retrieve", "grade", "generate", "__end__"]
+    for one, other in itertools.pairwise(path):
+        graph.add_edge(one, other)
+    return graph.compile()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A pipeline.
+
+    Attributes:
+        build: Makes it.
+        inputs: What it is asked.
+    """
+
+    build: Callable[[], Any]
+    inputs: Any
+
+
+SHAPES = {
+    "lcel": Shape(build_chain, QUESTION),
+    "agent": Shape(build_agent, {"messages": [("user", QUESTION)]}),
+    "graph": Shape(build_graph, {"question": QUESTION}),
+}
+
+
 class Tracing:
     """A provider with an in-memory exporter."""
 
@@ -160,21 +263,22 @@ def openinference(instrumentor: Any) -> Variant:
     return Variant(switch=switch, clear=tracing.exporter.clear)
 
 
-def invoke(chain: Runnable[Any, str], callbacks: list[Any]) -> None:
+def invoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
     """One sync request."""
-    chain.invoke(QUESTION, {"callbacks": callbacks})
+    chain.invoke(inputs, {"callbacks": callbacks})
 
 
-def ainvoke(chain: Runnable[Any, str], callbacks: list[Any]) -> None:
+def ainvoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
     """One async request."""
-    LOOP.run_until_complete(chain.ainvoke(QUESTION, {"callbacks": callbacks}))
+    LOOP.run_until_complete(chain.ainvoke(inputs, {"callbacks": callbacks}))
 
 
-def astream(chain: Runnable[Any, str], callbacks: list[Any]) -> None:
-    """One async request, read token by token."""
+def astream(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
+    """One async request, read token by token where the shape streams tokens."""
+    mode = {} if isinstance(chain, RunnableSequence) else {"stream_mode": "messages"}
 
     async def request() -> None:
-        async for _ in chain.astream(QUESTION, {"callbacks": callbacks}):
+        async for _ in chain.astream(inputs, {"callbacks": callbacks}, **mode):
             pass
 
     LOOP.run_until_complete(request())
@@ -186,25 +290,25 @@ WARM_UP = 20
 Figures = dict[str, list[tuple[float, float]]]
 
 
-def measure(way: Callable[..., None], variants: dict[str, Variant], rounds: int) -> Figures:
+def measure(
+    way: Callable[..., None], shape: Shape, variants: dict[str, Variant], rounds: int
+) -> Figures:
     """Milliseconds (CPU, wall) of every round, by variant."""
-    chain = build_chain()
+    chain = shape.build()
     figures: Figures = {name: [] for name in variants}
     for number in range(rounds + WARM_UP):
         for name in random.sample(list(variants), len(variants)):
-            figure = once(way, chain, variants[name])
+            figure = once(lambda callbacks: way(chain, shape.inputs, callbacks), variants[name])
             if number >= WARM_UP:
                 figures[name].append(figure)
     return figures
 
 
-def once(
-    way: Callable[..., None], chain: Runnable[Any, str], variant: Variant
-) -> tuple[float, float]:
+def once(request: Callable[[list[Any]], None], variant: Variant) -> tuple[float, float]:
     """Milliseconds (CPU, wall) of one request."""
     with variant.switch():
         cpu, wall = time.process_time(), time.perf_counter()
-        way(chain, variant.callbacks)
+        request(variant.callbacks)
         wall = time.perf_counter() - wall
         variant.settle()
         cpu = time.process_time() - cpu
@@ -233,10 +337,11 @@ def report(title: str, figures: Figures) -> None:
 
 
 def main() -> None:
-    """Runs all three ways of calling."""
+    """Runs the shapes in three ways of calling each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
+    told = parser.parse_args()
     # OpenInference meets a deprecation in langchain-core once per span; printing it costs more
     # than its own work.
     warnings.simplefilter("ignore")
@@ -248,8 +353,10 @@ def main() -> None:
     }
     if LangChainInstrumentor is not None:
         variants["OpenInference"] = openinference(LangChainInstrumentor())
-    for title, way in (("invoke", invoke), ("ainvoke", ainvoke), ("astream 300", astream)):
-        report(title, measure(way, variants, rounds))
+    for name in SHAPES if told.shape == "all" else [told.shape]:
+        for title, way in (("invoke", invoke), ("ainvoke", ainvoke), ("astream 300", astream)):
+            figures = measure(way, SHAPES[name], variants, told.rounds)
+            report(f"{name}, {title}", figures)
 
 
 if __name__ == "__main__":

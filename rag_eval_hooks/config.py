@@ -130,6 +130,8 @@ class RagEvalConfig(BaseModel):
         exit_timeout: Seconds to finish waiting samples when the process exits.
         interaction_ttl: Seconds after which an interaction without an end is abandoned.
         max_open_interactions: Interactions that may be open at once; the oldest is abandoned.
+        max_interaction_chars: Characters of text that an open interaction may hold; what comes
+            later is left out, and `truncated` says so.
         max_contexts: Contexts kept per sample.
         max_text_chars: Characters kept of each context, of the question and of the answer.
         capture_content: Whether question, contexts and answer are put on spans.
@@ -189,6 +191,7 @@ class RagEvalConfig(BaseModel):
     exit_timeout: float = _seconds(5.0)
     interaction_ttl: float = _seconds(600.0)
     max_open_interactions: int = _count(10_000)
+    max_interaction_chars: int = _count(4_000_000)
     max_contexts: int = _count(50)
     max_text_chars: int = _count(20_000)
     capture_content: bool = _setting(False, "true or false")

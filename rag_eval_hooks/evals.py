@@ -6,13 +6,13 @@ import asyncio
 import functools
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from opentelemetry.trace import Span, TracerProvider, format_span_id, format_trace_id
 
-from rag_eval_hooks.capture import Interaction, Recorder, SpanWriter, assemble
+from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, SpanWriter, assemble
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
@@ -95,6 +95,8 @@ class RagEval:
             self._on_end,
             ttl=self.config.interaction_ttl,
             max_open=self.config.max_open_interactions,
+            max_chars=self.config.max_interaction_chars,
+            max_text_chars=self.config.max_text_chars,
         )
         _guard_forks(self._pipeline, self.recorder)
 
@@ -102,6 +104,43 @@ class RagEval:
     def incidents(self) -> Incidents:
         """Where integrations count what went wrong in a callback."""
         return self._pipeline.incidents
+
+    def interaction(
+        self,
+        question: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        tags: Sequence[str] | None = None,
+        name: str | None = None,
+    ) -> ManualInteraction:
+        """An interaction that the application opens itself, in `with` or `async with`.
+
+        For code without a framework, and for retriever and model called by hand: calls of a
+        framework inside it that carry our handler become part of it, whatever called them.
+
+        ```python
+        with evals.interaction(question) as it:
+            it.contexts(documents)
+            it.answer(text)
+        ```
+
+        What is not said is found as in a framework's run: without `contexts`, from what passed
+        by; without `answer`, from the last call inside. An exception ends it as `error`, a
+        cancelled task as `cancelled`, a closed generator as `closed`; all pass through.
+
+        Inside another interaction, also one of a framework's run, none of its own is opened: it
+        is a part of that one, as one user question is one interaction.
+
+        Args:
+            question: What the user asked.
+            metadata: As a run's metadata: `session_id`, `user_id`, `question_id`, `reference`
+                and free keys.
+            tags: Free labels.
+            name: On the span.
+        """
+        return ManualInteraction(
+            self.recorder, self.incidents, question, metadata=metadata, tags=tags, name=name
+        )
 
     def offer(self, sample: Sample) -> bool:
         """Offers a sample of your own for evaluation in the background. Never blocks.

@@ -21,6 +21,8 @@ class Status(StrEnum):
     """The reader dropped the stream before its end: the answer is cut."""
     ABANDONED = "abandoned"
     """No end was ever reported within the time limit."""
+    INTERRUPTED = "interrupted"
+    """It waited for somebody, and was not resumed within the time limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

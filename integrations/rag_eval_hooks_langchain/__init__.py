@@ -1,5 +1,6 @@
 """rag_eval_hooks for LangChain: `RagEvalCallbackHandler(evals)` as a callback.
 
+`record_contexts(documents)` says from inside a run what no event shows.
 `LangChainJudge(model)` lets a chat model of LangChain be the judge.
 """
 
@@ -14,5 +15,6 @@ except ImportError as error:
 
 from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.judge import LangChainJudge
+from rag_eval_hooks_langchain.record import record_contexts
 
-__all__ = ["LangChainJudge", "RagEvalCallbackHandler"]
+__all__ = ["LangChainJudge", "RagEvalCallbackHandler", "record_contexts"]

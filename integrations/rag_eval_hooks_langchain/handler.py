@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Self
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -12,12 +12,27 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
 from rag_eval_hooks import RagEval, semconv
-from rag_eval_hooks.capture import Run, RunKind, host_edge
-from rag_eval_hooks_langchain import values
+from rag_eval_hooks.capture import Origin, Run, RunKind, host_edge
+from rag_eval_hooks.capture.conversation import thread_of
+from rag_eval_hooks_langchain import models, values
+from rag_eval_hooks_langchain.choices import Choice, Choices
+from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents, snapshot
+from rag_eval_hooks_langchain.graphs import (
+    is_interrupt,
+    is_no_error,
+    is_step,
+    resumes,
+    with_graph_events,
+)
+from rag_eval_hooks_langchain.names import class_name, name_or_none, names
+from rag_eval_hooks_langchain.surroundings import current_run_id, note_belonging
+from rag_eval_hooks_langchain.switch import SWITCH
+from rag_eval_hooks_langchain.tools import text_of_tool
 
-__all__ = ["RagEvalCallbackHandler"]
+__all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler"]
 
-_CONTAINERS = (list, tuple, dict)
+CONTEXTS_EVENT = "rag_eval.contexts"
+"""Name of a custom event whose data are documents that the model is given."""
 
 
 class RagEvalCallbackHandler(BaseCallbackHandler):
@@ -26,18 +41,82 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     One handler serves any number of chains, threads and tasks at once. It does dictionary work
     only, changes nothing of the application's, and raises nothing into it.
 
+    `question`, `contexts` and `answer` replace the automatic choice: the name of a key, or a
+    function. A function that raises is counted, and the automatic choice serves.
+
     Args:
         evals: Where interactions go.
         run_inline: Whether events are handled in the event loop. Off, LangChain hands each
             event of an async run to a worker thread, some milliseconds a request. On, handlers
             of other vendors that are not inline miss `on_llm_start` in async runs of plain
             (non-chat) models, by a defect of langchain-core up to 1.7.
+        question: In the outermost run's input.
+        contexts: As a key, in any step's output, of which the last counts; as a function, in the
+            outermost run's output. What it gives are the contexts, whatever the model saw.
+        answer: In the outermost run's output.
+        root: Name of the run that is an interaction, where it is not the outermost one. All runs
+            outside runs of this name are left alone.
+        document_keys: Keys of a state under which an empty list, or a list of texts, is a
+            retrieval. Lists of documents are found under any key.
+        retrieval_tools: Names of the tools whose text counts as context where they give no
+            documents, or None for every tool.
+
+    Raises:
+        ConfigError: An argument cannot be used.
     """
 
-    def __init__(self, evals: RagEval, *, run_inline: bool = True) -> None:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """An object that also hears of a graph's interrupts, where LangGraph tells them."""
+        kind: Any = cls
+        made: Self = super().__new__(with_graph_events(kind))
+        return made
+
+    def __init__(
+        self,
+        evals: RagEval,
+        *,
+        run_inline: bool = True,
+        question: Choice = None,
+        contexts: Choice = None,
+        answer: Choice = None,
+        root: str | None = None,
+        document_keys: Collection[str] = DOCUMENT_KEYS,
+        retrieval_tools: Collection[str] | None = None,
+    ) -> None:
         self.run_inline = run_inline
+        self._evals = evals
         self._recorder = evals.recorder
         self._incidents = evals.incidents
+        self._choices = Choices(question, contexts, answer)
+        self._root = name_or_none("root", root)
+        self._documents = Documents(names("document_keys", document_keys))
+        self._retrieval_tools = (
+            None if retrieval_tools is None else names("retrieval_tools", retrieval_tools)
+        )
+        self._recorder.locators.add(current_run_id)
+
+    @classmethod
+    def enable(cls, evals: RagEval, **options: Any) -> Self:
+        """Gives every run of the process a handler, without passing it anywhere.
+
+        A run that is passed a handler of the same `evals` as well is still captured once.
+        Enabling again replaces the handler of before.
+
+        Args:
+            evals: Where interactions go.
+            **options: As for the handler.
+
+        Returns:
+            The handler.
+        """
+        handler = cls(evals, **options)
+        SWITCH.set(handler)
+        return handler
+
+    @staticmethod
+    def disable() -> None:
+        """Takes `enable` back for runs that begin later."""
+        SWITCH.set(None)
 
     @host_edge
     def on_chain_start(
@@ -51,8 +130,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     ) -> None:
         """Begins a chain run; a root's input holds the question."""
         run = self._start(RunKind.CHAIN, serialized, run_id, parent_run_id, extra)
-        if run is not None and run.parent is None:
-            run.query = values.question_of(inputs)
+        if run is None:
+            return
+        run.given = inputs
+        if run.outermost:
+            self._begin(run, inputs)
+        elif is_step(extra.get("tags")) and run.parent is not None:
+            run.parent.keeps_state = True
 
     @host_edge
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **extra: Any) -> None:
@@ -60,20 +144,29 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        if isinstance(outputs, _CONTAINERS):
-            self._note_documents(run, outputs)
-        if run.parent is None:
-            run.text = values.answer_of(outputs)
-            self._note_streamed_question(run, extra)
+        given, run.given = run.given, None
+        if not run.keeps_state:
+            self._note_documents(run, outputs, given)
+        if run.outermost:
+            self._note_streamed_input(run, extra)
+            self._note_answer(run, outputs)
+        self._note_choice(run, outputs)
         self._recorder.end(run)
 
     @host_edge
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **extra: Any) -> None:
-        """Ends a chain run that raised, was cancelled, or whose stream was closed."""
+        """Ends a run that raised, was cancelled or interrupted, or whose stream was closed."""
         run = self._recorder.get(run_id.int)
-        if run is not None:
-            if run.parent is None:
-                self._note_streamed_question(run, extra)
+        if run is None:
+            return
+        run.given = None
+        if run.outermost:
+            self._note_streamed_input(run, extra)
+        if is_interrupt(error):
+            run.interaction.interrupted = True
+        if is_no_error(error):
+            self._recorder.end(run)
+        else:
             self._recorder.fail(run, error)
 
     @host_edge
@@ -89,7 +182,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Begins a retrieval."""
         run = self._start(RunKind.RETRIEVER, serialized, run_id, parent_run_id, extra)
         if run is not None:
-            run.query = query
+            run.query = self._recorder.text(run, query)
             source = (extra.get("metadata") or {}).get("ls_vector_store_provider") or run.name
             run.facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(source)}
 
@@ -98,7 +191,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Ends a retrieval with its documents, possibly none."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            self._recorder.documents(run, tuple(map(values.snapshot, documents)))
+            self._recorder.documents(run, tuple(map(snapshot, documents)))
             self._recorder.end(run)
 
     @host_edge
@@ -112,10 +205,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         **extra: Any,
     ) -> None:
         """Begins a call of a chat model."""
-        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
-        if run is not None:
-            run.prompt = values.message_texts(messages)
-            run.facts = values.model_facts(extra)
+        self._start_model(values.message_texts(messages), serialized, run_id, parent_run_id, extra)
 
     @host_edge
     def on_llm_start(
@@ -128,18 +218,16 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         **extra: Any,
     ) -> None:
         """Begins a call of a plain model."""
-        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
-        if run is not None:
-            run.prompt = tuple(prompts)
-            run.facts = values.model_facts(extra)
+        self._start_model(prompts, serialized, run_id, parent_run_id, extra)
 
     @host_edge
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
         """Ends a model call; a streamed reply arrives here put together."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            run.text = values.result_text(response)
-            run.facts = {**run.facts, **values.result_facts(response)}
+            run.text = self._recorder.text(run, models.result_text(response))
+            run.picks = models.picks_of(response)
+            run.facts = {**run.facts, **models.result_facts(response)}
             self._recorder.end(run)
 
     @host_edge
@@ -159,14 +247,52 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     @host_edge
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Ends a tool call; its output may hold documents."""
+        """Ends a tool call; its output or artifact may hold documents, else its text counts."""
         run = self._recorder.get(run_id.int)
-        if run is not None:
-            if isinstance(output, _CONTAINERS):
-                self._note_documents(run, output)
-            self._recorder.end(run)
+        if run is None:
+            return
+        self._note_choice(run, output)
+        if not self._note_documents(run, output) and self._counts(run):
+            text = text_of_tool(output)
+            if text is not None:
+                self._recorder.documents(run, (text,), Origin.TEXT)
+        self._recorder.end(run)
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
+
+    @host_edge
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+        """Records documents that the application dispatched as `CONTEXTS_EVENT`."""
+        if name == CONTEXTS_EVENT:
+            self._record(data, run_id.int)
+
+    @host_edge
+    def on_interrupt(self, event: Any) -> None:
+        """Notes that a graph waits for somebody."""
+        run = None if event.run_id is None else self._recorder.get(event.run_id.int)
+        if run is not None:
+            run.interaction.interrupted = True
+
+    @host_edge
+    def on_resume(self, event: Any) -> None:
+        """Continues what a graph was interrupted in."""
+        run = None if event.run_id is None else self._recorder.get(event.run_id.int)
+        if run is not None:
+            self._resume(run.interaction.root)
+
+    @host_edge
+    def record(self, documents: Any, run_id: int) -> None:
+        """Records documents that the application states; see `record_contexts`."""
+        self._record(documents, run_id)
+
+    def _record(self, documents: Any, run_id: int) -> None:
+        run = self._recorder.get(run_id)
+        if run is None:
+            return
+        contexts = self._documents.typed(documents)
+        if contexts is None:
+            raise TypeError(type(documents).__name__)
+        self._recorder.documents(run, contexts, Origin.STATED)
 
     def _start(
         self,
@@ -176,28 +302,83 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         parent_run_id: UUID | None,
         extra: Mapping[str, Any],
     ) -> Run | None:
+        name = extra.get("name") or class_name(serialized) or kind.value
         # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
-        return self._recorder.start(
-            run_id.int,
-            None if parent_run_id is None else parent_run_id.int,
-            kind,
-            extra.get("name") or _class_name(serialized) or kind.value,
-            extra.get("metadata"),
-            extra.get("tags"),
-        )
+        parent_id = None if parent_run_id is None else parent_run_id.int
+        if self._root not in (None, name) and not self._recorder.is_inside(parent_id):
+            return None
+        metadata = extra.get("metadata")
+        run = self._recorder.start(run_id.int, parent_id, kind, name, metadata, extra.get("tags"))
+        if run is not None and run.parent is not None:
+            note_belonging(run, metadata)
+        return run
 
-    def _note_documents(self, run: Run, outputs: Any) -> None:
-        found = values.documents_in(outputs)
-        if found is not None:
-            self._recorder.documents(run, found)
+    def _start_model(
+        self,
+        prompt: Sequence[str],
+        serialized: Mapping[str, Any] | None,
+        run_id: UUID,
+        parent_run_id: UUID | None,
+        extra: Mapping[str, Any],
+    ) -> None:
+        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
+        if run is not None:
+            self._recorder.prompt(run, prompt)
+            run.facts = models.model_facts(extra)
 
-    def _note_streamed_question(self, run: Run, extra: Mapping[str, Any]) -> None:
+    def _begin(self, run: Run, inputs: Any) -> None:
+        if resumes(inputs):
+            self._resume(run)
+        elif not _is_blank(inputs):
+            conversation = thread_of(run.name, run.interaction.metadata)
+            if conversation is not None:
+                self._recorder.renew(conversation)
+            self._note_input(run, inputs)
+
+    def _resume(self, root: Run) -> None:
+        conversation = thread_of(root.name, root.interaction.metadata)
+        if conversation is not None:
+            self._recorder.resume(root, conversation)
+
+    def _note_input(self, run: Run, inputs: Any) -> None:
+        run.query = self._recorder.text(run, self._choices.question_in(inputs, self._incidents))
+        for contexts in self._documents.found_in(inputs):
+            if contexts:
+                self._recorder.documents(run, contexts)
+
+    def _note_streamed_input(self, run: Run, extra: Mapping[str, Any]) -> None:
         """A streamed root begins with a blank input; the real one comes with its end."""
         if "inputs" in extra and not run.query:
-            run.query = values.question_of(extra["inputs"])
+            self._note_input(run, extra["inputs"])
+
+    def _note_answer(self, run: Run, outputs: Any) -> None:
+        answer = self._choices.answer_in(outputs, self._incidents)
+        run.text = self._recorder.text(run, answer)
+        if answer is None:
+            run.outputs = self._recorder.texts(run, values.texts_in(outputs))
+            if not run.keeps_state:
+                run.structured = self._recorder.text(run, values.structured(outputs))
+
+    def _note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
+        found = self._documents.found_in(outputs, given)
+        for contexts in found:
+            self._recorder.documents(run, contexts)
+        return bool(found)
+
+    def _note_choice(self, run: Run, outputs: Any) -> None:
+        if self._choices.contexts is None:
+            return
+        chosen = self._choices.contexts_in(
+            outputs, self._documents, self._incidents, root=run.outermost
+        )
+        if chosen is not None:
+            self._recorder.choose(run.interaction, chosen)
+
+    def _counts(self, run: Run) -> bool:
+        return self._retrieval_tools is None or run.name in self._retrieval_tools
 
 
-def _class_name(serialized: Mapping[str, Any] | None) -> str | None:
-    """The class behind a run that has no name of its own."""
-    path = (serialized or {}).get("id")
-    return str(path[-1]) if path else None
+def _is_blank(inputs: Any) -> bool:
+    """Whether this is what a streamed chain reports as its input when it begins."""
+    told = inputs.get("input") if isinstance(inputs, dict) and len(inputs) == 1 else None
+    return isinstance(told, str) and not told

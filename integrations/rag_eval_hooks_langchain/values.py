@@ -1,50 +1,53 @@
-"""Reads question, answer and documents from what LangChain passes around."""
+"""Reads question and answer from what LangChain passes around."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
-from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    ToolMessage,
+)
 from langchain_core.prompt_values import PromptValue
-
-from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.run import Facts
-from rag_eval_hooks.sample import Context
+from pydantic import BaseModel
 
 __all__ = [
     "answer_of",
-    "documents_in",
+    "entries",
     "message_text",
     "message_texts",
-    "model_facts",
+    "named",
     "question_of",
-    "result_facts",
-    "result_text",
-    "snapshot",
+    "structured",
+    "texts_in",
 ]
 
 _QUESTION_KEYS = ("question", "query", "input", "user_input", "user_msg")
 _ANSWER_KEYS = ("answer", "output", "result", "response", "output_text", "generation", "text")
-_SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
-_SCALARS = (str, int, float, bool)
+_USER = ("user", "human")
+_PAIR = 2
 
 
 def question_of(inputs: Any) -> str | None:
-    """What the user asked: a text, a known key, the last human message."""
+    """What the user asked: a text, a known key, the last human message, the only text."""
     if isinstance(inputs, str):
         return inputs
     if isinstance(inputs, PromptValue):
         return question_of(inputs.to_messages())
     if isinstance(inputs, BaseMessage):
         return message_text(inputs)
-    if isinstance(inputs, Mapping):
-        return _first(inputs, (*_QUESTION_KEYS, "messages"), question_of)
+    if (values := entries(inputs)) is not None:
+        found = _first(values, (*_QUESTION_KEYS, "messages"), question_of)
+        return found if found is not None else _only_text(values)
     if isinstance(inputs, Sequence):
-        return _last_message(inputs, HumanMessage)
+        asked = (text for item in reversed(inputs) if (text := _human_text(item)))
+        return next(asked, None)
     return None
 
 
@@ -54,39 +57,43 @@ def answer_of(outputs: Any) -> str | None:
         return outputs
     if isinstance(outputs, BaseMessage):
         return message_text(outputs)
-    if isinstance(outputs, Mapping):
-        return _first(outputs, (*_ANSWER_KEYS, "messages"), answer_of)
+    if (values := entries(outputs)) is not None:
+        return _first(values, (*_ANSWER_KEYS, "messages"), answer_of)
     if isinstance(outputs, Sequence):
-        return _last_message(outputs, (AIMessage, AIMessageChunk))
+        return _last_answer(outputs)
     return None
 
 
-def documents_in(value: Any) -> tuple[Context, ...] | None:
-    """The documents that a run gave out: a list of them, or the first such list in a mapping.
+def structured(outputs: Any) -> str | None:
+    """A structured answer as JSON, where it is plain data."""
+    values = entries(outputs)
+    if not values:
+        return None
+    try:
+        return json.dumps(dict(values), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return None
 
-    Returns:
-        None when there is no list of documents; an empty list is none either, as its type is
-        unknown.
-    """
-    if isinstance(value, list | tuple):
-        if value and all(isinstance(item, Document) for item in value):
-            return tuple(map(snapshot, value))
-    elif isinstance(value, dict):
-        for item in value.values():
-            if isinstance(item, list | tuple) and (found := documents_in(item)) is not None:
-                return found
+
+def named(values: Any, key: str, read: Callable[[Any], str | None]) -> str | None:
+    """The text under a key that the application named, or None where there is none."""
+    found = (entries(values) or {}).get(key)
+    return None if found is None else read(found)
+
+
+def entries(value: Any) -> Mapping[str, Any] | None:
+    """The entries of a mapping, or of a state or an answer that is an object with fields."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        return getattr(value, "__dict__", None)
     return None
 
 
-def snapshot(document: Document) -> Context:
-    """A copy of what may change later: text, id, score and scalar metadata."""
-    metadata = document.metadata
-    return Context(
-        text=document.page_content,
-        id=document.id,
-        score=_score(metadata),
-        metadata={k: v for k, v in metadata.items() if isinstance(v, _SCALARS)},
-    )
+def texts_in(values: Any) -> tuple[str, ...]:
+    """The texts that stand directly in a state."""
+    found = entries(values) or {}
+    return tuple(value for value in found.values() if isinstance(value, str) and value)
 
 
 def message_texts(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
@@ -94,87 +101,57 @@ def message_texts(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
     return tuple(message_text(message) for batch in messages for message in batch)
 
 
-def result_text(result: LLMResult) -> str | None:
-    """What a model gave out, or None when it gave no text, as when it only picks a tool."""
-    for batch in result.generations:
-        for generation in batch:
-            if isinstance(generation, ChatGeneration):
-                return message_text(generation.message) or None
-            return generation.text or None
-    return None
+def message_text(message: BaseMessage) -> str:
+    """A message's text; of content blocks, the text blocks joined."""
+    return _content_text(message.content)
 
 
-def model_facts(started: Mapping[str, Any]) -> Facts:
-    """Provider and model that a call asks for, from the keywords of its start event."""
-    metadata = started.get("metadata") or {}
-    invocation = started.get("invocation_params") or {}
-    model = metadata.get("ls_model_name") or invocation.get("model") or invocation.get("model_name")
-    return _told(
-        {
-            semconv.GEN_AI_PROVIDER_NAME: metadata.get("ls_provider"),
-            semconv.GEN_AI_REQUEST_MODEL: model,
-        }
-    )
+def _content_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(_block_texts(content)) if isinstance(content, Sequence) else ""
 
 
-def result_facts(result: LLMResult) -> Facts:
-    """Model, tokens and id that a reply tells."""
-    message = _first_message(result)
-    if message is None:
-        return {}
-    told = message.response_metadata
-    usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
-    return _told(
-        {
-            semconv.GEN_AI_RESPONSE_MODEL: told.get("model_name") or told.get("model"),
-            semconv.GEN_AI_RESPONSE_ID: told.get("id") or message.id,
-            semconv.GEN_AI_INPUT_TOKENS: usage.get("input_tokens"),
-            semconv.GEN_AI_OUTPUT_TOKENS: usage.get("output_tokens"),
-        }
-    )
+def _block_texts(blocks: Sequence[Any]) -> Iterator[str]:
+    for block in blocks:
+        text = block.get("text") if isinstance(block, Mapping) else block
+        if isinstance(text, str):
+            yield text
 
 
-def _first(values: Mapping[str, Any], keys: Sequence[str], read: Any) -> str | None:
+def _human_text(item: Any) -> str | None:
+    """The text of a human message, as an object, a mapping or a pair of role and content."""
+    if isinstance(item, HumanMessage):
+        return message_text(item)
+    if isinstance(item, Mapping) and (item.get("role") or item.get("type")) in _USER:
+        return _content_text(item.get("content"))
+    if isinstance(item, tuple) and len(item) == _PAIR and item[0] in _USER:
+        return _content_text(item[1])
+    return item if isinstance(item, str) else None
+
+
+def _last_answer(messages: Sequence[Any]) -> str | None:
+    """The last text of a model after the last question; else that of a tool that answered."""
+    tool: str | None = None
+    for message in reversed(messages):
+        if isinstance(message, AIMessage | AIMessageChunk) and (text := message_text(message)):
+            return text
+        if isinstance(message, HumanMessage) and not message.name:
+            break
+        if isinstance(message, ToolMessage):
+            tool = tool or message_text(message)
+    return tool
+
+
+def _first(
+    values: Mapping[str, Any], keys: Sequence[str], read: Callable[[Any], str | None]
+) -> str | None:
     for key in keys:
         if key in values and (text := read(values[key])) is not None:
-            return str(text)
-    return None
-
-
-def _last_message(
-    messages: Sequence[Any], kind: type[BaseMessage] | tuple[type[BaseMessage], ...]
-) -> str | None:
-    for message in reversed(messages):
-        if isinstance(message, kind) and (text := message_text(message)):
             return text
     return None
 
 
-def message_text(message: BaseMessage) -> str:
-    """A message's text; of content blocks, the text blocks joined."""
-    content = message.content
-    if isinstance(content, str):
-        return content
-    blocks = (block if isinstance(block, str) else block.get("text") for block in content)
-    return "".join(block for block in blocks if isinstance(block, str))
-
-
-def _first_message(result: LLMResult) -> BaseMessage | None:
-    for batch in result.generations:
-        for generation in batch:
-            return generation.message if isinstance(generation, ChatGeneration) else None
-    return None
-
-
-def _score(metadata: Mapping[str, Any]) -> float | None:
-    for key in _SCORE_KEYS:
-        value = metadata.get(key)
-        # Rerankers give NumPy numbers, which have this one method in common with ours.
-        if value is not None and hasattr(value, "__float__"):
-            with contextlib.suppress(TypeError, ValueError, OverflowError):
-                return float(value)
-    return None
-
-
-def _told(facts: Mapping[str, Any]) -> Facts:
-    return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}
+def _only_text(values: Mapping[str, Any]) -> str | None:
+    texts = [value for value in values.values() if isinstance(value, str)]
+    return texts[0] if len(texts) == 1 else None

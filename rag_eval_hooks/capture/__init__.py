@@ -2,13 +2,16 @@
 
 from rag_eval_hooks.capture.assemble import assemble
 from rag_eval_hooks.capture.edge import host_edge
+from rag_eval_hooks.capture.manual import ManualInteraction
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.run import Facts, Interaction, Run, RunKind
+from rag_eval_hooks.capture.run import Facts, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.spans import SpanWriter
 
 __all__ = [
     "Facts",
     "Interaction",
+    "ManualInteraction",
+    "Origin",
     "Recorder",
     "Run",
     "RunKind",

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.capture.contexts import Finder
+from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
+from rag_eval_hooks.capture.run import Interaction, RunKind
+from rag_eval_hooks.capture.stages import queries, stages
 from rag_eval_hooks.sample import Context, Sample
 
 __all__ = ["assemble", "session_of"]
 
-_SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
-_OWN_KEYS = frozenset({*_SESSION_KEYS, "user_id", "question_id", "reference"})
 _FRAMEWORK_PREFIXES = ("ls_", "langgraph_", "checkpoint_", "lc_")
 
 
@@ -35,33 +35,51 @@ def assemble(
         max_text_chars: Characters kept of each text: question, answer, reference, contexts,
             values of metadata.
     """
-    root = interaction.root
     told = interaction.metadata
     cut = _Cut(max_text_chars)
+    answer = _answer(interaction)
+    asked = queries(interaction)
+    question = interaction.root.query or next(iter(asked), "")
+    contexts = Finder(interaction, answer).contexts()
     return Sample(
-        question=cut.text("question", root.query or ""),
-        contexts=cut.contexts(find_contexts(interaction), max_contexts),
-        answer=cut.optional("answer", root.text),
+        question=cut.text("question", question),
+        contexts=cut.contexts("contexts", contexts, max_contexts),
+        answer=cut.optional("answer", answer),
         reference=cut.optional("reference", _text(told, "reference")),
         question_id=_text(told, "question_id"),
         status=interaction.status,
-        error_type=root.error_type,
+        error_type=interaction.root.error_type,
         session_id=session_of(told),
         user_id=_text(told, "user_id"),
         tags=interaction.tags,
-        metadata=cut.metadata("metadata", {k: v for k, v in told.items() if _is_free(k)}),
-        truncated=tuple(cut.fields),
+        metadata={
+            **cut.rewritten([query for query in asked if query != question]),
+            **cut.stages(stages(interaction, contexts), max_contexts),
+            **cut.metadata("metadata", {k: v for k, v in told.items() if _is_free(k)}),
+        },
+        truncated=(*cut.fields, *(["interaction"] if interaction.full else [])),
         trace_id=trace_id,
         span_id=span_id,
     )
 
 
-def session_of(metadata: Mapping[str, Any]) -> str | None:
-    """The conversation that a run's metadata names."""
-    for key in _SESSION_KEYS:
-        if (value := _text(metadata, key)) is not None:
-            return value
-    return None
+def _answer(interaction: Interaction) -> str | None:
+    """What the root gave out; inside one opened by hand, what the last call in it did."""
+    root = interaction.root
+    if root.text is not None:
+        return root.text
+    if root.kind is RunKind.MANUAL:
+        told = (run.text for run in reversed(interaction.runs) if run.parent is root)
+    else:
+        # A state under names of its own: the answer is what the last model gave into it.
+        told = (
+            text
+            for run in reversed(interaction.runs)
+            if run.kind is RunKind.MODEL and run.text
+            for text in root.outputs
+            if run.text in text
+        )
+    return next((text for text in told if text is not None), root.structured)
 
 
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:
@@ -70,7 +88,7 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def _is_free(key: str) -> bool:
-    return key not in _OWN_KEYS and not key.startswith(_FRAMEWORK_PREFIXES)
+    return key not in OWN_KEYS and not key.startswith(_FRAMEWORK_PREFIXES)
 
 
 class _Cut:
@@ -87,20 +105,37 @@ class _Cut:
         return text[: self._limit]
 
     def contexts(
-        self, contexts: tuple[Context, ...] | None, most: int
+        self, field: str, contexts: tuple[Context, ...] | None, most: int
     ) -> tuple[Context, ...] | None:
         if contexts is None:
             return None
         if len(contexts) > most:
-            self.fields.append("contexts")
+            self.fields.append(field)
         return tuple(
             replace(
                 context,
-                text=self.text(f"contexts[{place}].text", context.text),
-                metadata=self.metadata(f"contexts[{place}].metadata", context.metadata),
+                text=self.text(f"{field}[{place}].text", context.text),
+                metadata=self.metadata(f"{field}[{place}].metadata", context.metadata),
             )
             for place, context in enumerate(contexts[:most])
         )
+
+    def rewritten(self, asked: list[str]) -> dict[str, Any]:
+        """What retrievers were asked where it is not the question."""
+        if not asked:
+            return {}
+        texts = [self.text("metadata.condensed_question", text) for text in asked]
+        more = {"retrieval_queries": texts} if len(texts) > 1 else {}
+        return {"condensed_question": texts[-1], **more}
+
+    def stages(self, found: list[tuple[str, tuple[Context, ...]]], most: int) -> dict[str, Any]:
+        """What stood at earlier stages, such as before a reranker."""
+        plain = []
+        for source, contexts in found:
+            kept = self.contexts("metadata.retrieved", contexts, most) or ()
+            documents = [{"id": c.id, "score": c.score, "text": c.text} for c in kept]
+            plain.append({"source": source, "documents": documents})
+        return {"retrieved": plain} if plain else {}
 
     def optional(self, field: str, text: str | None) -> str | None:
         return None if text is None else self.text(field, text)
@@ -112,8 +147,14 @@ class _Cut:
             name = f"{field}.{key}"
             if isinstance(value, str):
                 kept[key] = self.text(name, value)
-            elif isinstance(value, int | float | bool | None) or len(repr(value)) <= self._limit:
+            elif isinstance(value, int | float | bool | None) or self._is_small(value):
                 kept[key] = value
             else:
                 self.fields.append(name)
         return kept
+
+    def _is_small(self, value: Any) -> bool:
+        try:
+            return len(repr(value)) <= self._limit
+        except Exception:  # noqa: BLE001 - the host's edge: an object of its own, left out and noted
+            return False

@@ -10,7 +10,10 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.run import DocumentList, Interaction, Run, RunKind
+from rag_eval_hooks.capture.manual import enclosing_run
+from rag_eval_hooks.capture.parked import Parked
+from rag_eval_hooks.capture.room import Room
+from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.quiet import is_quiet
 from rag_eval_hooks.sample import Context, Status
 
@@ -18,25 +21,44 @@ __all__ = ["Recorder"]
 
 _REMEMBERED = 10_000
 """Ended run ids kept to recognise late events; some hundred kilobytes at most."""
+_MAX_RUNS = 10_000
+"""Runs of one interaction; one more, and it is abandoned as one that never ends."""
 
 
 class Recorder:
     """Follows runs by their ids and reports each interaction once, when its root ends.
 
-    An interaction is a root run in which something was retrieved. Every method is O(1) but
-    `end` of a root, takes no lock and may be called from any thread; events of one run come in
-    order, events of different runs in any. Late and repeated events are ignored.
+    An interaction is a root run in which something was retrieved, or one that the application
+    opened by hand, and then the framework's roots within it are part of it. Every method is O(1)
+    but `end` of a root, takes no lock and may be called from any thread; events of one run come
+    in order, events of different runs in any. Late and repeated events are ignored.
 
     Args:
         on_end: Called with every ended interaction, in the thread of its last event.
-        ttl: Seconds after which an open interaction is abandoned.
-        max_open: Interactions that may be open; the oldest is abandoned for one more.
+        ttl: Seconds after which an open or interrupted interaction is given up.
+        max_open: Interactions that may be open, and as many that may be interrupted; the oldest
+            is given up for one more.
+        max_chars: Characters of text that one may hold.
+        max_text_chars: Characters of one text that are of use later.
+
+    Attributes:
+        locators: Of integrations: each tells the id of the framework's run around the caller.
     """
 
-    def __init__(self, on_end: Callable[[Interaction], None], *, ttl: float, max_open: int) -> None:
+    def __init__(
+        self,
+        on_end: Callable[[Interaction], None],
+        *,
+        ttl: float,
+        max_open: int,
+        max_chars: int = 4_000_000,
+        max_text_chars: int = 20_000,
+    ) -> None:
         self._on_end = on_end
         self._ttl_ns = int(ttl * 1e9)
         self._max_open = max_open
+        self._room = Room(max_chars, max_text_chars)
+        self.locators: set[Callable[[], Hashable | None]] = set()
         self.reset()
 
     def reset(self) -> None:
@@ -44,6 +66,7 @@ class Recorder:
         self._runs: dict[Hashable, Run] = {}
         self._open: dict[Hashable, Interaction] = {}
         self._ended: OrderedDict[Hashable, None] = OrderedDict()
+        self._parked = Parked(self._report, self._ttl_ns, self._max_open)
 
     def start(
         self,
@@ -60,15 +83,41 @@ class Recorder:
             The run, for the caller to put down what it knows, or None when it is ignored: it
             is known already, came late, or belongs to an evaluation of ours.
         """
-        if run_id in self._runs or run_id in self._ended or parent_id in self._ended:
+        if run_id in self._runs or run_id in self._ended:
+            return None
+        if parent_id in self._ended:
+            # What it starts in its turn comes late too.
+            self._ended[run_id] = None
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
         if parent is None:
+            if is_quiet():
+                return None
+            parent = self._around()
+        if parent is None:
             return self._start_root(run_id, kind, name, metadata or {}, tags or ())
-        run = Run(run_id, kind, name, parent, parent.interaction, time.time_ns())
-        parent.interaction.runs.append(run)
+        return self._start_child(run_id, kind, name, parent)
+
+    def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
+        interaction = parent.interaction
+        if len(interaction.runs) >= _MAX_RUNS:
+            self._finish(interaction.root, Status.ABANDONED)
+            return None
+        run = Run(run_id, kind, name, parent, interaction, time.time_ns())
+        interaction.runs.append(run)
         self._runs[run_id] = run
         return run
+
+    def _around(self) -> Run | None:
+        """What encloses a run without a known parent.
+
+        Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
+        its own. What their context says counts, then an interaction opened by hand.
+        """
+        for locate in self.locators:
+            if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
+                return run
+        return enclosing_run(self)
 
     def _start_root(
         self,
@@ -77,14 +126,15 @@ class Recorder:
         name: str,
         metadata: Mapping[str, Any],
         tags: Sequence[str],
-    ) -> Run | None:
-        if is_quiet():
-            return None
+    ) -> Run:
         self.sweep()
         if len(self._open) >= self._max_open:
             self._abandon_oldest()
-        interaction = Interaction(otel_context.get_current(), dict(metadata), tuple(tags))
-        run = Run(run_id, kind, name, None, interaction, time.time_ns())
+        interaction = Interaction(otel_context.get_current(), {}, tuple(tags))
+        interaction.metadata = self._room.metadata(interaction, metadata)
+        now = time.time_ns()
+        run = Run(run_id, kind, name, None, interaction, now)
+        interaction.opened = now
         interaction.runs.append(run)
         self._runs[run_id] = run
         self._open[run_id] = interaction
@@ -95,9 +145,49 @@ class Recorder:
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
-    def documents(self, run: Run, contexts: Sequence[Context]) -> None:
-        """A run gave out documents."""
-        run.interaction.lists.append(DocumentList(run, tuple(contexts)))
+    def is_inside(self, parent_id: Hashable | None) -> bool:
+        """Whether a run with this parent would be a part of something that is open."""
+        if parent_id is not None and self.get(parent_id) is not None:
+            return True
+        return self._around() is not None
+
+    def documents(
+        self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS
+    ) -> None:
+        """A run gave out documents, or the application stated that it uses them."""
+        interaction = run.interaction
+        kept = self._room.contexts(interaction, contexts)
+        interaction.lists.append(DocumentList(run, kept, origin))
+
+    def choose(self, interaction: Interaction, contexts: Sequence[Context]) -> None:
+        """The application chose the contexts; the last choice counts."""
+        interaction.chosen = self._room.contexts(interaction, contexts)
+
+    def text(self, run: Run, text: str | None) -> str | None:
+        """As much of a text as may be kept; of the outermost run's own there is always room."""
+        if text is None:
+            return None
+        return self._room.text(run.interaction, text, always=run.outermost)
+
+    def texts(self, run: Run, texts: Sequence[str]) -> tuple[str, ...]:
+        """As much of several texts as may be kept."""
+        return tuple(self._room.text(run.interaction, text) for text in texts)
+
+    def prompt(self, run: Run, texts: Sequence[str]) -> None:
+        """A model was given texts."""
+        run.prompt = self._room.prompt(run.interaction, texts)
+
+    def resume(self, root: Run, conversation: str) -> None:
+        """A root continues what waits in a conversation; nothing happens where nothing does."""
+        earlier = self._parked.take(conversation)
+        if earlier is not None:
+            root.interaction.resume(earlier)
+
+    def renew(self, conversation: str) -> None:
+        """A conversation goes on with a new question: what waited in it is given up."""
+        earlier = self._parked.take(conversation)
+        if earlier is not None:
+            self._report(earlier)
 
     def end(self, run: Run) -> None:
         """A run ended well; the end of a root ends its interaction."""
@@ -112,16 +202,17 @@ class Recorder:
         self._finish(run, _status_of(error))
 
     def sweep(self) -> None:
-        """Abandons the interactions that are older than the time limit."""
+        """Gives up the interactions that are older than the time limit."""
         oldest_allowed = time.time_ns() - self._ttl_ns
+        self._parked.sweep(oldest_allowed)
         while self._open:
-            root = self._oldest()
-            if root is None or root.start > oldest_allowed:
+            oldest = self._oldest()
+            if oldest is None or oldest.opened > oldest_allowed:
                 return
-            self._finish(root, Status.ABANDONED)
+            self._finish(oldest.root, Status.ABANDONED)
 
     def __len__(self) -> int:
-        """Interactions open at this moment."""
+        """Interactions open at this moment; interrupted ones are not."""
         return len(self._open)
 
     def _finish(self, run: Run, status: Status) -> None:
@@ -141,19 +232,30 @@ class Recorder:
             self._runs.pop(run.id, None)
             self._ended[run.id] = None
             run.end = run.end or root.end
+            run.given = None
         while len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
-        if interaction.lists and root.kind is not RunKind.RETRIEVER:
+        if interaction.interrupted and interaction.status is Status.OK:
+            interaction.status = Status.INTERRUPTED
+            self._parked.park(interaction)
+        else:
+            self._report(interaction)
+
+    def _report(self, interaction: Interaction) -> None:
+        kind = interaction.root.kind
+        interaction.drop_relayed()
+        found = interaction.lists or interaction.chosen is not None
+        if kind is RunKind.MANUAL or (found and kind is not RunKind.RETRIEVER):
             self._on_end(interaction)
 
     def _abandon_oldest(self) -> None:
-        root = self._oldest()
-        if root is not None:
-            self._finish(root, Status.ABANDONED)
+        oldest = self._oldest()
+        if oldest is not None:
+            self._finish(oldest.root, Status.ABANDONED)
 
-    def _oldest(self) -> Run | None:
+    def _oldest(self) -> Interaction | None:
         try:
-            return next(iter(self._open.values())).root
+            return next(iter(self._open.values()))
         except (StopIteration, RuntimeError):
             # Another thread changed the map meanwhile; the next call looks again.
             return None
@@ -161,6 +263,8 @@ class Recorder:
 
 def _closed_early(interaction: Interaction) -> Status:
     """A root that ends well while its model still runs was a stream that nobody read on."""
+    if interaction.root.kind is RunKind.MANUAL and interaction.root.text is not None:
+        return Status.OK
     models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
     return Status.CLOSED if models and models[-1].end is None else Status.OK
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from opentelemetry.context import Context as OtelContext
 
 from rag_eval_hooks.sample import Context, Status
 
-__all__ = ["DocumentList", "Facts", "Interaction", "Run", "RunKind"]
+__all__ = ["DocumentList", "Facts", "Interaction", "Origin", "Run", "RunKind"]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool]
 """Span attributes that the framework told, by their semantic-convention key."""
@@ -21,13 +21,15 @@ _NO_FACTS: Facts = MappingProxyType({})
 
 
 class RunKind(StrEnum):
-    """What a run does. Runs of the last four kinds become spans."""
+    """What a run does. Retrievers, models, tools and embeddings become spans."""
 
     CHAIN = "chain"
     RETRIEVER = "retriever"
     MODEL = "model"
     TOOL = "tool"
     EMBEDDING = "embedding"
+    MANUAL = "manual"
+    """An interaction that the application opened itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +49,11 @@ class Run:
         query: What a retriever or the root was asked.
         facts: Further span attributes.
         error_type: Class name of the exception that ended the run.
+        picks: Arguments of the tools that a model picked, as the framework gave them.
+        outputs: Further texts that the root gave out, one of which may be the answer.
+        structured: What the root gave out as JSON, where nothing in it is known as the answer.
+        given: What a step was given, until it ends: what it merely passes on is no find.
+        keeps_state: Whether its output is a state, which may hold what earlier runs put there.
     """
 
     id: Hashable
@@ -61,13 +68,38 @@ class Run:
     query: str | None = None
     facts: Facts = field(default_factory=lambda: _NO_FACTS)
     error_type: str | None = None
+    picks: Sequence[Any] = ()
+    outputs: tuple[str, ...] = ()
+    structured: str | None = None
+    given: Any = None
+    keeps_state: bool = False
+
+    @property
+    def outermost(self) -> bool:
+        """Whether the application called it itself, and not a part of a framework's run."""
+        return self.parent is None or self.parent.kind is RunKind.MANUAL
 
     def within(self, kind: RunKind) -> bool:
         """Whether an enclosing run is of a kind."""
+        return any(outer.kind is kind for outer in self.ancestors())
+
+    def ancestors(self) -> Iterator[Run]:
+        """The enclosing runs, innermost first."""
         outer = self.parent
-        while outer is not None and outer.kind is not kind:
+        while outer is not None:
+            yield outer
             outer = outer.parent
-        return outer is not None
+
+
+class Origin(StrEnum):
+    """Where a list of candidates comes from."""
+
+    DOCUMENTS = "documents"
+    """Documents that a run gave out."""
+    TEXT = "text"
+    """The text of a tool, which may or may not be retrieved."""
+    STATED = "stated"
+    """The application said so itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +109,12 @@ class DocumentList:
     Attributes:
         run: Who gave them.
         contexts: Snapshots, in order; possibly none.
+        origin: How sure it is that they were retrieved.
     """
 
     run: Run
     contexts: tuple[Context, ...]
+    origin: Origin = Origin.DOCUMENTS
 
 
 @dataclass(slots=True, eq=False)
@@ -89,37 +123,70 @@ class Interaction:
 
     Attributes:
         otel: The application's OpenTelemetry context when it began.
-        metadata: Metadata of the root run.
+        metadata: Metadata of the root run, and what was added to it.
         tags: Its tags.
         runs: Every run in order of start, the root first.
         lists: Document lists in order of appearance.
         status: How it ended.
+        opened: When its root, or the last of its roots, began; nanoseconds since the epoch.
+        chosen: The contexts, where the application chose them itself.
+        interrupted: Whether its graph waits for somebody.
+        configured: Whether the framework's config has been read.
+        full: Whether text was left out, as it held as much as it may.
+        kept_chars: Characters of text held so far.
     """
 
     otel: OtelContext
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     runs: list[Run] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
+    opened: int = 0
+    chosen: tuple[Context, ...] | None = None
+    interrupted: bool = False
+    configured: bool = False
+    full: bool = False
+    kept_chars: int = 0
 
     @property
     def root(self) -> Run:
         """The outermost run."""
         return self.runs[0]
 
+    def add_metadata(self, values: Mapping[str, Any]) -> None:
+        """Adds to the metadata; a later value of a key wins."""
+        self.metadata = {**self.metadata, **values}
+
+    def drop_relayed(self) -> None:
+        """Forgets texts of tools that only relay: what a sub-agent said, or documents as text."""
+        texts = [found for found in self.lists if found.origin is Origin.TEXT]
+        if not texts:
+            return
+        inner = {run for run in self.runs if run.kind is RunKind.MODEL}
+        inner |= {found.run for found in self.lists if found.origin is not Origin.TEXT}
+        relaying = {outer for run in inner for outer in run.ancestors()}
+        self.lists = [
+            found
+            for found in self.lists
+            if found.origin is not Origin.TEXT or found.run not in relaying
+        ]
+
+    def resume(self, earlier: Interaction) -> None:
+        """Continues one that was interrupted: its runs and documents come first."""
+        root, first = self.root, earlier.root
+        root.start, root.query = first.start, first.query
+        self.otel = earlier.otel
+        self.metadata = {**earlier.metadata, **self.metadata}
+        self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
+        self.runs[1:1] = earlier.runs[1:]
+        self.lists[:0] = earlier.lists
+        self.chosen = earlier.chosen
+        self.full = earlier.full
+        self.kept_chars += earlier.kept_chars
+
     @property
     def chars(self) -> int:
         """Characters of text that this interaction keeps in memory."""
-        documents = sum(_chars(c) for found in self.lists for c in found.contexts)
-        prompts = sum(len(text) for run in self.runs for text in run.prompt)
-        outputs = sum(len(run.text or "") + len(run.query or "") for run in self.runs)
-        return documents + prompts + outputs + _text_chars(self.metadata)
-
-
-def _chars(context: Context) -> int:
-    return len(context.text) + _text_chars(context.metadata)
-
-
-def _text_chars(values: Mapping[str, Any]) -> int:
-    return sum(len(value) for value in values.values() if isinstance(value, str))
+        root = self.root
+        return self.kept_chars + len(root.query or "") + len(root.text or "")

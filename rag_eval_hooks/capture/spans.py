@@ -13,7 +13,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvid
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.capture.assemble import session_of
+from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
@@ -156,7 +156,7 @@ def _subject(run: Run) -> str:
 
 
 def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
-    if error_type is None and status in (Status.OK, Status.CLOSED):
+    if error_type is None and status in (Status.OK, Status.CLOSED, Status.INTERRUPTED):
         return
     span.set_attribute(semconv.ERROR_TYPE, error_type or status.value)
     span.set_status(StatusCode.ERROR)

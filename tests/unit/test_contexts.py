@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rag_eval_hooks.capture.contexts import find_contexts
+from rag_eval_hooks.capture.contexts import Finder
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Context
@@ -14,6 +14,10 @@ from rag_eval_hooks.sample import Context
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
 C = "Dogs must be on a lead while they are on the car deck of the ship."
+
+
+def contexts_of(interaction: Interaction) -> tuple[Context, ...] | None:
+    return Finder(interaction, interaction.root.text).contexts()
 
 
 class Story:
@@ -45,7 +49,7 @@ class Story:
         self.recorder.end(self.root)
         if not self.ended:
             return None
-        found = find_contexts(self.ended[0])
+        found = contexts_of(self.ended[0])
         return None if found is None else [context.text for context in found]
 
 
@@ -100,7 +104,7 @@ def test_a_later_stage_knows_more_about_the_same_text() -> None:
     story.asked("m", f"Use {A}", "yes, indeed")
     story.root.text = "yes, indeed"
     story.recorder.end(story.root)
-    found = find_contexts(story.ended[0])
+    found = contexts_of(story.ended[0])
     assert found is not None
     assert [context.id for context in found] == ["reranker"]
 
@@ -154,7 +158,7 @@ def test_an_empty_retrieval_is_not_no_retrieval(
 def test_no_retrieval_gives_no_contexts() -> None:
     """Without any list of documents there are no contexts at all."""
     story = Story()
-    assert find_contexts(story.root.interaction) is None
+    assert contexts_of(story.root.interaction) is None
 
 
 def test_a_short_text_beside_a_seen_one_counts() -> None:

@@ -1,0 +1,101 @@
+"""What the application names itself, where the automatic choice is not what it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeAlias
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_langchain import values
+from rag_eval_hooks_langchain.documents import Documents
+
+__all__ = ["Choice", "Choices"]
+
+Choice: TypeAlias = str | Callable[[Any], Any] | None
+"""The name of a key, or a function from what a run was given or gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How question, contexts and answer are chosen; None leaves it to us.
+
+    A function that raises, or gives what cannot be used, is counted, and the automatic choice
+    serves.
+
+    Attributes:
+        question: Of the root's input.
+        contexts: As a key, of any step's output, the last one that has it; as a function, of the
+            root's output.
+        answer: Of the root's output.
+
+    Raises:
+        ConfigError: One is neither the name of a key nor callable.
+    """
+
+    question: Choice = None
+    contexts: Choice = None
+    answer: Choice = None
+
+    def __post_init__(self) -> None:
+        """Refuses what can never work."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and (
+                value == "" or not (isinstance(value, str) or callable(value))
+            ):
+                raise ConfigError(field.name, value, "the name of a key, or a callable")
+
+    def question_in(self, inputs: Any, incidents: Incidents) -> str | None:
+        """What the user asked."""
+        return _text("question", self.question, inputs, values.question_of, incidents)
+
+    def answer_in(self, outputs: Any, incidents: Incidents) -> str | None:
+        """What the user got."""
+        return _text("answer", self.answer, outputs, values.answer_of, incidents)
+
+    def contexts_in(
+        self, outputs: Any, documents: Documents, incidents: Incidents, *, root: bool
+    ) -> tuple[Context, ...] | None:
+        """The contexts that an output holds by the application's choice; None without one."""
+        if self.contexts is None:
+            return None
+        if isinstance(self.contexts, str):
+            chosen = (values.entries(outputs) or {}).get(self.contexts)
+        else:
+            chosen = _called("contexts", self.contexts, outputs, incidents) if root else None
+        if chosen is None:
+            return None
+        contexts = documents.typed(chosen)
+        if contexts is None:
+            incidents.report("choice contexts", TypeError())
+        return contexts
+
+
+def _text(
+    name: str,
+    choice: Choice,
+    value: Any,
+    read: Callable[[Any], str | None],
+    incidents: Incidents,
+) -> str | None:
+    if choice is None:
+        return read(value)
+    if isinstance(choice, str):
+        found = values.named(value, choice, read)
+    else:
+        found = _called(name, choice, value, incidents)
+        if found is not None and not isinstance(found, str):
+            incidents.report(f"choice {name}", TypeError())
+            found = None
+    return read(value) if found is None else found
+
+
+def _called(name: str, choice: Callable[[Any], Any], value: Any, incidents: Incidents) -> Any:
+    try:
+        return choice(value)
+    except Exception as error:  # noqa: BLE001 - the host's edge: a function of its own
+        incidents.report(f"choice {name}", error)
+        return None

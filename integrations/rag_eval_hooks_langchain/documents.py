@@ -1,0 +1,162 @@
+"""Finds documents in what runs give out: lists, pairs with scores, states, artifacts of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.prompt_values import PromptValue
+
+from rag_eval_hooks.capture.documents import contexts_of, scalars, score_in
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_langchain.values import entries
+
+__all__ = ["DOCUMENT_KEYS", "Documents", "snapshot"]
+
+DOCUMENT_KEYS = (
+    "documents",
+    "docs",
+    "context",
+    "contexts",
+    "retrieved_documents",
+    "retrieved_docs",
+    "source_documents",
+)
+"""Names under which an empty list, or a list of texts, is a retrieval."""
+
+_DEEP = 4
+_WIDE = 1000
+"""Containers looked into, and entries of each: whatever a payload holds, the search is bounded."""
+_PAIR = 2
+_NO_DOCUMENTS = (str, int, float, bytes, PromptValue)
+
+Lists = list[tuple[Context, ...]]
+
+
+def snapshot(document: Document, score: float | None = None) -> Context:
+    """A copy of what may change later: text, id, score and scalar metadata."""
+    metadata = scalars(document.metadata)
+    return Context(
+        text=document.page_content,
+        id=document.id,
+        score=score_in(metadata) if score is None else score,
+        metadata=metadata,
+    )
+
+
+class Documents:
+    """Searches outputs for lists of documents.
+
+    Args:
+        keys: Names under which an empty list, or a list of texts, is a retrieval.
+    """
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = frozenset(keys)
+
+    def found_in(self, outputs: Any, given: Any = None) -> Lists:
+        """The lists of documents in an output, in order; an empty one may be a find too.
+
+        Args:
+            outputs: What a run gave out.
+            given: What it was given: lists and messages that it merely hands on are no find.
+        """
+        found: Lists = []
+        self._search(outputs, given, found, _DEEP)
+        return found
+
+    def typed(self, value: Any) -> tuple[Context, ...] | None:
+        """What stands where documents are to be: documents or texts, possibly none."""
+        if not isinstance(value, list | tuple):
+            value = [value]
+        try:
+            return tuple(c for item in value[:_WIDE] for c in _read(item))
+        except TypeError:
+            return None
+
+    def _search(self, value: Any, given: Any, found: Lists, depth: int) -> None:
+        if depth == 0 or value is given or isinstance(value, _NO_DOCUMENTS):
+            return
+        if isinstance(value, list | tuple):
+            self._search_list(value, given, found, depth)
+        elif isinstance(value, BaseMessage):
+            self._search_artifact(getattr(value, "artifact", None), found, depth)
+        elif (values := entries(_update(value))) is not None:
+            before = entries(given) or {}
+            for key, item in list(values.items())[:_WIDE]:
+                self._search_entry(key, item, before.get(key), found, depth)
+
+    def _search_entry(self, key: str, item: Any, before: Any, found: Lists, depth: int) -> None:
+        if key in self._keys and isinstance(item, list | tuple) and item is not before:
+            if not item:
+                found.append(())
+                return
+            if all(isinstance(text, str) for text in item[:_WIDE]):
+                found.append(contexts_of(item))
+                return
+        self._search(item, before, found, depth - 1)
+
+    def _search_list(self, items: Sequence[Any], given: Any, found: Lists, depth: int) -> None:
+        first = items[0] if items else None
+        if _document_in(first) is not None:
+            if not _same(items, given) and (contexts := _documents(items)) is not None:
+                found.append(contexts)
+        elif first is not None and not isinstance(first, str | int | float | bytes):
+            if isinstance(first, BaseMessage) and depth == _DEEP:
+                # A bare list of messages is a prompt, with artifacts of earlier turns in it.
+                return
+            known = {id(item) for item in given} if isinstance(given, list | tuple) else ()
+            for item in items[:_WIDE]:
+                if id(item) not in known:
+                    self._search(item, None, found, depth - 1)
+
+    def _search_artifact(self, artifact: Any, found: Lists, depth: int) -> None:
+        if isinstance(artifact, list | tuple) and not artifact:
+            found.append(())
+        elif artifact is not None:
+            self._search(artifact, None, found, depth - 1)
+
+
+def _documents(items: Sequence[Any]) -> tuple[Context, ...] | None:
+    contexts = []
+    for item in items:
+        document = _document_in(item)
+        if document is None:
+            return None
+        contexts.append(snapshot(document, _score_beside(item)))
+    return tuple(contexts)
+
+
+def _document_in(item: Any) -> Document | None:
+    """The document itself, or that of a pair of a document and its score."""
+    if isinstance(item, Document):
+        return item
+    if isinstance(item, tuple) and len(item) == _PAIR and isinstance(item[0], Document):
+        return item[0]
+    return None
+
+
+def _score_beside(item: Any) -> float | None:
+    return score_in({"score": item[1]}) if isinstance(item, tuple) else None
+
+
+def _read(item: Any) -> tuple[Context, ...]:
+    document = _document_in(item)
+    if document is not None:
+        return (snapshot(document, _score_beside(item)),)
+    return contexts_of(item)
+
+
+def _update(value: Any) -> Any:
+    """Of a command of a graph, what it puts into the state."""
+    if type(value).__name__ == "Command" and isinstance(value.update, Mapping | list | tuple):
+        return value.update if isinstance(value.update, Mapping) else {"messages": value.update}
+    return value
+
+
+def _same(items: Sequence[Any], given: Any) -> bool:
+    if not isinstance(given, list | tuple) or len(given) != len(items):
+        return False
+    return all(one is other for one, other in zip(items, given, strict=True))

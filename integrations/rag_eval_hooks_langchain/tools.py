@@ -1,0 +1,28 @@
+"""The text of a tool that gives no documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+
+from rag_eval_hooks.capture.calls import TELLING
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_langchain.values import message_text
+
+__all__ = ["text_of_tool"]
+
+
+def text_of_tool(output: Any) -> Context | None:
+    """What a tool told the model, where it is long enough to be known again in a prompt.
+
+    A number or a word is no context; nor is the message of a tool that failed, nor what a command
+    of a graph says.
+    """
+    if isinstance(output, ToolMessage):
+        if getattr(output, "status", "success") == "error":
+            return None
+        output = message_text(output)
+    if isinstance(output, str) and len(output) >= TELLING:
+        return Context(text=output)
+    return None

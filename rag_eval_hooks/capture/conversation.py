@@ -1,0 +1,29 @@
+"""The metadata that tells what a request belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["OWN_KEYS", "own_entries", "session_of", "thread_of"]
+
+_SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
+OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
+"""Keys of metadata with a field of their own on the sample."""
+
+
+def session_of(metadata: Mapping[str, Any]) -> str | None:
+    """The conversation that metadata names."""
+    value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
+    return None if value is None else str(value)
+
+
+def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
+    """What an interrupted run is found again by: its name and the thread of its checkpoints."""
+    thread = metadata.get("thread_id")
+    return None if thread is None else f"{name}/{thread}"
+
+
+def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries that say what a request belongs to."""
+    return {key: values[key] for key in OWN_KEYS if values.get(key) is not None}

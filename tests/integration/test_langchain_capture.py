@@ -1,0 +1,412 @@
+"""Metadata, choices, limits, interrupts, records, and requests in a crowd."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+from rag_eval_hooks import Sample, Status
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from tests.matrix.langchain import graphs, interrupts
+from tests.matrix.langchain.compat import GRAPHS_MISSING
+from tests.matrix.langchain.kit import (
+    PASSAGES,
+    PROMPT,
+    QUESTION,
+    Chat,
+    answer_to,
+    joined,
+    reader,
+    store,
+    top,
+)
+from tests.matrix.langchain.lcel import plain
+from tests.matrix.world import World
+
+needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def config(world: World, **more: Any) -> Any:
+    handler = RagEvalCallbackHandler(world.evals, **more)
+    return {"callbacks": [handler]}
+
+
+def only(world: World) -> Sample:
+    (seen,) = world.seen()
+    return seen.sample
+
+
+def texts(sample: Sample) -> list[str] | None:
+    return None if sample.contexts is None else [context.text for context in sample.contexts]
+
+
+@pytest.mark.parametrize("key", ["session_id", "thread_id", "conversation_id"])
+@pytest.mark.parametrize("place", ["metadata", "configurable"])
+def test_the_session_is_found_in_metadata_and_in_configurable(
+    key: str, place: str, world: World
+) -> None:
+    """The conversation is on the sample and on the span wherever the run's config names it."""
+    told: Any = {**config(world), place: {key: "s1", "user_id": "u1"}}
+    plain().invoke(QUESTION, told)
+    assert (only(world).session_id, only(world).user_id) == ("s1", "u1")
+    root = next(s for s in world.exporter.get_finished_spans() if s.parent is None)
+    assert (root.attributes or {})["session.id"] == "s1"
+    assert (root.attributes or {})["user.id"] == "u1"
+
+
+@needs_graphs
+def test_a_graph_tells_its_thread(world: World) -> None:
+    """The thread of a graph's checkpoints is the session."""
+    graphs.direct().invoke(
+        {"question": QUESTION}, {**config(world), "configurable": {"thread_id": "t7"}}
+    )
+    assert only(world).session_id == "t7"
+
+
+def test_metadata_of_a_step_tells_what_the_root_does_not(world: World) -> None:
+    """A reference that is bound to a part of the chain reaches the sample; the root's wins."""
+    chain = plain().with_config(metadata={"reference": "r", "user_id": "inner", "free": 1})
+    outer: Any = RunnableLambda(lambda question: chain.invoke(question))
+    outer.invoke(QUESTION, {**config(world), "metadata": {"user_id": "outer", "k": 2}})
+    sample = only(world)
+    assert (sample.reference, sample.user_id) == ("r", "outer")
+    assert {k: v for k, v in sample.metadata.items() if k in ("k", "free")} == {"k": 2}
+
+
+def test_a_rewritten_question_is_kept_beside_the_question(world: World) -> None:
+    """The question stays what the user asked; what the retriever was asked is in the metadata."""
+    better = "At what time does the ferry to Skarn leave?"
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    inputs: Any = {
+        "context": RunnableLambda(lambda _: better) | retriever | joined,
+        "question": RunnablePassthrough(),
+    }
+    (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
+    assert only(world).question == QUESTION
+    assert only(world).metadata["condensed_question"] == better
+
+
+def test_stages_before_the_last_are_kept(world: World) -> None:
+    """What stood before a reranker is in the metadata, with the one who found it."""
+    retriever = store().as_retriever(search_kwargs={"k": 4})
+    best: Any = RunnableLambda(lambda documents: documents[2:3])
+    inputs: Any = {"context": retriever | best | joined, "question": RunnablePassthrough()}
+    (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
+    assert texts(only(world)) == top(k=4)[2:3]
+    (stage,) = only(world).metadata["retrieved"]
+    assert [document["text"] for document in stage["documents"]] == top(k=4)
+
+
+def branch(given: dict[str, Any]) -> dict[str, Any]:
+    text = plain().invoke(given["texts"]["asked"])
+    return {"reply": {"said": text}, "evidence": ["first", "second"], "text": "no answer"}
+
+
+def test_callables_choose_question_contexts_and_answer(world: World) -> None:
+    """A function of the application's reads what only it knows."""
+    choices: dict[str, Any] = {
+        "question": lambda inputs: inputs["texts"]["asked"],
+        "contexts": lambda outputs: outputs["evidence"],
+        "answer": lambda outputs: outputs["reply"]["said"],
+    }
+    RunnableLambda(branch).invoke({"texts": {"asked": QUESTION}}, config(world, **choices))
+    sample = only(world)
+    assert (sample.question, texts(sample)) == (QUESTION, ["first", "second"])
+    assert sample.answer == answer_to(QUESTION, top())
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+def test_keys_choose_question_contexts_and_answer(way: str, world: World) -> None:
+    """A name is enough where a state has its own."""
+
+    def ask(given: dict[str, Any]) -> dict[str, Any]:
+        return {"notes": [Document("One."), Document("Two.")], "said": "Yes.", "text": "no"}
+
+    chain = RunnableLambda(ask)
+    told = config(world, question="topic", contexts="notes", answer="said")
+    inputs = {"topic": "Is it so?", "question": "not this"}
+    list(chain.stream(inputs, told)) if way == "stream" else chain.invoke(inputs, told)
+    sample = only(world)
+    assert (sample.question, texts(sample), sample.answer) == (
+        "Is it so?",
+        ["One.", "Two."],
+        "Yes.",
+    )
+
+
+def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:
+    """A mistake in a function of the application's costs nothing but a count."""
+    broken: dict[str, Any] = {
+        "question": lambda inputs: inputs["no such key"],
+        "contexts": lambda outputs: 7,
+        "answer": lambda outputs: 7,
+    }
+    plain().invoke(QUESTION, config(world, **broken))
+    sample = only(world)
+    assert (sample.question, texts(sample)) == (QUESTION, top())
+    assert sample.answer == answer_to(QUESTION, top())
+    assert set(world.evals.stats().incidents) == {
+        "choice question: TypeError",
+        "choice contexts: TypeError",
+        "choice answer: TypeError",
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"question": 7},
+        {"answer": ""},
+        {"contexts": ["documents"]},
+        {"root": 7},
+        {"document_keys": "documents"},
+        {"retrieval_tools": [7]},
+    ],
+)
+def test_what_can_never_work_is_refused_at_once(wrong: dict[str, Any], world: World) -> None:
+    """A wrong type is an error where the handler is made, naming the argument."""
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        RagEvalCallbackHandler(world.evals, **wrong)
+
+
+def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:
+    """What no event shows is stated; outside a run nobody hears it."""
+
+    def ask(question: str) -> str:
+        assert record_contexts([PASSAGES[3], (Document(PASSAGES[4], id="d"), 0.5)])
+        return str(Chat(reply=lambda _: "Yes, certainly so.").invoke(PASSAGES[4]).content)
+
+    RunnableLambda(ask).invoke(QUESTION, config(world))
+    sample = only(world)
+    assert sample.contexts is not None
+    assert [(c.text, c.id, c.score) for c in sample.contexts] == [(PASSAGES[4], "d", 0.5)]
+    assert not record_contexts(["x"])
+
+
+def test_an_interaction_opened_inside_a_run_is_part_of_it(world: World) -> None:
+    """Opened by hand within a framework's run, it is no second interaction."""
+
+    def ask(question: str) -> str:
+        with world.evals.interaction("a part", metadata={"k": 1}) as it:
+            it.contexts([PASSAGES[0]])
+            it.answer("not the user's")
+        return "An answer without a model."
+
+    RunnableLambda(ask).invoke(QUESTION, config(world))
+    sample = only(world)
+    assert (sample.question, sample.answer) == (QUESTION, "An answer without a model.")
+    assert (texts(sample), sample.metadata["k"]) == ([PASSAGES[0]], 1)
+
+
+@needs_graphs
+def test_a_new_question_gives_up_what_waits_in_its_thread(world: World) -> None:
+    """An interrupt that is passed over by a new question is counted as interrupted."""
+    app = interrupts.approving()
+    told = {**config(world), "configurable": {"thread_id": "t1"}}
+    app.invoke({"question": QUESTION}, told)
+    assert world.seen() == []
+    app.invoke({"question": "And something else?"}, told)
+    assert [(s.sample.question, s.sample.status) for s in world.seen()] == [
+        (QUESTION, Status.INTERRUPTED)
+    ]
+
+
+@needs_graphs
+def test_interrupts_that_wait_are_bounded() -> None:
+    """One more than may wait gives up the oldest; an interrupt without a thread waits for none."""
+    world = World(max_open_interactions=3)
+    app = interrupts.approving()
+    for number in range(5):
+        told = {**config(world), "configurable": {"thread_id": f"t{number}"}}
+        app.invoke({"question": f"{QUESTION} {number}"}, told)
+    assert [s.sample.question[-1] for s in world.seen()] == ["0", "1"]
+    assert world.evals.stats().dropped == {"interrupted": 2}
+    world.close()
+
+
+def test_an_open_interaction_holds_no_more_than_it_may() -> None:
+    """Text beyond the limit is left out and noted; question and answer are always kept."""
+    world = World(max_interaction_chars=50_000, max_text_chars=1000)
+
+    def ask(question: str) -> str:
+        model = Chat(reply=lambda _: "y" * 100_000)
+        for number in range(200):
+            record_contexts([f"{number} " + "x" * 100_000])
+            model.invoke("z" * 100_000)
+        (interaction,) = world.evals.recorder._open.values()
+        assert interaction.chars < 60_000
+        return "An answer of a few words."
+
+    RunnableLambda(ask).invoke(QUESTION, config(world))
+    sample = only(world)
+    assert (sample.question, sample.answer) == (QUESTION, "An answer of a few words.")
+    assert "interaction" in sample.truncated
+    world.close()
+
+
+class Unlucky(Exception):
+    """Raised at random."""
+
+
+def crowd_chain(delay: float) -> Any:
+    """A chain over documents of its own question, which may fail at any step."""
+
+    def unlucky(question: str, step: str) -> None:
+        if question.endswith(step):
+            raise Unlucky(step)
+
+    async def find(question: str) -> list[Document]:
+        await asyncio.sleep(random.random() * delay)
+        unlucky(question, "retrieval")
+        return [Document(f"The {n}th passage, about <{question}> alone.") for n in range(3)]
+
+    async def answer(prompt: Any) -> str:
+        await asyncio.sleep(random.random() * delay)
+        return str((await Chat(reply=crowd_reply, delay=delay / 20).ainvoke(prompt)).content)
+
+    inputs: Any = {
+        "context": RunnableLambda(find) | joined,
+        "question": RunnablePassthrough(),
+    }
+    return inputs | PROMPT | RunnableLambda(answer) | StrOutputParser()
+
+
+def crowd_reply(messages: list[BaseMessage]) -> str:
+    question = str(messages[-1].content).rpartition("Question: ")[2]
+    if question.endswith("model"):
+        raise Unlucky("model")
+    return f"The answer to <{question}> is known."
+
+
+def crowd_graph(delay: float) -> Any:
+    async def find(state: Any) -> dict[str, Any]:
+        await asyncio.sleep(random.random() * delay)
+        if state["question"].endswith("retrieval"):
+            raise Unlucky("retrieval")
+        about = f"about <{state['question']}> alone."
+        return {"documents": [Document(f"The {n}th passage, {about}") for n in range(3)]}
+
+    async def answer(state: Any) -> dict[str, Any]:
+        model = PROMPT | Chat(reply=crowd_reply, delay=delay)
+        given = {"context": joined(state["documents"]), "question": state["question"]}
+        return {"generation": (await model.ainvoke(given)).content}
+
+    made = graphs.graph()
+    made.add_node("find", find)
+    made.add_node("answer", answer)
+    return graphs.chained(made, "find", "answer").compile()
+
+
+class Crowd:
+    """Many requests of mixed shapes at once, some of which fail or are cancelled."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._luck = random.Random(seed)
+        self._evals = world.evals
+        self._told: Any = config(world)
+        self._chain = crowd_chain(0.02)
+        self._graph = None if GRAPHS_MISSING else crowd_graph(0.02)
+        self.counts = Counter[str]()
+
+    async def run(self, requests: int) -> None:
+        await asyncio.gather(*map(self._request, range(requests)))
+
+    async def _request(self, number: int) -> None:
+        fate = self._luck.choices(["fine", "retrieval", "model"], [7, 1, 1])[0]
+        ways = [self._invoke, self._stream, self._by_hand]
+        way = self._luck.choice(ways if self._graph is None else [*ways, self._ask_graph])
+        task = asyncio.ensure_future(way(f"What is {number} {fate}"))
+        if self._luck.random() < 0.15:
+            asyncio.get_running_loop().call_later(self._luck.random() * 0.05, task.cancel)
+        try:
+            await task
+            self.counts["ok"] += 1
+        except Unlucky:
+            self.counts["failed"] += 1
+        except asyncio.CancelledError:
+            self.counts["cancelled"] += 1
+
+    async def _invoke(self, question: str) -> None:
+        await self._chain.ainvoke(question, self._told)
+
+    async def _stream(self, question: str) -> None:
+        async for _ in self._chain.astream(question, self._told):
+            pass
+
+    async def _ask_graph(self, question: str) -> None:
+        assert self._graph is not None
+        await self._graph.ainvoke({"question": question}, self._told)
+
+    async def _by_hand(self, question: str) -> None:
+        async with self._evals.interaction(question) as it:
+            await asyncio.sleep(0.01)
+            it.contexts([f"The {n}th passage, about <{question}> alone." for n in range(3)])
+            if question.endswith(("retrieval", "model")):
+                raise Unlucky
+            it.answer(f"The answer to <{question}> is known.")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_thousand_requests_at_once_never_mix(seed: int) -> None:
+    """In a crowd with failures and cancellations each sample's parts belong together."""
+    world = World(queue_size=5000, max_held=5000)
+    crowd = Crowd(world, seed)
+    asyncio.run(crowd.run(1000))
+    assert min(crowd.counts.values()) > 20
+    seen = world.seen()
+    for found in seen:
+        sample = found.sample
+        about = f"<{sample.question}>"
+        assert all(about in context.text for context in sample.contexts or ())
+        assert sample.answer is None or about in sample.answer
+        if sample.status is Status.OK:
+            assert len(sample.contexts or ()) == 3
+            assert sample.answer == f"The answer to {about} is known."
+    assert len({found.sample.question for found in seen}) == len(seen)
+    stats = world.evals.stats()
+    assert stats.scored == crowd.counts["ok"]
+    assert stats.offered == len(seen) == stats.scored + sum(stats.dropped.values())
+    assert set(stats.dropped) <= {"error", "cancelled"}
+    assert len(world.evals.recorder) == 0
+    assert not world.evals.recorder._runs
+    assert stats.incidents == {}
+    assert world.traces() == len(seen)
+    world.close()
+
+
+def test_cancelled_requests_leave_nothing_open(world: World) -> None:
+    """After 200 cancelled requests nothing of them is kept."""
+    chain, told = plain(model=reader(delay=5.0)), config(world)
+
+    async def request() -> None:
+        task = asyncio.create_task(chain.ainvoke(QUESTION, told))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def requests() -> None:
+        await asyncio.gather(*(request() for _ in range(200)))
+
+    asyncio.run(requests())
+    gc.collect()
+    assert len(world.evals.recorder) == 0
+    assert not world.evals.recorder._runs
+    assert world.evals.stats().dropped.keys() <= {"cancelled"}

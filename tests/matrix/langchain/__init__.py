@@ -1,0 +1,27 @@
+"""The shapes of LangChain and LangGraph."""
+
+from __future__ import annotations
+
+from tests.matrix.langchain import (
+    agents,
+    application,
+    classic,
+    graphs,
+    interrupts,
+    lcel,
+    retrievers,
+    trouble,
+)
+
+__all__ = ["SHAPES"]
+
+SHAPES = (
+    *lcel.SHAPES,
+    *classic.SHAPES,
+    *retrievers.SHAPES,
+    *agents.SHAPES,
+    *graphs.SHAPES,
+    *interrupts.SHAPES,
+    *application.SHAPES,
+    *trouble.SHAPES,
+)

@@ -1,0 +1,385 @@
+"""Agents whose tools, middleware or sub-agents retrieve."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from langchain_core.callbacks import dispatch_custom_event
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.tools import create_retriever_tool, tool
+
+from rag_eval_hooks import Status
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
+from rag_eval_hooks_langchain.values import message_text
+from tests.matrix.langchain.compat import (
+    AGENTS_MISSING,
+    CLASSIC_MISSING,
+    MIDDLEWARE_MISSING,
+    agent,
+    classic,
+)
+from tests.matrix.langchain.kit import (
+    GRAPH_WAYS,
+    PASSAGES,
+    PROMPT,
+    QUESTION,
+    QUESTIONS,
+    Chat,
+    answer_to,
+    joined,
+    prompt_text,
+    reader,
+    shape,
+    store,
+    top,
+)
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES"]
+
+GROUP = "agents"
+OTHER = "What may dogs on the car deck do?"
+
+
+def asks(question: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": question}]}
+
+
+def this_turn(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The messages from the last question on."""
+    start = max(n for n, message in enumerate(messages) if isinstance(message, HumanMessage))
+    return list(messages[start:])
+
+
+def pick(*calls: tuple[str, str]) -> AIMessage:
+    made = [
+        {"name": name, "args": {"query": query}, "id": f"c{n}{name}", "type": "tool_call"}
+        for n, (name, query) in enumerate(calls)
+    ]
+    return AIMessage(content="", tool_calls=made)
+
+
+Step = Callable[[str], AIMessage]
+
+
+def stepping(*steps: Step) -> Chat:
+    """A model that takes its steps one after another, then answers from its turn's prompt."""
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        turn = this_turn(messages)
+        question = str(turn[0].content)
+        done = sum(isinstance(message, AIMessage) for message in turn)
+        if done < len(steps):
+            return steps[done](question)
+        seen = prompt_text([m for m in messages if m.type == "system"] + turn)
+        return answer_to(question, [text for text in PASSAGES if text[:60] in seen])
+
+    return Chat(reply=reply)
+
+
+def searching() -> Chat:
+    return stepping(lambda question: pick(("search", question)))
+
+
+@tool(response_format="content_and_artifact")
+def search(query: str) -> tuple[str, list[Any]]:
+    """Searches the handbook."""
+    documents = store().similarity_search(query, k=2)
+    return joined(documents), documents
+
+
+@tool("search")
+def search_text(query: str) -> str:
+    """Searches the handbook."""
+    return joined(store().similarity_search(query, k=2))
+
+
+@tool
+def count(query: str) -> str:
+    """Counts words."""
+    return str(len(query.split()))
+
+
+def artifact() -> Any:
+    return agent(searching(), [search])
+
+
+def retriever_tool() -> Any:
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    return agent(searching(), [create_retriever_tool(retriever, "search", "Searches.")])
+
+
+def text_only() -> Any:
+    return agent(searching(), [search_text])
+
+
+def text_joined(question: str) -> list[str]:
+    return ["\n\n".join(top(question))]
+
+
+def parallel_and_steps() -> Any:
+    model = stepping(
+        lambda question: pick(("search", question), ("count", question)),
+        lambda question: pick(("search", OTHER)),
+    )
+    return agent(model, [search, count])
+
+
+def both(question: str) -> list[str]:
+    return list(dict.fromkeys([*top(question), *top(OTHER)]))
+
+
+def nothing() -> Any:
+    return agent(stepping(lambda question: pick(("count", question))), [count])
+
+
+def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
+    def build() -> Any:
+        def system(request: Any) -> str:
+            question = str(this_turn(request.state["messages"])[0].content)
+            documents = store().similarity_search(question, k=2)
+            record(documents)
+            return f"Use only:\n{joined(documents)}"
+
+        middleware = import_module("langchain.agents.middleware").dynamic_prompt(system)
+        return agent(stepping(), [], middleware=[middleware])
+
+    return build
+
+
+def before_model() -> Any:
+    middleware = import_module("langchain.agents.middleware")
+
+    class Documents(middleware.AgentState):  # type: ignore[name-defined, misc]
+        docs: list[Any]
+
+    class Retrieving(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
+        state_schema = Documents
+
+        def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+            documents = store().similarity_search(str(state["messages"][-1].content), k=2)
+            asked = state["messages"][-1]
+            text = f"{asked.content}"
+            context = import_module("langchain_core.messages").SystemMessage(joined(documents))
+            return {"docs": documents, "messages": [context, HumanMessage(text)]}
+
+    return agent(stepping(), [], middleware=[Retrieving()])
+
+
+def supervisor() -> Any:
+    inner = artifact()
+
+    @tool
+    def ask_expert(query: str) -> str:
+        """Asks the expert."""
+        out = inner.invoke({"messages": [("user", query)]})
+        return message_text(out["messages"][-1])
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        turn = this_turn(messages)
+        if len(turn) == 1:
+            return pick(("ask_expert", str(turn[0].content)))
+        return f"The expert says: {turn[-1].content}"
+
+    return agent(Chat(reply=reply), [ask_expert])
+
+
+def executor() -> Any:
+    """The agent of before LangGraph."""
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    tools = [create_retriever_tool(retriever, "search", "Searches.")]
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Help."), ("human", "{input}"), MessagesPlaceholder("agent_scratchpad")]
+    )
+    made = classic("agents.create_tool_calling_agent")(searching(), tools, prompt)
+    return classic("agents.AgentExecutor")(agent=made, tools=tools)
+
+
+def agentic() -> Any:
+    """A graph whose model picks a tool node, and whose last node answers from the tool's text."""
+    prebuilt, graph = import_module("langgraph.prebuilt"), import_module("langgraph.graph")
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    tools = [create_retriever_tool(retriever, "search", "Searches.")]
+
+    def generate(state: Any) -> dict[str, Any]:
+        question, context = (message_text(state["messages"][n]) for n in (0, -1))
+        prompt = PROMPT.invoke({"context": context, "question": question})
+        return {"messages": [reader().invoke(prompt)]}
+
+    made: Any = graph.StateGraph(graph.MessagesState)
+    made.add_node("ask", lambda state: {"messages": [searching().invoke(state["messages"])]})
+    made.add_node("tools", prebuilt.ToolNode(tools))
+    made.add_node("generate", generate)
+    for one, other in itertools.pairwise(["__start__", "ask", "tools", "generate", "__end__"]):
+        made.add_edge(one, other)
+    return made.compile()
+
+
+def said_by_expert(question: str) -> str:
+    return f"The expert says: {answer_to(question, top(question))}"
+
+
+def turns() -> Shape:
+    """Several turns of a conversation; artifacts of earlier ones stand in the state."""
+
+    def run(world: World, way: str) -> None:
+        saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+
+        def step(question: str) -> AIMessage:
+            chosen = "count" if question.startswith("How many") else "search"
+            return pick((chosen, question))
+
+        app = agent(stepping(step), [search, count], checkpointer=saver)
+        config: Any = {
+            "callbacks": [RagEvalCallbackHandler(world.evals)],
+            "configurable": {"thread_id": "t1"},
+        }
+        for question in (*QUESTIONS, "How many words are these?"):
+            if way == "invoke":
+                app.invoke(asks(question), config)
+            elif way == "stream":
+                list(app.stream(asks(question), config))
+            else:
+                asyncio.run(app.ainvoke(asks(question), config))
+
+    def expected(way: str) -> list[Expected]:
+        spans = TOOL_SPANS
+        return [
+            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=spans)
+            for q in QUESTIONS
+        ]
+
+    return Shape(
+        group=GROUP,
+        name="several turns with a checkpointer",
+        ways=("invoke", "stream", "ainvoke"),
+        run=run,
+        expected=expected,
+        missing=AGENTS_MISSING,
+    )
+
+
+def cancelled() -> Shape:
+    def run(world: World, way: str) -> None:
+        model = searching()
+        model.delay = 0.02
+        app = agent(model, [search])
+        config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
+
+        async def read() -> None:
+            async for _, state in app.astream(
+                asks(QUESTION), config, stream_mode=["updates", "messages"]
+            ):
+                if isinstance(state, tuple) and isinstance(state[0], ToolMessage):
+                    asyncio.current_task().cancel()  # type: ignore[union-attr]
+
+        async def request() -> None:
+            task = asyncio.create_task(read())
+            await asyncio.wait([task])
+            assert task.cancelled()
+
+        asyncio.run(request())
+
+    def expected(way: str) -> list[Expected]:
+        return [
+            Expected(
+                question=QUESTION,
+                contexts=top(),
+                answer=None,
+                status=Status.CANCELLED,
+                spans=None,
+            )
+        ]
+
+    return Shape(
+        group=GROUP,
+        name="a cancelled stream",
+        ways=("astream",),
+        run=run,
+        expected=expected,
+        missing=AGENTS_MISSING,
+    )
+
+
+def none_expected(made: Shape) -> Shape:
+    return Shape(
+        group=made.group,
+        name=made.name,
+        ways=made.ways,
+        run=made.run,
+        expected=lambda way: [],
+        missing=made.missing,
+    )
+
+
+TOOL_SPANS = ("chat scripted", "chat scripted", "execute_tool search")
+RETRIEVER_SPANS = (*TOOL_SPANS, "  retrieval InMemoryVectorStore")
+AGENT: dict[str, Any] = {"ways": GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING}
+MIDDLEWARE: dict[str, Any] = {**AGENT, "missing": MIDDLEWARE_MISSING, "spans": ("chat scripted",)}
+
+
+def dispatched(documents: Any) -> None:
+    dispatch_custom_event(CONTEXTS_EVENT, documents)
+
+
+SHAPES = (
+    shape(GROUP, "content_and_artifact tool", artifact, spans=TOOL_SPANS, **AGENT),
+    shape(GROUP, "create_retriever_tool", retriever_tool, spans=RETRIEVER_SPANS, **AGENT),
+    shape(
+        GROUP,
+        "a tool that returns text only",
+        text_only,
+        contexts=text_joined,
+        answer=lambda question: answer_to(question, top(question)),
+        spans=TOOL_SPANS,
+        **AGENT,
+    ),
+    shape(
+        GROUP,
+        "parallel tool calls and several steps",
+        parallel_and_steps,
+        contexts=both,
+        spans=("chat scripted",) * 3 + ("execute_tool count",) + ("execute_tool search",) * 2,
+        **AGENT,
+    ),
+    shape(
+        GROUP,
+        "dynamic_prompt with record_contexts",
+        dynamic_prompt(record_contexts),
+        **MIDDLEWARE,
+    ),
+    shape(GROUP, "dynamic_prompt with a custom event", dynamic_prompt(dispatched), **MIDDLEWARE),
+    shape(GROUP, "before_model middleware with state", before_model, **MIDDLEWARE),
+    shape(
+        GROUP,
+        "AgentExecutor with a retriever tool",
+        executor,
+        inputs=lambda question: {"input": question},
+        spans=RETRIEVER_SPANS,
+        missing=CLASSIC_MISSING,
+    ),
+    shape(GROUP, "agentic RAG with a ToolNode", agentic, spans=RETRIEVER_SPANS, **AGENT),
+    none_expected(shape(GROUP, "an agent that retrieves nothing", nothing, **AGENT)),
+    turns(),
+    cancelled(),
+    shape(
+        GROUP,
+        "supervisor with a RAG sub-agent",
+        supervisor,
+        answer=said_by_expert,
+        spans=(
+            *["chat scripted"] * 2,
+            "execute_tool ask_expert",
+            *["  chat scripted"] * 2,
+            "  execute_tool search",
+        ),
+        **AGENT,
+    ),
+)

@@ -1,0 +1,190 @@
+"""Chains of the classic package."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder, PromptTemplate
+from langchain_core.runnables import RunnablePassthrough
+from langchain_core.runnables.history import RunnableWithMessageHistory
+
+from tests.matrix.langchain.compat import CLASSIC_MISSING, classic
+from tests.matrix.langchain.kit import Chat, joined, reader, shape, store, top
+
+__all__ = ["SHAPES"]
+
+GROUP = "classic chains"
+CONDENSED = "What does a season ticket at the office by the gate cost?"
+FOLLOW_UP = ("And how much is it at the office?",)
+HISTORY = [HumanMessage("I want to buy a season ticket."), AIMessage("They are sold on land.")]
+ONE_CALL = ("chat scripted", "retrieval InMemoryVectorStore")
+TWO_CALLS = ("chat scripted", *ONE_CALL)
+
+
+def retriever() -> Any:
+    return store().as_retriever(search_kwargs={"k": 2})
+
+
+def condenser() -> Chat:
+    return Chat(reply=lambda messages: CONDENSED)
+
+
+def stuffed(model: Any = None) -> Any:
+    prompt = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {input}")
+    make = classic("chains.combine_documents.create_stuff_documents_chain")
+    return make(model or reader(), prompt)
+
+
+def retrieval_chain() -> Any:
+    return classic("chains.create_retrieval_chain")(retriever(), stuffed())
+
+
+def retrieval_qa() -> Any:
+    prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
+    return classic("chains.RetrievalQA").from_chain_type(
+        reader(), retriever=retriever(), chain_type_kwargs={"prompt": prompt}
+    )
+
+
+def retrieval_qa_refine() -> Any:
+    first = PromptTemplate.from_template("Use only:\n{context_str}\n\nQuestion: {question}")
+    again = PromptTemplate.from_template(
+        "So far: {existing_answer}\nNow add:\n{context_str}\n\nQuestion: {question}"
+    )
+    return classic("chains.RetrievalQA").from_chain_type(
+        reader(),
+        chain_type="refine",
+        retriever=retriever(),
+        return_source_documents=True,
+        chain_type_kwargs={
+            "question_prompt": first,
+            "refine_prompt": again,
+            "document_variable_name": "context_str",
+        },
+    )
+
+
+def conversational() -> Any:
+    prompt = PromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
+    return classic("chains.ConversationalRetrievalChain").from_llm(
+        reader(),
+        retriever(),
+        condense_question_llm=condenser(),
+        combine_docs_chain_kwargs={"prompt": prompt},
+        return_source_documents=True,
+    )
+
+
+def history_aware() -> Any:
+    prompt = ChatPromptTemplate.from_messages(
+        [("system", "Rewrite."), MessagesPlaceholder("chat_history"), ("human", "{input}")]
+    )
+    make = classic("chains.create_history_aware_retriever")
+    aware = make(condenser(), retriever(), prompt)
+    return classic("chains.create_retrieval_chain")(aware, stuffed())
+
+
+class Remembered(BaseChatMessageHistory):
+    """What was said in a session."""
+
+    def __init__(self) -> None:
+        self.messages = list(HISTORY)
+
+    def clear(self) -> None:
+        self.messages = []
+
+
+def message_history() -> Any:
+    def reply(messages: list[BaseMessage]) -> str:
+        return f"{reader().reply(messages)} After {len(messages) - 2} messages."
+
+    prompt = ChatPromptTemplate.from_messages(
+        [
+            ("system", "Use only:\n{context}"),
+            MessagesPlaceholder("history"),
+            ("human", "Question: {input}"),
+        ]
+    )
+    context: Any = (lambda given: given["input"]) | RunnablePassthrough() | retriever() | joined
+    chain = RunnablePassthrough.assign(context=context) | prompt | Chat(reply=reply)
+    return RunnableWithMessageHistory(
+        chain,
+        lambda session_id: Remembered(),
+        input_messages_key="input",
+        history_messages_key="history",
+    )
+
+
+def from_condensed(_question: str) -> list[str]:
+    return top(CONDENSED)
+
+
+def told_condensed(_question: str) -> str:
+    return f"To <{CONDENSED}>: 2 passages say it."
+
+
+def with_history(question: str) -> dict[str, Any]:
+    return {"question": question, "chat_history": [("I want a season ticket.", "Fine.")]}
+
+
+CHAINS: dict[str, Any] = {"ways": ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")}
+
+SHAPES = (
+    shape(
+        GROUP,
+        "create_retrieval_chain",
+        retrieval_chain,
+        inputs=lambda question: {"input": question},
+        missing=CLASSIC_MISSING,
+    ),
+    shape(
+        GROUP,
+        "RetrievalQA",
+        retrieval_qa,
+        inputs=lambda question: {"query": question},
+        missing=CLASSIC_MISSING,
+        **CHAINS,
+    ),
+    shape(
+        GROUP,
+        "RetrievalQA, refine",
+        retrieval_qa_refine,
+        answer=lambda question: f"To <{question}>: 1 passages say it.",
+        inputs=lambda question: {"query": question},
+        spans=TWO_CALLS,
+        missing=CLASSIC_MISSING,
+        **CHAINS,
+    ),
+    shape(
+        GROUP,
+        "ConversationalRetrievalChain",
+        conversational,
+        contexts=from_condensed,
+        answer=told_condensed,
+        inputs=with_history,
+        questions=FOLLOW_UP,
+        spans=TWO_CALLS,
+        missing=CLASSIC_MISSING,
+        **CHAINS,
+    ),
+    shape(
+        GROUP,
+        "history-aware retriever",
+        history_aware,
+        contexts=from_condensed,
+        inputs=lambda question: {"input": question, "chat_history": HISTORY},
+        questions=FOLLOW_UP,
+        spans=TWO_CALLS,
+        missing=CLASSIC_MISSING,
+    ),
+    shape(
+        GROUP,
+        "message history",
+        message_history,
+        answer=lambda question: f"To <{question}>: 2 passages say it. After 2 messages.",
+        inputs=lambda question: {"input": question},
+        config=lambda way: {"configurable": {"session_id": "s1"}},
+    ),
+)

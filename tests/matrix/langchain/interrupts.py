@@ -1,0 +1,100 @@
+"""Graphs of LangGraph that wait for somebody."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import Any
+
+from rag_eval_hooks import Status
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.compat import GRAPHS_MISSING, has
+from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
+from tests.matrix.langchain.kit import QUESTION
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES", "approving"]
+
+
+def stopping() -> Any:
+    """Stops before the answer, by the graph's own setting."""
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("generate", generate)
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    chain = chained(made, "retrieve", "generate")
+    return chain.compile(checkpointer=saver, interrupt_before=["generate"])
+
+
+def approving() -> Any:
+    """Asks a human between retrieval and answer."""
+    interrupt = import_module("langgraph.types").interrupt
+
+    def approve(state: Any) -> dict[str, Any]:
+        interrupt("May I answer?")
+        return {"tries": 1}
+
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("approve", approve)
+    made.add_node("generate", generate)
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    return chained(made, "retrieve", "approve", "generate").compile(checkpointer=saver)
+
+
+def interrupted(
+    name: str,
+    build: Any = approving,
+    *,
+    resumed: bool = True,
+    missing: str | None = GRAPHS_MISSING,
+) -> Shape:
+    def run(world: World, way: str) -> None:
+        app = build()
+        resume = import_module("langgraph.types").Command(resume=True)
+        config: Any = {
+            "callbacks": [RagEvalCallbackHandler(world.evals)],
+            "configurable": {"thread_id": "t1"},
+        }
+        goes_on = resume if build is approving else None
+        for inputs in ({"question": QUESTION}, goes_on)[: 1 + resumed]:
+            call_graph(app, inputs, config, way)
+        if not resumed:
+            world.evals.recorder._parked.sweep(2**63)  # the time limit, without waiting for it
+
+    def expected(way: str) -> list[Expected]:
+        return [due()] if resumed else [due(Status.INTERRUPTED, answer=None, spans=())]
+
+    return Shape(
+        group=GROUP,
+        name=name,
+        ways=("invoke", "ainvoke", "stream", "astream"),
+        run=run,
+        expected=expected,
+        missing=missing,
+    )
+
+
+def call_graph(app: Any, inputs: Any, config: Any, way: str) -> None:
+    async def read() -> None:
+        async for _ in app.astream(inputs, config):
+            pass
+
+    if way == "invoke":
+        app.invoke(inputs, config)
+    elif way == "stream":
+        list(app.stream(inputs, config))
+    else:
+        asyncio.run(app.ainvoke(inputs, config) if way == "ainvoke" else read())
+
+
+NO_EVENTS = (
+    None if has("langgraph.callbacks") else "this version of LangGraph tells of no interrupts"
+)
+
+SHAPES = (
+    interrupted("interrupt and resume"),
+    interrupted("interrupt_before and resume", stopping, missing=NO_EVENTS),
+    interrupted("interrupt, never resumed", resumed=False),
+)

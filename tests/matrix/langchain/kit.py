@@ -1,0 +1,330 @@
+"""What the LangChain shapes are made of: a corpus in a real store, scripted models, the ways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = [
+    "CHAIN_WAYS",
+    "GRAPH_WAYS",
+    "PASSAGES",
+    "PROMPT",
+    "QUESTION",
+    "QUESTIONS",
+    "SYNC_WAYS",
+    "Chat",
+    "answer_to",
+    "call",
+    "joined",
+    "reader",
+    "shape",
+    "store",
+    "top",
+]
+
+PASSAGES = (
+    "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
+    "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
+    "Bicycles travel free of charge on all sailings outside the months of July and August.",
+    "Dogs must be on a lead while they are on the car deck, and may not enter the restaurant.",
+    "A season ticket costs 310 crowns and is sold at the office beside the south gate only.",
+    "The restaurant on board opens half an hour after departure and serves fish soup and rye.",
+)
+QUESTION = "At what time does the ferry to Skarn leave the quay?"
+QUESTIONS = (QUESTION, "What does a season ticket at the office cost?")
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words."""
+    return re.findall(r"[a-z0-9]+", text.lower())
+
+
+class Bags(Embeddings):
+    """Bags of words, hashed: deterministic, and near where words are shared."""
+
+    def embed_query(self, text: str) -> list[float]:
+        vector = [0.0] * 512
+        for word in set(words(text)):
+            vector[zlib.crc32(word.encode()) % 512] += 1.0
+        return vector
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [self.embed_query(text) for text in texts]
+
+
+def store(passages: Sequence[str] = PASSAGES) -> InMemoryVectorStore:
+    """A real vector store over the passages."""
+    made = InMemoryVectorStore(Bags())
+    ids = [f"p{n}" for n in range(len(passages))]
+    documents = [
+        Document(page_content=text, id=name, metadata={"page": n})
+        for n, (name, text) in enumerate(zip(ids, passages, strict=True))
+    ]
+    made.add_documents(documents, ids=ids)
+    return made
+
+
+def top(question: str = QUESTION, k: int = 2, passages: Sequence[str] = PASSAGES) -> list[str]:
+    """The passages that the store gives for a question, best first."""
+    return [found.page_content for found in store(passages).similarity_search(question, k=k)]
+
+
+Reply = Callable[[list[BaseMessage]], AIMessage | str]
+
+
+class Chat(BaseChatModel):
+    """A chat model whose reply is a function of its prompt; streams word by word.
+
+    Attributes:
+        reply: From the messages to the reply. What it raises is the model's failure.
+        model: The name on spans.
+        delay: Seconds before each word, in async streams.
+    """
+
+    reply: Reply
+    model: str = "scripted"
+    delay: float = 0.0
+
+    @property
+    def _llm_type(self) -> str:
+        return self.model
+
+    @property
+    def _identifying_params(self) -> dict[str, Any]:
+        return {"model": self.model}
+
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
+        """Models that pick tools do so by their script."""
+        return self
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._message(messages))])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        await asyncio.sleep(self.delay)
+        return self._generate(messages)
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for chunk in self._chunks(messages):
+            yield ChatGenerationChunk(message=chunk)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for chunk in self._chunks(messages):
+            await asyncio.sleep(self.delay)
+            yield ChatGenerationChunk(message=chunk)
+
+    def _message(self, messages: list[BaseMessage]) -> AIMessage:
+        reply = self.reply(messages)
+        return reply if isinstance(reply, AIMessage) else AIMessage(content=reply)
+
+    def _chunks(self, messages: list[BaseMessage]) -> list[AIMessageChunk]:
+        message = self._message(messages)
+        if message.tool_calls:
+            calls = [
+                {"name": c["name"], "args": json.dumps(c["args"]), "id": c["id"], "index": n}
+                for n, c in enumerate(message.tool_calls)
+            ]
+            return [AIMessageChunk(content=message.content, tool_call_chunks=calls)]
+        parts = re.split(r"(?<= )", str(message.content))
+        return [AIMessageChunk(content=part) for part in parts]
+
+
+def prompt_text(messages: Sequence[BaseMessage]) -> str:
+    """The whole prompt as one text."""
+    return "\n".join(str(message.content) for message in messages)
+
+
+def answer_to(question: str, contexts: Sequence[str]) -> str:
+    """What `reader` answers to a question over some contexts."""
+    return f"To <{question}>: {len(contexts)} passages say it."
+
+
+def reader(question: str | None = None, **more: Any) -> Chat:
+    """A model that counts the passages in its prompt and repeats the question after `Question:`."""
+
+    def reply(messages: list[BaseMessage]) -> str:
+        prompt = prompt_text(messages)
+        asked = question or re.findall(r"Question: (.*)", prompt)[-1]
+        return answer_to(asked, [text for text in PASSAGES if text[:60] in prompt])
+
+    return Chat(reply=reply, **more)
+
+
+PROMPT = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
+
+
+def joined(documents: Sequence[Document]) -> str:
+    """The formatter of every tutorial."""
+    return "\n\n".join(document.page_content for document in documents)
+
+
+SYNC_WAYS = ("invoke", "batch", "stream")
+CHAIN_WAYS = (*SYNC_WAYS, "ainvoke", "abatch", "astream", "astream_events")
+try:
+    from langgraph.graph.state import CompiledStateGraph
+
+    _HAS_V3 = hasattr(CompiledStateGraph, "stream_events")
+except ImportError:
+    _HAS_V3 = False
+GRAPH_WAYS = (*CHAIN_WAYS, *(("stream_events_v3", "astream_events_v3") if _HAS_V3 else ()))
+
+
+def call(way: str, chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    """Calls a runnable for each input, in one way."""
+    if way in _SYNC:
+        _SYNC[way](chain, inputs, config)
+    else:
+        asyncio.run(_ASYNC[way](chain, inputs, config))
+
+
+def _invoke(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    for one in inputs:
+        chain.invoke(one, config)
+
+
+def _batch(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    chain.batch(list(inputs), config)
+
+
+def _stream(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    for one in inputs:
+        for _ in chain.stream(one, config):
+            pass
+
+
+def _stream_v3(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    for one in inputs:
+        for _ in chain.stream_events(one, config, version="v3"):
+            pass
+
+
+async def _ainvoke(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    await asyncio.gather(*(chain.ainvoke(one, config) for one in inputs))
+
+
+async def _abatch(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    await chain.abatch(list(inputs), config)
+
+
+async def _astream(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    async def read(one: Any) -> None:
+        async for _ in chain.astream(one, config):
+            pass
+
+    await asyncio.gather(*map(read, inputs))
+
+
+async def _astream_events(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    async def read(one: Any) -> None:
+        async for _ in chain.astream_events(one, config, version="v2"):
+            pass
+
+    await asyncio.gather(*map(read, inputs))
+
+
+async def _astream_v3(chain: Any, inputs: Sequence[Any], config: RunnableConfig) -> None:
+    async def read(one: Any) -> None:
+        async for _ in await chain.astream_events(one, config, version="v3"):
+            pass
+
+    await asyncio.gather(*map(read, inputs))
+
+
+_SYNC = {"invoke": _invoke, "batch": _batch, "stream": _stream, "stream_events_v3": _stream_v3}
+_ASYNC = {
+    "ainvoke": _ainvoke,
+    "abatch": _abatch,
+    "astream": _astream,
+    "astream_events": _astream_events,
+    "astream_events_v3": _astream_v3,
+}
+
+Build = Callable[[], Any]
+
+
+def shape(
+    group: str,
+    name: str,
+    build: Build,
+    *,
+    contexts: Callable[[str], Sequence[str] | None] | None = None,
+    answer: Callable[[str], str | None] | None = None,
+    spans: Sequence[str] | None = ("chat scripted", "retrieval InMemoryVectorStore"),
+    ways: Sequence[str] = CHAIN_WAYS,
+    inputs: Callable[[str], Any] = str,
+    config: Callable[[str], dict[str, Any]] = lambda way: {},
+    questions: Sequence[str] = QUESTIONS,
+    missing: str | None = None,
+) -> Shape:
+    """A shape that is one runnable, called for some questions, one interaction each.
+
+    Args:
+        group: As in the specification's table.
+        name: Of the shape.
+        build: Makes the runnable.
+        contexts: Texts that the model saw, by question; by default the best two passages.
+        answer: What comes out, by question; by default what `reader` answers.
+        spans: Below the RAG span.
+        ways: Of calling it.
+        inputs: From the question to the runnable's input.
+        config: Further entries of the run's config, by way.
+        questions: What is asked.
+        missing: Why it cannot run here.
+    """
+    seen = contexts or (lambda question: top(question))
+    told = answer or (lambda question: answer_to(question, seen(question) or ()))
+
+    def run(world: World, way: str) -> None:
+        handler = RagEvalCallbackHandler(world.evals)
+        told_config: RunnableConfig = {"callbacks": [handler], **config(way)}  # type: ignore[typeddict-item]
+        call(way, build(), [inputs(question) for question in questions], told_config)
+
+    def expected(way: str) -> list[Expected]:
+        return [
+            Expected(question=q, contexts=seen(q), answer=told(q), spans=spans) for q in questions
+        ]
+
+    return Shape(group=group, name=name, ways=ways, run=run, expected=expected, missing=missing)

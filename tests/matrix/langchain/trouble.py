@@ -1,0 +1,286 @@
+"""What goes wrong, and what is captured then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from langchain_core.callbacks import BaseCallbackHandler, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+
+from rag_eval_hooks import Status
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.application import SPANS, config, due
+from tests.matrix.langchain.kit import (
+    CHAIN_WAYS,
+    PROMPT,
+    QUESTION,
+    Chat,
+    answer_to,
+    call,
+    joined,
+    reader,
+    shape,
+    store,
+)
+from tests.matrix.langchain.lcel import plain
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES"]
+
+GROUP = "trouble"
+STREAM_WAYS = ("stream", "astream")
+
+
+class Failing(BaseRetriever):
+    """A store that is down."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        raise LookupError("the store is down")
+
+
+class Finding(BaseRetriever):
+    """Gives what it holds."""
+
+    documents: list[Any]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return list(self.documents)
+
+
+def down(messages: list[BaseMessage]) -> str:
+    raise ConnectionError("the model is down")
+
+
+def answering(retriever: Any, model: Any = None) -> Any:
+    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
+    return inputs | PROMPT | (model or reader()) | StrOutputParser()
+
+
+def base() -> Any:
+    return store().as_retriever(search_kwargs={"k": 2})
+
+
+def trouble(
+    name: str,
+    build: Callable[[], Any],
+    expected: Sequence[Expected],
+    raises: type[BaseException] | None = None,
+    ways: Sequence[str] = CHAIN_WAYS,
+) -> Shape:
+    """A chain that is called once, and may raise."""
+
+    def run(world: World, way: str) -> None:
+        caught: contextlib.AbstractContextManager[Any] = (
+            _raising(raises) if raises else contextlib.nullcontext()
+        )
+        with caught:
+            call(way, build(), [QUESTION], config(world))
+
+    return Shape(group=GROUP, name=name, ways=ways, run=run, expected=lambda way: expected)
+
+
+@contextlib.contextmanager
+def _raising(kind: type[BaseException]) -> Any:
+    try:
+        yield
+    except kind:
+        return
+    raise AssertionError(f"{kind.__name__} did not reach the application")
+
+
+def model_retry() -> Any:
+    tries: list[int] = []
+
+    def reply(messages: list[BaseMessage]) -> str:
+        tries.append(1)
+        return down(messages) if len(tries) == 1 else str(reader().reply(messages))
+
+    model = Chat(reply=reply).with_retry(wait_exponential_jitter=False)
+    return answering(base(), model)
+
+
+def model_fallback() -> Any:
+    return answering(base(), Chat(reply=down).with_fallbacks([reader()]))
+
+
+def retriever_fallback() -> Any:
+    return answering(Failing().with_fallbacks([base()]))
+
+
+def chain_fallback() -> Any:
+    """The whole chain fails after retrieval; another one answers."""
+    return answering(base(), Chat(reply=down)).with_fallbacks([plain()])
+
+
+def closed(world: World, way: str) -> None:
+    if way == "stream":
+        stream: Any = plain().stream(QUESTION, config(world))
+        next(stream)
+        stream.close()
+        return
+
+    async def read() -> None:
+        tokens: Any = plain().astream(QUESTION, config(world))
+        await anext(tokens)
+        await tokens.aclose()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(read())
+
+
+def cancelled(world: World, way: str) -> None:
+    chain, told = plain(model=reader(delay=5.0)), config(world)
+
+    async def read() -> None:
+        async for _ in chain.astream(QUESTION, told):
+            pass
+
+    async def request() -> None:
+        calls: dict[str, Any] = {
+            "ainvoke": lambda: chain.ainvoke(QUESTION, told),
+            "abatch": lambda: chain.abatch([QUESTION], told),
+            "astream": read,
+        }
+        work = calls[way]()
+        task = asyncio.create_task(work)
+        await asyncio.sleep(0.2)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(request())
+
+
+def timed_out(world: World, way: str) -> None:
+    chain = plain(model=reader(delay=5.0))
+
+    async def request() -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(chain.ainvoke(QUESTION, config(world)), 0.2)
+
+    asyncio.run(request())
+
+
+class Raising(BaseCallbackHandler):
+    """Another vendor's handler, which is broken."""
+
+    raise_error = False
+    run_inline = True
+
+    def _raise(self, *args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("another handler")
+
+    on_chain_start = on_chain_end = on_retriever_start = on_retriever_end = _raise
+    on_chat_model_start = on_llm_end = _raise
+
+
+def beside_a_broken_one(world: World, way: str) -> None:
+    ours = RagEvalCallbackHandler(world.evals)
+    call(way, plain(), [QUESTION], {"callbacks": [Raising(), ours, Raising()]})
+
+
+class Odd:
+    """Neither printable nor comparable."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no text of mine")
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("no comparing")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def odd_payload(question: str) -> dict[str, Any]:
+    cycle: dict[str, Any] = {}
+    cycle["cycle"] = [cycle, (cycle,)]
+    return {"question": question, "odd": Odd(), "lock": object(), "tree": cycle, "docs": Odd()}
+
+
+def odd_chain() -> Any:
+    def ask(given: dict[str, Any]) -> dict[str, Any]:
+        text = plain().invoke(given["question"])
+        return {**given, "answer": text}
+
+    return RunnableLambda(ask)
+
+
+LONG = "The timetable of the line in full. " + "x" * 5_000_000
+
+
+def huge() -> Any:
+    documents = [Document(LONG, metadata={"raw": LONG}) for _ in range(3)]
+    return answering(Finding(documents=documents), Chat(reply=lambda messages: "It is long."))
+
+
+def empty() -> Any:
+    return answering(Finding(documents=[]))
+
+
+FAILED = due(answer=None, status=Status.ERROR)
+EMPTY = due(
+    contexts=(), answer=answer_to(QUESTION, ()), spans=("chat scripted", "retrieval Finding")
+)
+
+
+def other(
+    name: str, run: Callable[[World, str], None], expected: Expected, ways: Sequence[str]
+) -> Shape:
+    """A scene with a way of running of its own."""
+    return Shape(group=GROUP, name=name, ways=ways, run=run, expected=lambda way: [expected])
+
+
+SHAPES = (
+    trouble("retriever raises", lambda: answering(Failing()), [], LookupError),
+    trouble("model raises", lambda: answering(base(), Chat(reply=down)), [FAILED], ConnectionError),
+    trouble(
+        "retry of a model",
+        model_retry,
+        [due(spans=("chat scripted", *SPANS))],
+        ways=("invoke", "ainvoke", "batch", "abatch"),
+    ),
+    trouble("fallback of a model", model_fallback, [due(spans=("chat scripted", *SPANS))]),
+    trouble(
+        "fallback of a retriever",
+        retriever_fallback,
+        [due(spans=("chat scripted", "retrieval Failing", SPANS[1]))],
+    ),
+    trouble(
+        "fallback of the whole chain",
+        chain_fallback,
+        [due(spans=("chat scripted", *SPANS, SPANS[1]))],
+    ),
+    trouble("empty retrieval", empty, [EMPTY]),
+    other("a stream closed early", closed, due(answer=None, status=Status.CLOSED), STREAM_WAYS),
+    other(
+        "a cancelled task",
+        cancelled,
+        due(answer=None, status=Status.CANCELLED),
+        ("ainvoke", "abatch", "astream"),
+    ),
+    other("a time-out", timed_out, due(answer=None, status=Status.CANCELLED), ("ainvoke",)),
+    other("another handler raises", beside_a_broken_one, due(), CHAIN_WAYS),
+    shape(GROUP, "unserialisable and cyclic payloads", odd_chain, inputs=odd_payload),
+    trouble(
+        "payloads of 5 MB",
+        huge,
+        [
+            due(
+                contexts=[LONG[:20_000]],
+                answer="It is long.",
+                spans=("chat scripted", "retrieval Finding"),
+            )
+        ],
+    ),
+)

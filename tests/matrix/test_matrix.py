@@ -1,0 +1,37 @@
+"""Every pipeline shape, called in every way that it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.matrix.check import check
+from tests.matrix.frameworks import FRAMEWORKS, shapes
+from tests.matrix.shape import Shape
+
+CASES = [
+    pytest.param(
+        shape,
+        way,
+        id=f"{framework}-{shape.group}-{shape.name}-{way}".replace(" ", "_"),
+        marks=[pytest.mark.skip(reason=shape.missing)] if shape.missing else [],
+    )
+    for framework in FRAMEWORKS
+    for shape in shapes(framework)
+    for way in shape.ways
+]
+
+
+# What a framework says of its own future is no concern of these tests.
+@pytest.mark.filterwarnings("ignore:.*(deprecated|experimental|beta)")
+@pytest.mark.parametrize(("shape", "way"), CASES)
+def test_what_is_captured_is_right(shape: Shape, way: str) -> None:
+    """Question, contexts, answer, status and spans are right, nothing leaks, the books add up."""
+    wrong = check(shape, way)
+    assert not wrong, "\n".join(f"{aspect}: {text}" for aspect, text in wrong.items())
+
+
+def test_names_are_unique() -> None:
+    """No shape hides another one."""
+    for framework in FRAMEWORKS:
+        names = [(shape.group, shape.name) for shape in shapes(framework)]
+        assert len(names) == len(set(names))

@@ -1,0 +1,115 @@
+"""An evaluator of which everything can be seen: samples, spans, books."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.capture import Interaction
+from rag_eval_hooks.pipeline import Offer
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+
+__all__ = ["Seen", "World"]
+
+
+class Seen:
+    """One captured interaction.
+
+    Attributes:
+        sample: As the evaluator would get it; built for every status.
+        spans: The spans below its RAG span, as `Expected.spans`.
+    """
+
+    def __init__(self, sample: Sample, spans: tuple[str, ...]) -> None:
+        self.sample = sample
+        self.spans = spans
+
+
+class World:
+    """An evaluator with one metric that costs nothing, and an in-memory exporter.
+
+    Args:
+        **config: Settings.
+    """
+
+    def __init__(self, **config: Any) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(shutdown_on_exit=False)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.memory = MemorySink()
+        self.evals = _Watched(
+            metrics=[Metric(id="matrix.constant", score=_constant, needs=frozenset())],
+            judge=ScriptedJudge(),
+            sinks=[self.memory],
+            config=RagEvalConfig(**config),
+            tracer_provider=self.provider,
+        )
+
+    def seen(self) -> list[Seen]:
+        """All interactions so far, by question and answer."""
+        assert self.evals.flush(30), "the evaluator did not finish"
+        spans = self.exporter.get_finished_spans()
+        found = [Seen(sample, _below(spans, sample.span_id)) for sample in self.evals.samples()]
+        return sorted(found, key=lambda seen: (seen.sample.question, seen.sample.answer or ""))
+
+    def traces(self) -> int:
+        """Traces exported."""
+        return len({span.context.trace_id for span in self.exporter.get_finished_spans()})
+
+    def disorder(self, incidents: dict[str, int]) -> str:
+        """What is left open, was leaked, or does not add up; empty when all is well."""
+        stats = self.evals.stats()
+        samples = self.evals.samples()
+        wrong = {
+            "open interactions": (len(self.evals.recorder), 0),
+            "offered": (stats.offered, len(samples)),
+            "scored": (stats.scored, sum(s.status == "ok" for s in samples)),
+            "traces": (self.traces(), len(samples)),
+            "incidents": (stats.incidents, incidents),
+            "current span": (trace.get_current_span(), trace.INVALID_SPAN),
+        }
+        return "; ".join(f"{k}: {got}, not {due}" for k, (got, due) in wrong.items() if got != due)
+
+    def close(self) -> None:
+        """Shuts the evaluator down."""
+        self.evals.shutdown()
+
+
+class _Watched(RagEval):
+    """Keeps what it is offered, whatever its status."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._offers: list[Offer] = []
+        self._offers_lock = threading.Lock()
+        super().__init__(*args, **kwargs)
+
+    def samples(self) -> list[Sample]:
+        with self._offers_lock:
+            return [offer.sample() for offer in self._offers]
+
+    def _offer(self, interaction: Interaction) -> Offer:
+        offer = super()._offer(interaction)
+        with self._offers_lock:
+            self._offers.append(offer)
+        return offer
+
+
+def _constant(_sample: Sample, _findings: Findings) -> Score:
+    return Score(value=1.0, normalised=1.0)
+
+
+def _below(spans: Sequence[ReadableSpan], span_id: str | None, depth: int = 0) -> tuple[str, ...]:
+    """The tree below a span as indented lines."""
+    children = [span for span in spans if span.parent and f"{span.parent.span_id:016x}" == span_id]
+    blocks = []
+    for child in children:
+        lines = _below(spans, f"{child.context.span_id:016x}", depth + 1)
+        blocks.append(("  " * depth + child.name, *lines))
+    return tuple(line for block in sorted(blocks) for line in block)

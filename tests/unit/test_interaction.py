@@ -1,0 +1,279 @@
+"""Interactions that the application opens itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+from collections.abc import AsyncGenerator, Generator, Iterator
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import RagEval, Sample, Status
+from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, RunKind, assemble
+from rag_eval_hooks.capture.documents import contexts_of
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+
+A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
+B = "Bicycles travel free of charge on all sailings outside the summer."
+
+
+class Document:
+    """Looks like a document of LangChain."""
+
+    def __init__(self, text: str, **metadata: Any) -> None:
+        self.page_content = text
+        self.metadata = metadata
+        self.id = "d1"
+
+
+class Log(list[Interaction]):
+    """Ended interactions, with a recorder that fills it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.recorder = Recorder(self.append, ttl=60, max_open=100)
+        self.incidents = Incidents()
+
+    def open(self, question: str = "q", **more: Any) -> ManualInteraction:
+        more = {"metadata": None, "tags": None, "name": None, **more}
+        return ManualInteraction(self.recorder, self.incidents, question, **more)
+
+    def model(self, prompt: str, text: str) -> None:
+        run = self.recorder.start(object(), "never seen", RunKind.MODEL, "model")
+        assert run is not None
+        run.prompt, run.text = (prompt,), text
+        self.recorder.end(run)
+
+    def retriever(self, *texts: str) -> None:
+        run = self.recorder.start(object(), None, RunKind.RETRIEVER, "retriever")
+        assert run is not None
+        self.recorder.documents(run, contexts_of(texts))
+        self.recorder.end(run)
+
+    def samples(self) -> list[Sample]:
+        return [
+            assemble(it, trace_id=None, span_id=None, max_contexts=50, max_text_chars=999)
+            for it in self
+        ]
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def texts(sample: Sample) -> list[str] | None:
+    return None if sample.contexts is None else [context.text for context in sample.contexts]
+
+
+def test_what_is_said_is_the_sample(log: Log) -> None:
+    """Question, contexts, answer, metadata and tags are those that the application states."""
+    with log.open("when?", metadata={"session_id": "s"}, tags=["blue"], name="help") as it:
+        it.contexts([A, {"text": B, "id": "b", "score": 0.5}])
+        it.contexts(Document(A, page=3))
+        it.answer("At 07:40.")
+        it.metadata({"user_id": "u"}, k=1)
+    (sample,) = log.samples()
+    assert (sample.question, sample.answer, texts(sample)) == ("when?", "At 07:40.", [A, B])
+    assert (sample.session_id, sample.user_id, sample.metadata) == ("s", "u", {"k": 1})
+    assert (sample.tags, log[0].root.name, sample.status) == (("blue",), "help", Status.OK)
+
+
+def test_documents_of_every_shape_are_read(log: Log) -> None:
+    """Documents keep id, score and scalar metadata; a pair holds a document and its score."""
+    with log.open() as it:
+        it.contexts([(Document(A, page=3, tree=[1]), 0.25), {"page_content": B}])
+    found = log.samples()[0].contexts
+    assert found is not None
+    assert (found[0].id, found[0].score, found[0].metadata) == ("d1", 0.25, {"page": 3})
+    assert found[1].text == B
+
+
+@pytest.mark.parametrize("odd", [7, [7], {"no": "text"}, [None]])
+def test_what_is_no_document_is_counted_and_raises_nothing(odd: object, log: Log) -> None:
+    """A wrong call never reaches the application; it is counted."""
+    with log.open() as it:
+        it.contexts(odd)
+    assert log.incidents.counts() == {"capture contexts: TypeError": 1}
+    assert log.samples()[0].contexts is None
+
+
+def test_an_empty_list_is_an_empty_retrieval(log: Log) -> None:
+    """Saying that nothing was found is not the same as saying nothing."""
+    with log.open() as it:
+        it.contexts([])
+    assert log.samples()[0].contexts == ()
+
+
+def test_retriever_and_model_called_by_hand_are_one_interaction(log: Log) -> None:
+    """Runs without a known parent become children; contexts and answer are found in them."""
+    with log.open("when?"):
+        log.retriever(A, B)
+        log.model(f"Use {B}", "yes, free of charge")
+    (sample,) = log.samples()
+    assert (texts(sample), sample.answer) == ([B], "yes, free of charge")
+    assert [run.parent for run in log[0].runs] == [None, log[0].root, log[0].root]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("x"), Status.ERROR),
+        (asyncio.CancelledError(), Status.CANCELLED),
+        (GeneratorExit(), Status.CLOSED),
+    ],
+)
+def test_an_exception_passes_through_and_tells_the_status(
+    error: BaseException, status: Status, log: Log
+) -> None:
+    """The body's exception reaches the application as the same object."""
+    with pytest.raises(type(error)) as caught, log.open():
+        raise error
+    assert caught.value is error
+    assert [it.status for it in log] == [status]
+    assert len(log.recorder) == 0
+
+
+def test_one_inside_another_joins_it(log: Log) -> None:
+    """One question is one interaction; what an inner one says counts in the outer one."""
+    with log.open("outer") as outer:
+        outer.contexts(A)
+        with log.open("inner", metadata={"k": 1}) as inner:
+            inner.contexts(B)
+            inner.answer("part")
+        outer.answer("whole")
+    (sample,) = log.samples()
+    assert (sample.question, sample.answer, texts(sample)) == ("outer", "whole", [A, B])
+    assert sample.metadata == {"k": 1}
+
+
+def test_that_of_another_evaluator_is_no_parent(log: Log) -> None:
+    """Two evaluators in one process do not take one another's runs."""
+    other = Log()
+    with log.open("one"), other.open("two") as it:
+        it.answer("a")
+        log.retriever(A)
+    assert [len(found.runs) for found in (*log, *other)] == [2, 1]
+
+
+def test_nothing_leaks_out_of_the_block(log: Log) -> None:
+    """After the block, in its own context, a root is a root again."""
+    with log.open():
+        pass
+    log.retriever(A)
+    assert [len(it.runs) for it in log] == [1]
+    assert len(log.recorder) == 0
+
+
+async def test_concurrent_tasks_do_not_mix(log: Log) -> None:
+    """Each task's runs belong to the interaction of that task."""
+
+    async def request(number: int) -> None:
+        async with log.open(f"q{number}"):
+            await asyncio.sleep(0)
+            log.retriever(f"{A} {number}")
+            await asyncio.sleep(0)
+            log.model(f"Use {A} {number}", f"answer {number}")
+
+    await asyncio.gather(*(request(number) for number in range(20)))
+    for sample in log.samples():
+        number = sample.question[1:]
+        assert (texts(sample), sample.answer) == ([f"{A} {number}"], f"answer {number}")
+
+
+async def test_a_task_that_outlives_it_neither_joins_it_nor_keeps_it(log: Log) -> None:
+    """What a background task does after the end is its own, and the interaction is freed."""
+    go = asyncio.Event()
+
+    async def later() -> None:
+        await go.wait()
+        with log.open("later") as it:
+            it.answer("own")
+
+    async with log.open("first"):
+        task = asyncio.create_task(later())
+        log.retriever(A)
+    assert [it.root.query for it in log] == ["first"]
+    log.clear()
+    gc.collect()
+    found = [kept for kept in gc.get_objects() if type(kept) is Interaction]
+    assert "first" not in [kept.root.query for kept in found]
+    go.set()
+    await task
+    assert [it.root.query for it in log] == ["later"]
+
+
+def test_a_generator_closed_in_another_context_ends_as_closed(log: Log) -> None:
+    """A value set in one context is never taken back in another; nothing raises."""
+
+    def stream() -> Generator[str, None, None]:
+        with log.open() as it:
+            it.contexts([A])
+            yield "token"
+
+    tokens = stream()
+    contextvars.copy_context().run(next, tokens)
+    tokens.close()
+    assert [it.status for it in log] == [Status.CLOSED]
+    assert log.incidents.counts() == {}
+
+
+async def test_an_async_generator_of_a_dropped_request_ends_as_closed(log: Log) -> None:
+    """An async stream that is closed early ends its interaction."""
+
+    async def stream() -> AsyncGenerator[str, None]:
+        async with log.open() as it:
+            it.contexts([A])
+            yield "token"
+
+    tokens = stream()
+    await anext(tokens)
+    await tokens.aclose()
+    assert [it.status for it in log] == [Status.CLOSED]
+
+
+def test_generators_that_take_turns_end_each_as_itself(log: Log) -> None:
+    """Interleaved generators of one context neither mix nor leave anything behind."""
+
+    def stream(name: str) -> Iterator[str]:
+        with log.open(name) as it:
+            yield "token"
+            it.answer(name)
+
+    one, two = stream("one"), stream("two")
+    next(one)
+    next(two)
+    list(one)
+    list(two)
+    log.retriever(A)
+    assert len(log.recorder) == 0
+
+
+def test_of_an_evaluator_it_is_scored_with_a_span() -> None:
+    """Without any framework, an interaction goes the whole way to the sinks."""
+    sink = MemorySink()
+    judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
+    with RagEval(metrics=["lexical.source_citation"], judge=judge, sinks=[sink]) as evals:
+        with evals.interaction("when?") as it:
+            it.contexts([A])
+            it.answer("At 07:40.")
+        assert evals.flush(10)
+        assert evals.stats().scored == 1
+    assert sink.results[0].sample.question == "when?"
+
+
+def test_an_abandoned_one_leaves_nothing() -> None:
+    """One that never ends is abandoned, and its late end changes nothing."""
+    log = Log()
+    log.recorder = Recorder(log.append, ttl=1e-9, max_open=9)
+    it = log.open()
+    it.__enter__()
+    log.recorder.sweep()
+    log.retriever(A)
+    it.__exit__(None, None, None)
+    gc.collect()
+    assert [found.status for found in log] == [Status.ABANDONED]
+    assert len(log.recorder) == 0
