@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Span, TracerProvider, format_span_id, format_trace_id
 
 from rag_eval_hooks.capture import Interaction, Recorder, SpanWriter, assemble
@@ -22,12 +24,15 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.base import SinkSpec
 from rag_eval_hooks.sinks.held_span import HeldSpan
+from rag_eval_hooks.sinks.thresholds import Thresholds
 from rag_eval_hooks.wiring import (
+    Providers,
     chosen_metrics,
     finding_sources,
     metric_options,
     settings,
     sink_list,
+    telemetry_sinks,
 )
 
 __all__ = ["RagEval"]
@@ -50,6 +55,8 @@ class RagEval:
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
         token_scorer: A `TokenScorer` of your own, likewise.
         tracer_provider: Where spans go, or None for the global provider.
+        meter_provider: Where metrics go, likewise.
+        logger_provider: Where log events go, likewise.
 
     Raises:
         ConfigError: A value cannot be used; the text names field, value and what is accepted.
@@ -67,15 +74,20 @@ class RagEval:
         embedder: str | Embedder | None = None,
         token_scorer: TokenScorer | None = None,
         tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
     ) -> None:
         self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
         available = build(metric_options(self.config))
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
+        measured = available if chosen is None else chosen
+        thresholds = Thresholds(self.config.thresholds, measured)
+        providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
         self._pipeline = Pipeline(
             self.config,
             lambda incidents: Scorer(
-                available if chosen is None else chosen,
+                measured,
                 sources,
                 self.config.sample_timeout,
                 incidents,
@@ -83,6 +95,9 @@ class RagEval:
             ),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             sink_list(sinks, self.config),
+            lambda incidents: telemetry_sinks(
+                self.config, providers, thresholds, sources.judge, incidents
+            ),
             tick=lambda: self.recorder.sweep(),
         )
         self._spans = SpanWriter(
@@ -190,6 +205,7 @@ class RagEval:
             interaction,
             trace_id=format_trace_id(context.trace_id) if known else None,
             span_id=format_span_id(context.span_id) if known and span.is_recording() else None,
+            workflow=self.config.workflow,
             max_contexts=self.config.max_contexts,
             max_text_chars=self.config.max_text_chars,
         )
