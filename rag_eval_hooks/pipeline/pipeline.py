@@ -165,6 +165,11 @@ class Pipeline:
             return "no_thread"
         return None
 
+    def hold(self, held: HeldSpan) -> None:
+        """Begins to hold a span whose interaction may still be offered."""
+        self._start_clock()
+        self._holder.hold(held)
+
     def refuse(self, reason: str) -> None:
         """Enters an interaction that could not be offered."""
         self._ledger.dropped(reason)
@@ -273,7 +278,8 @@ class Pipeline:
             self._holder.finish(work.offer.held, attributes, links)
 
     def _end(self, held: HeldSpan | None, attributes: Attributes) -> None:
-        if held is not None:
+        # One of another instrumentor's may be held since it ended.
+        if held is not None and not self._holder.finish(held, attributes):
             self._holder.end(held, attributes)
 
     def _tick(self) -> None:

@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from opentelemetry.trace import Span, SpanContext
+from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
@@ -20,6 +21,16 @@ from rag_eval_hooks.sinks.limits import Attributes, fitting
 __all__ = ["Attributes", "HeldSpan", "SpanHolder", "attributes_of", "status_of"]
 
 
+class Endable(Protocol):
+    """What is held: a span of ours, or what stands for one of another instrumentor."""
+
+    def set_attributes(self, attributes: Attributes) -> None: ...
+
+    def add_link(self, context: SpanContext) -> None: ...
+
+    def end(self, end_time: int | None = None) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class HeldSpan:
     """A span whose request is over and that is not ended yet.
@@ -30,7 +41,7 @@ class HeldSpan:
         deadline: On the monotonic clock, in seconds: when it ends without scores.
     """
 
-    span: Span
+    span: Endable
     end_time: int
     deadline: float = field(default=0.0)
 
@@ -55,9 +66,11 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Begins to hold a span; ends it as `overflow` where too many are held."""
-        held.deadline = time.monotonic() + self._hold_timeout
+        """Begins to hold a span, once; ends it as `overflow` where too many are held."""
         with self._lock:
+            if held in self._held:
+                return
+            held.deadline = time.monotonic() + self._hold_timeout
             room = len(self._held) < self._max_held
             if room:
                 self._held[held] = None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from opentelemetry.trace import Span
-
 from rag_eval_hooks import semconv
 
 __all__ = ["Attributes", "fitting", "room"]
@@ -14,7 +12,7 @@ __all__ = ["Attributes", "fitting", "room"]
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
 
-def room(span: Span) -> int | None:
+def room(span: object) -> int | None:
     """Attributes that the span takes before the SDK drops its oldest ones.
 
     Returns:
@@ -27,7 +25,7 @@ def room(span: Span) -> int | None:
     return max(0, int(limit) - len(getattr(span, "attributes", None) or ()))
 
 
-def fitting(span: Span, attributes: Attributes) -> Attributes:
+def fitting(span: object, attributes: Attributes) -> Attributes:
     """The attributes that the span can take, the first ones; the count of the others instead.
 
     Where there is room for none, none is given: nothing of the user's is pushed out.
