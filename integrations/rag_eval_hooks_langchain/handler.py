@@ -187,7 +187,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             extra.get("metadata"),
             extra.get("tags"),
         )
-        if run is not None and run.interaction.others is None:
+        if run is not None:
             self._instrumentors.note(run, find_other)
         return run
 

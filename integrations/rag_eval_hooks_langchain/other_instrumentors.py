@@ -7,32 +7,50 @@ may find nothing, and then the scores are on the carrier span.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables.config import var_child_runnable_config
+from opentelemetry import trace
 from opentelemetry.trace import Span
+
+from rag_eval_hooks.capture import Run
 
 __all__ = ["find_other"]
 
 
-def find_other(run_id: Hashable) -> tuple[bool, Span | None]:
-    """Whether another instrumentor writes spans for the current run, and its span of a run.
+def find_other(root: Run) -> tuple[bool, Span | None]:
+    """Whether another instrumentor writes spans for the current run, and its span of the root.
 
     Args:
-        run_id: The integer of the run's UUID.
+        root: The outermost run around the current one; its id is the integer of a UUID.
     """
-    active, key = False, UUID(int=run_id) if isinstance(run_id, int) else None
+    run_id = root.id
+    if not isinstance(run_id, int):
+        return False, None
+    active = False
     for handler in _handlers():
         look_up = _look_up(handler)
-        if look_up is not None and key is not None:
+        if look_up is not None:
             active = True
-            span = _span(look_up, handler, key)
+            span = _span(look_up, handler, UUID(int=run_id))
             if span is not None:
                 return True, span
-    return active, None
+    return active or _langfuse_is_current(root), None
+
+
+def _langfuse_is_current(root: Run) -> bool:
+    """Whether Langfuse's handler, which a classic chain shows to nobody, made its span current.
+
+    A span of Langfuse that was current before the root run began is the application's own.
+    """
+    current = trace.get_current_span()
+    scope = getattr(current, "instrumentation_scope", None)
+    if getattr(scope, "name", None) != "langfuse-sdk":
+        return False
+    return current is not trace.get_current_span(root.interaction.otel)
 
 
 def _handlers() -> Iterator[object]:
