@@ -8,7 +8,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any, Protocol, cast
 
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined, unused-ignore]
+from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
@@ -29,7 +29,7 @@ class _Enabled(Protocol):
     def disable(self) -> None: ...
 
 
-class RagEvalInstrumentor(BaseInstrumentor):
+class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     """Evaluates every RAG interaction of LangChain and LlamaIndex, without a change of code.
 
     ```sh

@@ -72,9 +72,10 @@ class World:
         if retrieves:
             recorder.documents(child, [Context(text="a chunk")])
         recorder.end(child)
-        steps = [lambda: recorder.end(root), lambda: self.end(span)]
-        for step in steps if ours_first else reversed(steps):
-            step()
+        if ours_first:
+            recorder.end(root)
+        self.end(span)
+        recorder.end(root)
         return span  # type: ignore[no-any-return]
 
     def end(self, span: Span) -> None:

@@ -42,7 +42,7 @@ class World:
         self.spans = InMemorySpanExporter()
         self.tracers = TracerProvider(sampler=sampler, span_limits=limits)
         self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
-        self.logs = InMemoryLogRecordExporter()
+        self.logs = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
         self.loggers = LoggerProvider()
         self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
         self.reader = InMemoryMetricReader()
