@@ -20,8 +20,12 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
 pytest.importorskip("opentelemetry.distro")
 GROUP = "opentelemetry_instrumentor"
+OTHERS = sorted({point.name for point in entry_points(group=GROUP)} - {"rag_eval_hooks"})
+"""Other instrumentors that happen to be installed; tests of coexistence have their own folder."""
 ROOT = Path(__file__).parents[2]
 APP = """
 import sys
@@ -77,6 +81,11 @@ class Collector:
                     self.metrics |= {metric.name for metric in part.metrics}
 
 
+pytestmark = pytest.mark.skipif(
+    not hasattr(RagEvalCallbackHandler, "enable"), reason="the handler cannot be enabled globally"
+)
+
+
 @pytest.fixture
 def collector() -> Iterator[Collector]:
     made = Collector()
@@ -115,6 +124,7 @@ def run(folder: Path, collector: Collector, **env: str) -> subprocess.CompletedP
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             "OTEL_SERVICE_NAME": "app",
             "OTEL_LOGS_EXPORTER": "none",
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": ",".join(OTHERS),
             **env,
         },
     )
