@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry._logs import NoOpLoggerProvider
@@ -29,16 +29,19 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
+from rag_eval_hooks.sinks.thresholds import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
-from rag_eval_hooks.wiring import Providers, Thresholds, telemetry_sinks
+from rag_eval_hooks.wiring import Providers, telemetry_sinks
 
 SAMPLE = Sample(
     question="How long do cats sleep, and when are they awake?",
-    contexts=[f"Passage {n}: cats sleep {n} hours a day, mostly at noon." for n in range(12, 17)],
+    contexts=tuple(
+        Context(text=f"Passage {n}: cats sleep {n} hours a day.") for n in range(12, 17)
+    ),
     answer="Cats sleep 16 hours a day. They are awake at dusk and dawn. They like fish.",
     reference="Cats sleep 12 to 16 hours a day and are awake at dusk and dawn.",
     workflow="help",
@@ -96,7 +99,7 @@ class Bench:
         """CPU seconds of this thread for one sample, without the making of its RAG span."""
         incidents = Incidents()
         telemetry = telemetry_sinks(
-            RagEvalConfig(carrier=carrier),  # type: ignore[arg-type]
+            RagEvalConfig(carrier=carrier),
             Providers(
                 tracer=self.tracers,
                 logger=self.loggers if events else NoOpLoggerProvider(),
@@ -148,10 +151,10 @@ def main() -> None:
     for metrics in ("ragas", "all"):
         outcomes, evaluation = evaluated(metrics, args.rounds * 10)
         bench = Bench(outcomes)
-        measure: Callable[[str], float] = lambda step, bench=bench: bench.seconds(  # noqa: E731
-            args.samples, **STEPS[step]
-        )
-        rounds = [{step: measure(step) for step in STEPS} for _ in range(args.rounds)]
+        rounds = [
+            {step: bench.seconds(args.samples, **how) for step, how in STEPS.items()}
+            for _ in range(args.rounds)
+        ]
         scores = sum(hasattr(outcome, "value") for outcome in outcomes.values())
         print(f"metrics={metrics}: {scores} scores; an evaluation takes {evaluation * 1e6:.0f} us")
         for step in STEPS:
