@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run
