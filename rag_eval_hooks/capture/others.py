@@ -55,12 +55,14 @@ class OtherInstrumentors:
 
     def _found(self, interaction: Interaction, found: tuple[bool, Span | None], top: Run) -> Others:
         active, span = found
-        known = None
-        # In an interaction that was opened by hand their span covers a part of it only.
-        if span is not None and span.is_recording() and top is interaction.root:
-            known = self._spans.add(span, lambda: _has_retrieved(interaction))
         before = interaction.others
-        return Others(active or (before is not None and before.active), known)
+        active = active or (before is not None and before.active)
+        # In an interaction that was opened by hand their span covers a part of it only.
+        if span is None or top is not interaction.root:
+            return Others(active)
+        if not span.is_recording():
+            return Others(active, unrecorded=span.get_span_context())
+        return Others(active, self._spans.add(span, lambda: _has_retrieved(interaction)))
 
 
 def _to_be_looked_at(run: Run, others: Others | None) -> bool:

@@ -121,6 +121,8 @@ class SpanWriter:
         others = interaction.others or _NO_OTHERS
         if others.span is not None:
             return RagSpan(others.span.context, others.span.held)
+        if others.unrecorded is not None:
+            return RagSpan(others.unrecorded, None, recorded=False)
         mode = ("root" if others.active else "all") if self._mode == "auto" else self._mode
         if mode == "none":
             return _around(interaction.otel)

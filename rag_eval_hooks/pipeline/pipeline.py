@@ -213,7 +213,7 @@ class Pipeline:
         finished = self._ledger.wait(timeout)
         self._evaluator.stop(_STOP_TIMEOUT)
         self._clock.stop()
-        self._holder.release_all(EvalStatus.SHUTDOWN)
+        self._holder.close()
         return finished
 
     def before_fork(self) -> None:

@@ -13,6 +13,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 from opentelemetry.trace import Link, SpanContext, StatusCode
 
 from rag_eval_hooks import RagEval, RagEvalConfig
@@ -34,9 +35,10 @@ class World:
         processors: int = 1,
         latency: float = 0.0,
         limits: SpanLimits | None = None,
+        sampler: Sampler = ALWAYS_ON,
         **config: Any,
     ) -> None:
-        self.provider = TracerProvider(resource=Resource({"service.name": "x"}), span_limits=limits)
+        self.provider = TracerProvider(sampler, Resource({"service.name": "x"}), span_limits=limits)
         self.tracer = self.provider.get_tracer("theirs", "1.2")
         self.evals = RagEval(
             metrics="ragas.faithfulness",
@@ -79,7 +81,7 @@ class World:
         return span  # type: ignore[no-any-return]
 
     def end(self, span: Span) -> None:
-        span.end(end_time=(span.start_time or 0) + 5_000_000)
+        span.end(end_time=(getattr(span, "start_time", None) or 0) + 5_000_000)
 
     def exported(self, exporter: int = 0) -> list[ReadableSpan]:
         """What has gone out so far, but for carriers; waits for nothing of ours."""
@@ -182,6 +184,25 @@ def test_a_shutdown_loses_nothing(how: str, ours_first: bool) -> None:
         world.evals.shutdown(0)
     (span,) = world.exported()
     assert attributes(span)["rag.eval.status"] == "shutdown"
+
+
+def test_after_the_shutdown_of_evals_nothing_is_kept(ours_first: bool) -> None:
+    """The application goes on; its spans go out at once."""
+    world = World(latency=5)
+    world.evals.shutdown(0)
+    world.request(ours_first=ours_first)
+    (span,) = world.exported()
+    assert attributes(span)["rag.eval.status"] in ("shutdown", "dropped")
+    world.provider.shutdown()
+
+
+def test_a_trace_that_is_not_sampled_stays_dark() -> None:
+    """Where their span is not recorded, none of ours is written in its stead."""
+    world = World(sampler=ALWAYS_OFF)
+    world.request()
+    assert world.flushed() == []
+    assert world.evals.stats().scored == 1
+    world.evals.shutdown()
 
 
 def test_force_flush_waits_for_scores_within_its_time() -> None:

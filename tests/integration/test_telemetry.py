@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
-from rag_eval_hooks import Field, Metric, RagEval, RagEvalConfig, Score
+from rag_eval_hooks import Field, Metric, Outcomes, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Outcome
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.usage import Usage
+from tests.servers.judge_server import JudgeServer
 
 SECRET = "Cats can fly, says the handbook."
 HALF = Findings(
@@ -36,7 +39,8 @@ class World:
         sampler: Sampler = ALWAYS_ON,
         limits: SpanLimits | None = None,
         metrics: Any = "ragas.faithfulness",
-        judge: ScriptedJudge | None = None,
+        judge: ScriptedJudge | str | None = None,
+        sinks: Any = None,
         **config: Any,
     ) -> None:
         self.spans = InMemorySpanExporter()
@@ -50,6 +54,7 @@ class World:
         self.evals = RagEval(
             metrics=metrics,
             judge=judge or ScriptedJudge(HALF),
+            sinks=sinks,
             config=RagEvalConfig(**config),
             tracer_provider=self.tracers,
             meter_provider=self.meters,
@@ -346,6 +351,41 @@ def test_metrics_count_what_stats_count() -> None:
         ("dropped", "shutdown"): 1,
     }
     assert [p.value for p in world.points("rag.eval.queue.size")] == [0]
+
+
+def test_judge_metrics_are_the_sum_of_what_the_scores_cost(tmp_path: Path) -> None:
+    """Calls, tokens and money add up to what stands on the outcomes of a real judge."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text('currency = "EUR"\n[models."*test-model"]\ninput = 1.0\noutput = 2.0\n')
+    used: list[Usage] = []
+
+    def note(_: Sample, outcomes: Outcomes) -> None:
+        used.extend(outcome.usage for outcome in outcomes.values())
+
+    with JudgeServer(api_key="k") as server:
+        world = World(
+            metrics=["ragas.faithfulness", "ragas.context_precision"],
+            judge="openai:test-model",
+            sinks=[note],
+            judge_prices=str(prices),
+            judge_base_url=server.url,
+            judge_api_key="k",
+            embedder="none",
+        )
+        world.ask()
+        spent = sum(used, start=Usage())
+        assert spent.calls > 0
+        assert spent.cost
+        assert sum(p.value for p in world.points("rag.eval.judge.calls")) == spent.calls
+        tokens = {
+            p.attributes["gen_ai.token.type"]: p.value
+            for p in world.points("rag.eval.judge.tokens")
+        }
+        assert tokens == {"input": spent.input_tokens, "output": spent.output_tokens}
+        (cost,) = world.points("rag.eval.judge.cost")
+        assert cost.value == pytest.approx(spent.cost)
+        assert "test-model" in cost.attributes["rag.eval.judge.name"]
+        world.evals.shutdown()
 
 
 def test_labels_and_workflows_cannot_make_ever_more_series() -> None:
