@@ -25,6 +25,7 @@ from rag_eval_hooks_langchain.graphs import (
     with_graph_events,
 )
 from rag_eval_hooks_langchain.names import class_name, name_or_none, names
+from rag_eval_hooks_langchain.other_instrumentors import find_other
 from rag_eval_hooks_langchain.surroundings import current_run_id, note_belonging
 from rag_eval_hooks_langchain.switch import SWITCH
 from rag_eval_hooks_langchain.tools import text_of_tool
@@ -87,6 +88,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         self._evals = evals
         self._recorder = evals.recorder
         self._incidents = evals.incidents
+        self._instrumentors = evals.instrumentors
         self._choices = Choices(question, contexts, answer)
         self._root = name_or_none("root", root)
         self._documents = Documents(names("document_keys", document_keys))
@@ -311,6 +313,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.start(run_id.int, parent_id, kind, name, metadata, extra.get("tags"))
         if run is not None and run.parent is not None:
             note_belonging(run, metadata)
+        if run is not None:
+            self._instrumentors.note(run, find_other)
         return run
 
     def _start_model(

@@ -9,10 +9,12 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context as OtelContext
+from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.sinks.other_span import OtherSpan
 
-__all__ = ["DocumentList", "Facts", "Interaction", "Origin", "Run", "RunKind"]
+__all__ = ["DocumentList", "Facts", "Interaction", "Origin", "Others", "Run", "RunKind"]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool]
 """Span attributes that the framework told, by their semantic-convention key."""
@@ -117,6 +119,21 @@ class DocumentList:
     origin: Origin = Origin.DOCUMENTS
 
 
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What other instrumentors make of an interaction.
+
+    Attributes:
+        active: Whether one writes spans for it.
+        span: Its span of the root run, where that can be reached.
+        unrecorded: The context of that span, where it is in a trace that is not sampled.
+    """
+
+    active: bool = False
+    span: OtherSpan | None = None
+    unrecorded: SpanContext | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Interaction:
     """One root run and all that happened in it.
@@ -134,6 +151,7 @@ class Interaction:
         configured: Whether the framework's config has been read.
         full: Whether text was left out, as it held as much as it may.
         kept_chars: Characters of text held so far.
+        others: What other instrumentors make of it, once that was looked for.
     """
 
     otel: OtelContext
@@ -148,6 +166,7 @@ class Interaction:
     configured: bool = False
     full: bool = False
     kept_chars: int = 0
+    others: Others | None = None
 
     @property
     def root(self) -> Run:

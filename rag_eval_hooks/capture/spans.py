@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+)
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.capture.content import Attributes, content_of, texts
 from rag_eval_hooks.capture.conversation import session_of
-from rag_eval_hooks.capture.run import Interaction, Run, RunKind
+from rag_eval_hooks.capture.rag_span import RagSpan, around
+from rag_eval_hooks.capture.run import Interaction, Others, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.sinks.held_span import HeldSpan
+from rag_eval_hooks.sinks.limits import room
 
 __all__ = ["SpanWriter"]
-
-Attributes: TypeAlias = dict[str, str | int | float | bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,9 @@ _FORMS: Mapping[RunKind, _Form] = {
 }
 
 
+_NO_OTHERS = Others()
+
+
 class SpanWriter:
     """Writes spans after the fact, with the times at which things happened.
 
@@ -48,6 +57,7 @@ class SpanWriter:
 
     Args:
         provider: A tracer provider, or None for the global one, also when it is set later.
+        mode: The setting `spans`.
         workflow: Name on the RAG span, or None for the root run's name.
         capture_content: Whether questions, documents and answers are put on spans.
         incidents: Where exceptions of span processors are counted.
@@ -57,6 +67,7 @@ class SpanWriter:
         self,
         provider: TracerProvider | None,
         *,
+        mode: str = "all",
         workflow: str | None,
         capture_content: bool,
         incidents: Incidents,
@@ -64,17 +75,39 @@ class SpanWriter:
         self._tracer: Tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
+        self._mode = mode
         self._workflow = workflow
         self._content = capture_content
         self._incidents = incidents
 
-    def write(self, interaction: Interaction) -> Span:
-        """Emits all spans and ends all but the first.
+    def write(self, interaction: Interaction) -> RagSpan:
+        """Emits the spans that are ours to emit, and ends all but the first.
 
         Returns:
             The RAG span, not ended, so that scores can still be set on it. Without an SDK, or
             in a trace that is not sampled, it records nothing and has no children.
         """
+        others = interaction.others or _NO_OTHERS
+        if others.span is not None:
+            return RagSpan(others.span.context, others.span.held)
+        if others.unrecorded is not None:
+            return RagSpan(others.unrecorded, None, recorded=False)
+        mode = ("root" if others.active else "all") if self._mode == "auto" else self._mode
+        if mode == "none":
+            return around(interaction.otel)
+        span = self._write_root(interaction)
+        context = span.get_span_context()
+        if not span.is_recording():
+            return RagSpan(context, None, recorded=False)
+        if mode == "all":
+            try:
+                self._write_children(interaction, span)
+            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+                self._incidents.report("span start", error)
+        end = interaction.root.end
+        return RagSpan(context, None if end is None else HeldSpan(span, end))
+
+    def _write_root(self, interaction: Interaction) -> Span:
         root = interaction.root
         name = self._workflow or root.name
         span = self._tracer.start_span(
@@ -84,11 +117,6 @@ class SpanWriter:
             start_time=root.start,
         )
         _mark_failure(span, root.error_type, interaction.status)
-        if span.is_recording():
-            try:
-                self._write_children(interaction, span)
-            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
-                self._incidents.report("span start", error)
         return span
 
     def _write_children(self, interaction: Interaction, root_span: Span) -> None:
@@ -109,8 +137,6 @@ class SpanWriter:
             semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
             **run.facts,
         }
-        if self._content:
-            attributes |= _content(run, documents)
         span = self._tracer.start_span(
             f"{form.operation} {_subject(run)}",
             parent,
@@ -119,6 +145,8 @@ class SpanWriter:
             start_time=run.start,
         )
         _mark_failure(span, run.error_type, Status.OK)
+        if self._content:
+            span.set_attributes(content_of(run, documents, room(span)))
         return span
 
     def _root_attributes(self, interaction: Interaction, name: str) -> Attributes:
@@ -134,7 +162,7 @@ class SpanWriter:
         if told.get("user_id") is not None:
             attributes[semconv.USER_ID] = str(told["user_id"])
         if self._content:
-            attributes |= _texts(interaction.root.query, interaction.root.text)
+            attributes |= texts(interaction.root.query, interaction.root.text)
         return attributes
 
 
@@ -160,34 +188,3 @@ def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
         return
     span.set_attribute(semconv.ERROR_TYPE, error_type or status.value)
     span.set_status(StatusCode.ERROR)
-
-
-def _content(run: Run, documents: Sequence[Context]) -> Attributes:
-    if run.kind is RunKind.RETRIEVER:
-        return _retrieval_content(run, documents)
-    return _texts("\n".join(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
-
-
-def _texts(given: str | None, gave: str | None) -> Attributes:
-    pairs = {semconv.INPUT_VALUE: given, semconv.OUTPUT_VALUE: gave}
-    return {key: value for key, value in pairs.items() if value is not None}
-
-
-def _retrieval_content(run: Run, documents: Sequence[Context]) -> Attributes:
-    content: Attributes = {}
-    if run.query is not None:
-        content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = run.query
-    for place, document in enumerate(documents):
-        prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{place}.document"
-        content[f"{prefix}.content"] = document.text
-        if document.id is not None:
-            content[f"{prefix}.id"] = document.id
-        if document.score is not None:
-            content[f"{prefix}.score"] = document.score
-        if document.metadata:
-            content[f"{prefix}.metadata"] = json.dumps(dict(document.metadata), default=str)
-    # Phoenix drops the whole list when one document lacks an id or a score.
-    if documents and all(d.id is not None and d.score is not None for d in documents):
-        rows = [{"id": d.id, "score": d.score} for d in documents]
-        content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = json.dumps(rows)
-    return content
