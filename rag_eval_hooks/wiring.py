@@ -25,11 +25,14 @@ from rag_eval_hooks.metrics.options import (
     DontKnow,
     MetricOptions,
 )
-from rag_eval_hooks.pipeline import Sources
+from rag_eval_hooks.pipeline import Makers, Scorer, Sources
+from rag_eval_hooks.pipeline.budget import budget_of
+from rag_eval_hooks.pipeline.references import references_of
+from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.sinks import Sink, as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
 
-__all__ = ["chosen_metrics", "finding_sources", "metric_options", "settings", "sink_list"]
+__all__ = ["chosen_metrics", "finding_sources", "makers", "metric_options", "settings", "sink_list"]
 
 
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[Sink]:
@@ -111,4 +114,31 @@ def finding_sources(
         judge=judge if isinstance(judge, Judge) else choose_judge(config, embeds),
         embedder=embeds,
         scorer=token_scorer or choose_token_scorer(config),
+    )
+
+
+def makers(
+    config: RagEvalConfig,
+    chosen: Sequence[Metric] | None,
+    available: Sequence[Metric],
+    sources: Sources,
+) -> Makers:
+    """What makes the parts of a pipeline.
+
+    Args:
+        config: The settings.
+        chosen: The metrics asked for, or None for all that a sample can feed.
+        available: All metrics that there are.
+        sources: Where findings come from.
+    """
+    metrics = available if chosen is None else chosen
+    return Makers(
+        scorer=lambda incidents: Scorer(
+            metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None
+        ),
+        selection=lambda incidents: Selection(config, metrics, available, incidents),
+        references=lambda incidents: references_of(
+            config.references, config.references_threshold, sources.embedder, incidents
+        ),
+        budget=lambda incidents: budget_of(config, sources.judge.name, incidents),
     )

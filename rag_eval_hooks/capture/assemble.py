@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.contexts import find_contexts
-from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.capture.run import Interaction, Run
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["assemble", "session_of"]
+__all__ = ["assemble", "seconds", "session_of"]
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
 _OWN_KEYS = frozenset({*_SESSION_KEYS, "user_id", "question_id", "reference"})
@@ -50,6 +50,7 @@ def assemble(
         user_id=_text(told, "user_id"),
         tags=interaction.tags,
         metadata=cut.metadata("metadata", {k: v for k, v in told.items() if _is_free(k)}),
+        latency=seconds(root),
         truncated=tuple(cut.fields),
         trace_id=trace_id,
         span_id=span_id,
@@ -62,6 +63,12 @@ def session_of(metadata: Mapping[str, Any]) -> str | None:
         if (value := _text(metadata, key)) is not None:
             return value
     return None
+
+
+def seconds(root: Run) -> float | None:
+    """Seconds that a run took, or None while it is open."""
+    # Two readings of the wall clock, which may have been set back in between.
+    return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 
 
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:

@@ -113,13 +113,16 @@ class SpanHolder:
             self._incidents.report("span end", error)
 
 
-def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) -> Attributes:
-    """The attributes that carry outcomes on a RAG span: at most three a metric, and five more.
+def attributes_of(
+    outcomes: Outcomes, *, probability: float, duration: float, reason: str = ""
+) -> Attributes:
+    """The attributes that carry outcomes on a RAG span: at most three a metric, and seven more.
 
     Args:
         outcomes: What the evaluation gave.
         probability: Inclusion probability of the sample.
         duration: Seconds that the evaluation took.
+        reason: Why the sample was chosen.
     """
     attributes: dict[str, str | float | int | bool | list[str]] = {
         semconv.EVAL_STATUS: status_of(outcomes).value,
@@ -134,10 +137,20 @@ def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) ->
                 attributes[semconv.COMPOSITES[metric_id]] = outcome.value
             if outcome.label is not None:
                 attributes[semconv.eval_label(metric_id)] = outcome.label
+            if outcome.probability not in (None, probability):
+                attributes[semconv.eval_rate(metric_id)] = outcome.probability
+    attributes |= _chosen(outcomes, reason)
     failed = _failed(outcomes)
     if failed:
         attributes[semconv.EVAL_FAILED] = failed
     return attributes
+
+
+def _chosen(outcomes: Outcomes, reason: str) -> dict[str, str | bool]:
+    told: dict[str, str | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+    if any(outcome.probability_estimated for outcome in outcomes.values()):
+        told[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
+    return told
 
 
 def status_of(outcomes: Outcomes) -> EvalStatus:
