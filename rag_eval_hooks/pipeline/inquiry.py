@@ -90,6 +90,8 @@ class Inquiry:
         Args:
             timeout: Seconds for all of them; what is not made by then is absent as `timeout`.
         """
+        if not self._wanted and all(metric.then is None for metric in self._metrics):
+            return self.findings
         try:
             async with asyncio.timeout(timeout):
                 await self._run()

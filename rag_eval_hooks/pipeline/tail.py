@@ -13,8 +13,10 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.dont_know import confession
+from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import DontKnow
 from rag_eval_hooks.pipeline.inquiry import Sources
+from rag_eval_hooks.pipeline.plan import read_by
 from rag_eval_hooks.pipeline.rates import Names
 from rag_eval_hooks.pipeline.sampler import Decision, Share
 from rag_eval_hooks.pipeline.scorer import Scorer
@@ -125,7 +127,7 @@ def tail_of(
         ConfigError: A rule names an unknown metric, or looks at one that needs a model.
     """
     rules = [_rule(number, settings, names) for number, settings in enumerate(config.tail)]
-    looked_at = _looked_at(config.tail, known)
+    looked_at = _looked_at(config.tail, [m for m in known if _is_cheap(m, incidents)])
     scorer = None
     if looked_at:
         from rag_eval_hooks.judges.local import LocalJudge
@@ -144,7 +146,7 @@ def _rule(number: int, settings: TailSettings, names: Names) -> _Rule:
 
 
 def _looked_at(rules: Sequence[TailSettings], known: Sequence[Metric]) -> list[Metric]:
-    cheap = {metric.id: metric for metric in known if _is_cheap(metric)}
+    cheap = {metric.id: metric for metric in known}
     looked_at: dict[str, Metric] = {}
     for number, settings in enumerate(rules):
         if settings.metric is not None:
@@ -154,10 +156,12 @@ def _looked_at(rules: Sequence[TailSettings], known: Sequence[Metric]) -> list[M
     return list(looked_at.values())
 
 
-def _is_cheap(metric: Metric) -> bool:
+def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
+    """Whether the embedded judge makes what the metric reads, of the example at least."""
+    kinds = metric.findings | read_by(metric, SAMPLE, FINDINGS, incidents)
     # Without generated questions a metric may read something else in their stead.
-    questions = Finding.QUESTION_SIMILARITY in metric.findings and metric.then is None
-    return not (questions or metric.findings & _BY_A_MODEL)
+    questions = Finding.QUESTION_SIMILARITY in kinds and metric.then is None
+    return not (questions or kinds & _BY_A_MODEL)
 
 
 def _is_on_feedback(settings: TailSettings) -> bool:
