@@ -16,6 +16,7 @@ from rag_eval_hooks.judges import (
     choose_judge,
     choose_token_scorer,
 )
+from rag_eval_hooks.judges.metered import metered
 from rag_eval_hooks.metrics import Metric, choose
 from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.check_kinds import Check
@@ -110,8 +111,9 @@ def finding_sources(
     if embeds is None and not (isinstance(judge, Judge) and config.embedder == "auto"):
         # What `auto` means follows from the judge of the settings, not from one of the user's.
         embeds = choose_embedder(config)
+    made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
     return Sources(
-        judge=judge if isinstance(judge, Judge) else choose_judge(config, embeds),
+        judge=metered(made) if config.budget else made,
         embedder=embeds,
         scorer=token_scorer or choose_token_scorer(config),
     )

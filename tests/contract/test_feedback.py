@@ -314,8 +314,8 @@ def test_what_is_remembered_is_bounded(
         added[str(name)] = (entry, now[0])
         assert len(recent) <= size
         assert recent.chars <= chars
-    for name, (entry, since) in added.items():
-        found = recent.find([name])
+    for key, (entry, since) in added.items():
+        found = recent.find([key])
         assert found in (entry, None)
         if found is not None:
             assert now[0] < since + 5.0

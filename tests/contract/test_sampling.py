@@ -214,7 +214,7 @@ def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
 def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str) -> None:
     """Two conditions, none, an unknown name or a metric that needs a model are errors."""
     with pytest.raises(ConfigError) as caught:
-        RagEval(METRICS, ScriptedJudge(), config=RagEvalConfig(tail=[rule]))  # type: ignore[arg-type]
+        RagEval(METRICS, ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
     assert caught.value.field == field
 
 
@@ -269,11 +269,11 @@ def test_weighted_means_are_unbiased() -> None:
     config = RagEvalConfig(
         sample_rate=0.05,
         metric_rates={"my.costly": 0.1},
-        rules=[  # type: ignore[arg-type]
+        rules=[
             {"tags": ["beta"], "metrics": ["my.costly"], "rate": 0.6},
             {"latency_above": 4.0, "rate": 0.05},
         ],
-        tail=[{"metric": "my.cheap", "below": 0.25, "then": ["my.costly"]}],  # type: ignore[arg-type]
+        tail=[{"metric": "my.cheap", "below": 0.25, "then": ["my.costly"]}],
         queue_size=10_000,
         feedback_samples=0,
     )
@@ -321,8 +321,8 @@ def test_the_books_add_up_whatever_happens(
     config = RagEvalConfig(
         sample_rate=rate,
         metric_rates={"ragas": ragas},
-        rules=[{"tags": ["beta"], "rate": 1.0}, {"error": True, "rate": 0.5}],  # type: ignore[arg-type]
-        tail=rules if tail else (),  # type: ignore[arg-type]
+        rules=[{"tags": ["beta"], "rate": 1.0}, {"error": True, "rate": 0.5}],
+        tail=rules if tail else (),
         rate_limit={"minute": limit} if limit else {},
         queue_size=10,
     )

@@ -20,12 +20,17 @@ from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.gate import gated
+from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.meter import Meter
+from rag_eval_hooks.judges.metered import metered
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.pipeline.budget import Budget, budget_of
 from rag_eval_hooks.pipeline.budget_store import BudgetStore, MemoryStore, SqliteStore
 from rag_eval_hooks.pipeline.rules import Traits
 from rag_eval_hooks.pipeline.sampler import Rates, Sampler, Share
+from rag_eval_hooks.score import AnnotatorKind
+from rag_eval_hooks.testing import Decompose, Finding, Findings, ScriptedJudge
+from rag_eval_hooks.usage import Usage
 
 HOUR = 3600
 KEYS = 4000
@@ -213,6 +218,25 @@ async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:
         told = await asyncio.gather(*(ask() for _ in range(5)))
     assert sorted(told) == [False, False, True, True, True]
     assert await ask()
+
+
+async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
+    """A task of a judge that counts nothing itself is a call; the embedded judge makes none."""
+
+    class Own(ScriptedJudge):
+        annotator_kind = AnnotatorKind.LLM
+
+    own = Own(Findings(answer_claims=("a",), usage={Finding.ANSWER_CLAIMS: Usage(1, 30, 12)}))
+    judge = metered(own)
+    task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
+    limited = budget({"calls_per_hour": 1, "tokens_per_hour": 900})
+    with gated(limited):
+        assert (await judge.decompose(task)).answer_claims == ("a",)
+        with pytest.raises(BudgetError):
+            await judge.decompose(task)
+    assert len(own.tasks) == limited.spent()["hour"].calls == 1
+    local = LocalJudge()
+    assert metered(local) is local
 
 
 def _spend(path: str, worker: int, seconds: float, told: Any) -> None:
