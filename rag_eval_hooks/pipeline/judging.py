@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import Final
 
 from rag_eval_hooks.judges.gate import Gate, gated
 from rag_eval_hooks.pipeline.ledger import Ledger
@@ -12,9 +13,10 @@ from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 
-__all__ = ["Judging"]
+__all__ = ["BUDGET", "Judging", "is_refused"]
 
-_BUDGET = "budget"
+BUDGET: Final = "budget"
+"""Why metrics were refused, and samples of which no metric was left."""
 
 
 class Judging:
@@ -62,14 +64,23 @@ class Judging:
         """Enters what became of an evaluated sample."""
         causes = [o.cause for o in outcomes.values() if isinstance(o, NotScored)]
         if refused := causes.count(Cause.OVER_BUDGET):
-            self._ledger.note("refused", _BUDGET, refused)
+            self._ledger.note("refused", BUDGET, refused)
+        if is_refused(outcomes):
+            self._ledger.settle_dropped(ticket, BUDGET)
+            return
         if any(isinstance(outcome, Score) for outcome in outcomes.values()):
             self._ledger.settle_scored(ticket)
             return
         failures = [cause for cause in causes if cause.is_failure]
-        if Cause.OVER_BUDGET in failures:
-            self._ledger.settle_dropped(ticket, _BUDGET)
-            return
         # No outcome at all: the sample feeds no metric.
         cause = next(iter(failures or causes), Cause.MISSING_INPUT)
         self._ledger.settle_failed(ticket, cause.value)
+
+
+def is_refused(outcomes: Outcomes) -> bool:
+    """Whether the budget left a sample no score."""
+    scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
+    return not scored and any(
+        isinstance(outcome, NotScored) and outcome.cause is Cause.OVER_BUDGET
+        for outcome in outcomes.values()
+    )

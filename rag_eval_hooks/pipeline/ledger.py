@@ -27,7 +27,8 @@ class Stats:
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.
         decisions: Decisions so far by reason: `ratio`, `rule:<name>`, `tail:<name>`, `sampled_out`,
-            `rate_limit`, `feedback:<name>`, `reference`. Not part of the sum, nor of equality.
+            `sampled_out:rule:<name>`, `feedback:<name>`, `reference`; and `rate_limit` for each
+            that was chosen in vain. Not part of the sum, nor of equality.
         refused: Metrics that a refusal left unscored, by reason: `budget`. Likewise.
         feedback: Calls of `feedback` by what became of them: `joined`, `unknown`, `invalid`, or
             why it could not be taken. Likewise.

@@ -19,7 +19,7 @@ from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
 from rag_eval_hooks.pipeline.joining import RATE_LIMIT, FeedbackWork, Joining
-from rag_eval_hooks.pipeline.judging import Judging
+from rag_eval_hooks.pipeline.judging import BUDGET, Judging, is_refused
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.recent import Entry, Recent
@@ -156,7 +156,7 @@ class Pipeline:
             return self._accept(offer, decision, is_open=True)
         self._ledger.note("decisions", decision.reason)
         if not decision.sampled:
-            return self._pass_over(offer, decision, None, _sampled_out())
+            return self._pass_over(offer, decision, None, _sampled_out(decision))
         admitted = self._selection.admitted(decision)
         if admitted is None:
             self._ledger.note("decisions", RATE_LIMIT)
@@ -304,15 +304,13 @@ class Pipeline:
         sample = await self._judging.with_alike(sample)
         outcomes = by_rates(await self._judging.score(sample, decision.chosen), decision)
         self._joining.evaluated(work.entry, sample, decision, outcomes)
-        self._finish(
-            work,
-            attributes_of(
-                outcomes,
-                probability=decision.probability,
-                duration=time.monotonic() - began,
-                reason=decision.reason,
-            ),
+        told = attributes_of(
+            outcomes,
+            probability=decision.probability,
+            duration=time.monotonic() - began,
+            reason=decision.reason,
         )
+        self._finish(work, {**told, **_dropped(BUDGET)} if is_refused(outcomes) else told)
         await self._delivery.deliver(sample, outcomes)
         self._judging.settle(work.ticket, outcomes)
 
@@ -325,7 +323,7 @@ class Pipeline:
         if not decision.sampled:
             self._joining.passed_over(work.entry, sample, decision)
             self._ledger.settle_sampled_out(work.ticket)
-            self._finish(work, _sampled_out())
+            self._finish(work, _sampled_out(decision))
             return None
         admitted = self._selection.admitted(decision)
         if admitted is None:
@@ -365,8 +363,11 @@ def _refusal(status: Status) -> Attributes:
     return _dropped(status.value)
 
 
-def _sampled_out() -> Attributes:
-    return {semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value}
+def _sampled_out(decision: Decision) -> Attributes:
+    return {
+        semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,
+        semconv.EVAL_REASON: decision.because,
+    }
 
 
 def _dropped(reason: str) -> Attributes:

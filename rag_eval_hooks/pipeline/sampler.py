@@ -9,9 +9,10 @@ from typing import Final
 
 from rag_eval_hooks.pipeline.rules import Rule, Traits
 
-__all__ = ["SAMPLED_OUT", "Decision", "Rates", "Sampler", "Share", "position"]
+__all__ = ["RATIO", "SAMPLED_OUT", "Decision", "Rates", "Sampler", "Share", "position"]
 
 SAMPLED_OUT: Final = "sampled_out"
+RATIO: Final = "ratio"
 _RANGE: Final = 1 << 64
 
 
@@ -39,7 +40,7 @@ class Share:
     """
 
     rate: float
-    reason: str = "ratio"
+    reason: str = RATIO
 
     def holds(self, place: int) -> bool:
         """Whether a key at this place is chosen; whatever a lower rate chooses, this one does."""
@@ -57,7 +58,7 @@ class Rates:
         self._shares = dict(shares)
         # Of equal rates the one that says more than the ratio.
         self._falling = sorted(
-            self._shares.values(), key=lambda share: (-share.rate, share.reason == "ratio")
+            self._shares.values(), key=lambda share: (-share.rate, share.reason == RATIO)
         )
 
     def __getitem__(self, metric_id: str) -> Share:
@@ -113,9 +114,16 @@ class Decision:
         return self.rates.highest.rate * self._admitted
 
     @property
+    def because(self) -> str:
+        """What set the rate by which it was chosen or not: `ratio`, a rule, a tail rule."""
+        return self.rates.highest.reason
+
+    @property
     def reason(self) -> str:
-        """Why it was chosen or not, in a word."""
-        return self.rates.highest.reason if self.sampled else SAMPLED_OUT
+        """Why it was chosen or not, in a word; `sampled_out:<rule>` where a rule left it out."""
+        if self.sampled:
+            return self.because
+        return SAMPLED_OUT if self.because == RATIO else f"{SAMPLED_OUT}:{self.because}"
 
     def probability_of(self, metric_id: str) -> float:
         """Inclusion probability of one metric."""

@@ -106,9 +106,11 @@ def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
         chain(wait=0.25).invoke("hello", config=told)
         chain().invoke("My Refund?", config=told)
         chain("I am sorry.").invoke("hello", config=told)
-        chain().invoke("hello", config={**told, "metadata": {"thread_id": "s1"}})
+        in_session: Any = {**told, "metadata": {"thread_id": "s1"}}
+        chain().invoke("hello", config=in_session)
+        known: Any = {**told, "metadata": {"reference": FACT}}
         with pytest.raises(TimeoutError):
-            chain(error=True).invoke("hello", config={**told, "metadata": {"reference": FACT}})
+            chain(error=True).invoke("hello", config=known)
         assert evals.flush(10)
         decisions = evals.stats().decisions
     reasons = ("failed", "slow", "refund", "sorry", "session")
@@ -177,3 +179,32 @@ def test_a_sample_that_the_budget_leaves_no_metric_is_dropped() -> None:
             assert evals.flush(10)
             assert evals.stats().dropped == {"budget": 1}
         assert server.calls() == []
+
+
+def test_the_span_tells_why_it_has_no_scores(
+    exporter: InMemorySpanExporter, provider: TracerProvider
+) -> None:
+    """Sampled out by rate or by rule, refused by rate limit or budget: status and reason say so."""
+    rules = [{"question": "ping", "rate": 0.0, "name": "probes"}, {"question": "b", "rate": 1.0}]
+    config = RagEvalConfig(
+        sample_rate=0.0,
+        rules=rules,
+        rate_limit={"minute": 1},
+        budget={"calls_per_day": 0},
+        embedder="none",
+    )
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
+        with RagEval("ragas.faithfulness", judge, config=config, tracer_provider=provider) as evals:
+            told: Any = {"callbacks": [RagEvalCallbackHandler(evals)]}
+            for question in ("hello", "ping", "bill?", "boat?"):
+                chain().invoke(question, config=told)
+            assert evals.flush(10)
+    spans = [span.attributes or {} for span in rag_spans(exporter)]
+    told = sorted((str(a["rag.eval.status"]), str(a["rag.eval.reason"])) for a in spans)
+    assert told == [
+        ("dropped", "budget"),
+        ("dropped", "rate_limit"),
+        ("sampled_out", "ratio"),
+        ("sampled_out", "rule:probes"),
+    ]
