@@ -35,7 +35,7 @@ GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
 GEN_AI_EVALUATION_NAME: Final = "gen_ai.evaluation.name"
 GEN_AI_EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
 GEN_AI_EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
-EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
+GEN_AI_EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 
 # OpenInference
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.gate import Gate, Reservation, current_gate
+from rag_eval_hooks.judges.allowance import Allowance, Reservation, current_allowance
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.prompts.parts import tokens
 from rag_eval_hooks.usage import Usage
@@ -29,7 +29,7 @@ class Meter:
     def __init__(self, prompt: Prompt | None = None) -> None:
         self.usage = Usage()
         self._prompt = prompt
-        self._gate: Gate | None = None
+        self._allowance: Allowance | None = None
         self._reserved: Reservation | None = None
 
     def sent(self) -> None:
@@ -39,8 +39,8 @@ class Meter:
             BudgetError: The budget has no room for it.
         """
         self._give_up()
-        if self._gate is not None:
-            self._reserved = self._gate.reserve(self._expected())
+        if self._allowance is not None:
+            self._reserved = self._allowance.reserve(self._expected())
         self.usage += Usage(calls=1)
 
     def told(self, input_tokens: object, output_tokens: object) -> None:
@@ -54,7 +54,7 @@ class Meter:
     @contextmanager
     def charging(self) -> Iterator[None]:
         """Errors of judging that leave the block carry the sum as `usage`."""
-        self._gate = current_gate()
+        self._allowance = current_allowance()
         try:
             yield
         except (JudgeError, ReplyError) as error:

@@ -12,7 +12,7 @@ from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger
 from rag_eval_hooks.pipeline.offer import Offer
-from rag_eval_hooks.pipeline.recent import Entry, Recent
+from rag_eval_hooks.pipeline.recent import Joinable, Recent
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.selection import Asked, Selection, by_feedback
 from rag_eval_hooks.sample import Sample
@@ -35,7 +35,7 @@ class FeedbackWork:
     """
 
     feedback: Feedback
-    entry: Entry
+    entry: Joinable
     ticket: int
 
 
@@ -67,7 +67,7 @@ class Joining:
         self._ledger = ledger
         self._patience = patience
 
-    def remember(self, offer: Offer, decision: Decision | None, *, accepted: bool) -> Entry:
+    def remember(self, offer: Offer, decision: Decision | None, *, accepted: bool) -> Joinable:
         """Keeps an ended interaction: as a whole where a feedback may ask for its evaluation.
 
         Args:
@@ -76,7 +76,7 @@ class Joining:
             accepted: Whether it is going to be evaluated.
         """
         whole = accepted or (decision is not None and self._selection.keeps_all)
-        entry = Entry(
+        entry = Joinable(
             ids=offer.ids,
             trace_id=offer.trace_id,
             span_id=offer.span_id,
@@ -90,13 +90,13 @@ class Joining:
         return entry
 
     def evaluated(
-        self, entry: Entry, sample: Sample, decision: Decision, outcomes: Outcomes
+        self, entry: Joinable, sample: Sample, decision: Decision, outcomes: Outcomes
     ) -> None:
         """Notes that an interaction was evaluated."""
         entry.decision = decision
         self._recent.update(entry, sample, _settled(outcomes), [sample.sample_id])
 
-    def passed_over(self, entry: Entry, sample: Sample, decision: Decision) -> None:
+    def passed_over(self, entry: Joinable, sample: Sample, decision: Decision) -> None:
         """Notes that one was looked at and not chosen."""
         entry.decision = decision
         if self._selection.keeps_all:
@@ -104,7 +104,7 @@ class Joining:
         else:
             self._recent.strip(entry, [sample.sample_id])
 
-    def find(self, names: Iterable[str]) -> Entry | None:
+    def find(self, names: Iterable[str]) -> Joinable | None:
         """The latest interaction with one of the ids, if it is still remembered."""
         return self._recent.find(names)
 
@@ -124,13 +124,13 @@ class Joining:
         if asked is not None:
             await self._evaluate(entry, asked)
 
-    async def _settled(self, entry: Entry) -> None:
+    async def _settled(self, entry: Joinable) -> None:
         """Waits for the interaction's own evaluation, which was queued before."""
         if entry.done is not None and not entry.done.done():
             waiting = asyncio.shield(asyncio.wrap_future(entry.done))
             await asyncio.wait([waiting], timeout=self._patience)
 
-    async def _evaluate(self, entry: Entry, asked: Asked) -> None:
+    async def _evaluate(self, entry: Joinable, asked: Asked) -> None:
         admitted, admission = self._selection.admit()
         if not admitted:
             self._ledger.note("decisions", RATE_LIMIT)

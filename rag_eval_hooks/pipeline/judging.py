@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-from rag_eval_hooks.judges.gate import Gate, gated
+from rag_eval_hooks.judges.allowance import Allowance, allowing
 from rag_eval_hooks.pipeline.ledger import Ledger
 from rag_eval_hooks.pipeline.references import References
 from rag_eval_hooks.pipeline.scorer import Scorer
@@ -25,16 +25,20 @@ class Judging:
     Args:
         scorer: Turns a sample into outcomes.
         references: Golden questions, or None.
-        gate: The budget of judge calls, or None.
+        allowance: The budget of judge calls, or None.
         ledger: The books.
     """
 
     def __init__(
-        self, scorer: Scorer, references: References | None, gate: Gate | None, ledger: Ledger
+        self,
+        scorer: Scorer,
+        references: References | None,
+        allowance: Allowance | None,
+        ledger: Ledger,
     ) -> None:
         self._scorer = scorer
         self._references = references
-        self._gate = gate
+        self._allowance = allowance
         self._ledger = ledger
 
     def with_equal(self, sample: Sample) -> Sample:
@@ -47,7 +51,7 @@ class Judging:
 
     async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         """One outcome per metric; those that are not chosen are `sampled_out`."""
-        with gated(self._gate):
+        with allowing(self._allowance):
             return await self._scorer.score(sample, chosen)
 
     async def only(self, sample: Sample, chosen: frozenset[str]) -> Outcomes:

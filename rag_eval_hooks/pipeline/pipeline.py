@@ -22,7 +22,7 @@ from rag_eval_hooks.pipeline.joining import RATE_LIMIT, FeedbackWork, Joining
 from rag_eval_hooks.pipeline.judging import BUDGET, Judging, is_refused
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.offer import Offer
-from rag_eval_hooks.pipeline.recent import Entry, Recent
+from rag_eval_hooks.pipeline.recent import Joinable, Recent
 from rag_eval_hooks.pipeline.references import References
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.scorer import Scorer
@@ -71,7 +71,7 @@ class _Work:
     offer: Offer
     decision: Decision
     ticket: int
-    entry: Entry
+    joinable: Joinable
     is_open: bool
     """Whether the sample has to be looked at before the decision stands."""
 
@@ -205,8 +205,8 @@ class Pipeline:
 
     def _accept(self, offer: Offer, decision: Decision, *, is_open: bool) -> bool:
         self._exit.arm()
-        entry = self._joining.remember(offer, decision, accepted=True)
-        work = _Work(offer, decision, self._ledger.accepted(), entry, is_open)
+        joinable = self._joining.remember(offer, decision, accepted=True)
+        work = _Work(offer, decision, self._ledger.accepted(), joinable, is_open)
         if offer.held is not None and self._config.hold:
             # Held before it is queued: the evaluator may be done before submit returns.
             self._holder.hold(offer.held)
@@ -215,7 +215,7 @@ class Pipeline:
         reason = self._start_clock() or self._evaluator.submit(work, offer.size)
         if reason is None:
             return True
-        entry.finish()
+        joinable.finish()
         self._ledger.settle_dropped(work.ticket, reason)
         self._finish(work, _dropped(reason))
         return False
@@ -283,7 +283,7 @@ class Pipeline:
         if isinstance(work, FeedbackWork):
             self._ledger.end_errand(work.ticket)
         else:
-            work.entry.finish()
+            work.joinable.finish()
             self._ledger.settle_dropped(work.ticket, "shutdown")
 
     async def _evaluate_sample(self, work: _Work) -> None:
@@ -303,7 +303,7 @@ class Pipeline:
             return
         sample = await self._judging.with_alike(sample)
         outcomes = by_rates(await self._judging.score(sample, decision.chosen), decision)
-        self._joining.evaluated(work.entry, sample, decision, outcomes)
+        self._joining.evaluated(work.joinable, sample, decision, outcomes)
         told = attributes_of(
             outcomes,
             probability=decision.probability,
@@ -321,14 +321,14 @@ class Pipeline:
         decision = await self._selection.looked_at(sample, work.decision)
         self._ledger.note("decisions", decision.reason)
         if not decision.sampled:
-            self._joining.passed_over(work.entry, sample, decision)
+            self._joining.passed_over(work.joinable, sample, decision)
             self._ledger.settle_sampled_out(work.ticket)
             self._finish(work, _sampled_out(decision))
             return None
         admitted = self._selection.admitted(decision)
         if admitted is None:
             self._ledger.note("decisions", RATE_LIMIT)
-            self._joining.passed_over(work.entry, sample, decision)
+            self._joining.passed_over(work.joinable, sample, decision)
             self._drop(work, RATE_LIMIT)
         return admitted
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.sample import Sample
 
-__all__ = ["Entry", "Recent"]
+__all__ = ["Joinable", "Recent"]
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class Joinable:
     """What is kept of one interaction.
 
     Attributes:
@@ -73,8 +73,8 @@ class Recent:
         self._clock = clock
         self._lock = threading.Lock()
         # In order of arrival, which is the order of their deadlines.
-        self._entries: OrderedDict[Entry, None] = OrderedDict()
-        self._by_id: dict[str, Entry] = {}
+        self._entries: OrderedDict[Joinable, None] = OrderedDict()
+        self._by_id: dict[str, Joinable] = {}
         self._kept = 0
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Recent:
         """Characters kept."""
         return self._kept
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Joinable) -> None:
         """Keeps an entry; one with more text than there is room for is kept without it."""
         if not self._size:
             return
@@ -100,7 +100,7 @@ class Recent:
                 self._by_id[name] = entry
             self._trim()
 
-    def find(self, names: Iterable[str]) -> Entry | None:
+    def find(self, names: Iterable[str]) -> Joinable | None:
         """The latest entry with one of the ids, if it is still kept."""
         with self._lock:
             self._trim()
@@ -108,7 +108,7 @@ class Recent:
             return next((entry for entry in found if entry is not None), None)
 
     def update(
-        self, entry: Entry, sample: Sample, evaluated: Iterable[str], ids: Iterable[str] = ()
+        self, entry: Joinable, sample: Sample, evaluated: Iterable[str], ids: Iterable[str] = ()
     ) -> None:
         """Notes what became of an entry's sample."""
         with self._lock:
@@ -120,7 +120,7 @@ class Recent:
             self._name(entry, ids)
             self._trim()
 
-    def strip(self, entry: Entry, ids: Iterable[str] = ()) -> None:
+    def strip(self, entry: Joinable, ids: Iterable[str] = ()) -> None:
         """Keeps no more than the ids of an entry."""
         with self._lock:
             if entry in self._entries:
@@ -128,7 +128,7 @@ class Recent:
                 self._name(entry, ids)
             entry.build, entry.size = None, 0
 
-    def _name(self, entry: Entry, ids: Iterable[str]) -> None:
+    def _name(self, entry: Joinable, ids: Iterable[str]) -> None:
         for name in ids:
             if name not in entry.ids:
                 entry.ids = (*entry.ids, name)
@@ -143,7 +143,7 @@ class Recent:
                 return
             self._forget(oldest)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: Joinable) -> None:
         del self._entries[entry]
         self._kept -= entry.size
         for name in entry.ids:

@@ -12,7 +12,7 @@ from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.rate_limit import RateLimit
 from rag_eval_hooks.pipeline.rates import Names, sampler_of
-from rag_eval_hooks.pipeline.recent import Entry
+from rag_eval_hooks.pipeline.recent import Joinable
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.tail import tail_of
 from rag_eval_hooks.sample import Sample, Status
@@ -101,7 +101,7 @@ class Selection:
         share = self._limit.admit()
         return share is not None, share
 
-    def asked_by(self, feedback: Feedback, sample: Sample, entry: Entry) -> Asked | None:
+    def asked_by(self, feedback: Feedback, sample: Sample, entry: Joinable) -> Asked | None:
         """What a feedback adds to the evaluation of a sample, or None for nothing.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context, trace
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags, TracerProvider
@@ -13,6 +13,9 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
 
 __all__ = ["FeedbackSpanSink"]
 
@@ -30,9 +33,15 @@ class FeedbackSpanSink:
 
     Args:
         provider: Where spans go, or None for the global provider.
+        logger_provider: Where events go, likewise.
     """
 
-    def __init__(self, provider: TracerProvider | None = None) -> None:
+    def __init__(
+        self,
+        provider: TracerProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+    ) -> None:
+        self._logger_provider = logger_provider
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
@@ -56,7 +65,27 @@ class FeedbackSpanSink:
             start_time=feedback.time,
         )
         span.end(feedback.time)
-        _emit(feedback, about)
+        self._emit(feedback, about)
+
+    def _emit(self, feedback: Feedback, about: SpanContext) -> None:
+        attributes: Mapping[str, Any] = {
+            semconv.GEN_AI_EVALUATION_NAME: _NAME,
+            semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
+            semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
+        }
+        try:
+            from opentelemetry._logs import LogRecord, get_logger
+
+            record = LogRecord(
+                timestamp=feedback.time,
+                context=trace.set_span_in_context(NonRecordingSpan(about), context.Context()),
+                event_name=semconv.GEN_AI_EVALUATION_EVENT,
+                attributes={key: value for key, value in attributes.items() if value is not None},
+            )
+        except (ImportError, TypeError):
+            # Older versions of the API have no record of their own, or one without events.
+            return
+        get_logger(semconv.TRACER_NAME, __version__, self._logger_provider).emit(record)
 
 
 def _context_of(feedback: Feedback) -> SpanContext | None:
@@ -79,23 +108,3 @@ def _span_attributes(feedback: Feedback) -> dict[str, Any]:
         semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
         **{f"{prefix}.{key}": value for key, value in told.items() if value is not None},
     }
-
-
-def _emit(feedback: Feedback, about: SpanContext) -> None:
-    try:
-        from opentelemetry._logs import LogRecord, get_logger
-    except ImportError:
-        # Older versions of the API have no record of their own.
-        return
-    attributes: Mapping[str, Any] = {
-        semconv.GEN_AI_EVALUATION_NAME: _NAME,
-        semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
-        semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
-    }
-    record = LogRecord(
-        timestamp=feedback.time,
-        context=trace.set_span_in_context(NonRecordingSpan(about), context.Context()),
-        event_name=semconv.EVALUATION_EVENT,
-        attributes={key: value for key, value in attributes.items() if value is not None},
-    )
-    get_logger(semconv.TRACER_NAME, __version__).emit(record)

@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
 from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.pipeline.recent import Entry, Recent
+from rag_eval_hooks.pipeline.recent import Joinable, Recent
+from rag_eval_hooks.sinks import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 
 CLAIMS = Findings(
@@ -235,6 +238,25 @@ def test_feedback_stands_in_the_traces(make: Make) -> None:
     assert "secret" not in span.to_json()
 
 
+def test_feedback_is_an_event_on_its_trace() -> None:
+    """The log event stands in the RAG span's context; an answer without a span has none."""
+    exporter = InMemoryLogRecordExporter()
+    provider = LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    sink = FeedbackSpanSink(TracerProvider(), provider)
+    sink.feedback(Feedback(score=0.5, label="so-so", trace_id="ab" * 16, span_id="cd" * 8))
+    sink.feedback(Feedback(score=0.5))
+    (log,) = exporter.get_finished_logs()
+    record = log.log_record
+    assert record.event_name == "gen_ai.evaluation.result"
+    assert (record.trace_id, record.span_id) == (int("ab" * 16, 16), int("cd" * 8, 16))
+    assert dict(record.attributes or {}) == {
+        "gen_ai.evaluation.name": "user_feedback",
+        "gen_ai.evaluation.score.value": 0.5,
+        "gen_ai.evaluation.score.label": "so-so",
+    }
+
+
 def test_feedback_is_written_to_files(make: Make, tmp_path: Path) -> None:
     """A JSONL file holds a line for each feedback that names its sample."""
     path = tmp_path / "scores.jsonl"
@@ -306,10 +328,10 @@ def test_what_is_remembered_is_bounded(
     """Never more entries or text than allowed, none for longer, and the latest of an id wins."""
     now = [0.0]
     recent = Recent(size, chars, 5.0, lambda: now[0])
-    added: dict[str, tuple[Entry, float]] = {}
+    added: dict[str, tuple[Joinable, float]] = {}
     for name, length, wait in entries:
         now[0] += wait
-        entry = Entry(ids=(str(name),), build=sample, size=length)
+        entry = Joinable(ids=(str(name),), build=sample, size=length)
         recent.add(entry)
         added[str(name)] = (entry, now[0])
         assert len(recent) <= size

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.gate import gated
+from rag_eval_hooks.judges.allowance import allowing
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.meter import Meter
 from rag_eval_hooks.judges.metered import metered
@@ -189,7 +189,7 @@ async def test_every_try_of_a_question_asks_first() -> None:
     meter = Meter()
 
     def tries() -> None:
-        with gated(limited), meter.charging():
+        with allowing(limited), meter.charging():
             for _ in range(3):
                 meter.sent()
 
@@ -214,7 +214,7 @@ async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:
             return False
         return True
 
-    with gated(limited):
+    with allowing(limited):
         told = await asyncio.gather(*(ask() for _ in range(5)))
     assert sorted(told) == [False, False, True, True, True]
     assert await ask()
@@ -230,7 +230,7 @@ async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
     judge = metered(own)
     task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
     limited = budget({"calls_per_hour": 1, "tokens_per_hour": 900})
-    with gated(limited):
+    with allowing(limited):
         assert (await judge.decompose(task)).answer_claims == ("a",)
         with pytest.raises(BudgetError):
             await judge.decompose(task)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-__all__ = ["Gate", "Reservation", "current_gate", "gated"]
+__all__ = ["Allowance", "Reservation", "allowing", "current_allowance"]
 
 
 class Reservation(Protocol):
@@ -27,7 +27,7 @@ class Reservation(Protocol):
         ...
 
 
-class Gate(Protocol):
+class Allowance(Protocol):
     """A budget, as a judge sees it."""
 
     def reserve(self, input_tokens: float) -> Reservation:
@@ -42,19 +42,19 @@ class Gate(Protocol):
         ...
 
 
-_gate: ContextVar[Gate | None] = ContextVar("rag_eval_hooks_gate", default=None)
+_allowance: ContextVar[Allowance | None] = ContextVar("rag_eval_hooks_allowance", default=None)
 
 
 @contextmanager
-def gated(gate: Gate | None) -> Iterator[None]:
-    """Every judge call in the block, and in tasks begun in it, asks the gate."""
-    token = _gate.set(gate)
+def allowing(allowance: Allowance | None) -> Iterator[None]:
+    """Every judge call in the block, and in tasks begun in it, asks the allowance."""
+    token = _allowance.set(allowance)
     try:
         yield
     finally:
-        _gate.reset(token)
+        _allowance.reset(token)
 
 
-def current_gate() -> Gate | None:
-    """The gate of the evaluation that the caller runs in."""
-    return _gate.get()
+def current_allowance() -> Allowance | None:
+    """The allowance of the evaluation that the caller runs in."""
+    return _allowance.get()
