@@ -8,6 +8,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.pipeline import Stats
 from rag_eval_hooks.sample import Context, Sample, Status
@@ -20,6 +21,7 @@ __all__ = [
     "Cause",
     "ConfigError",
     "Context",
+    "Feedback",
     "Field",
     "JsonlSink",
     "JudgeError",

@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 
 __all__ = ["BudgetStore", "MemoryStore", "Period", "Spend", "SqliteStore"]
 
-_BUSY: Final = 2.0
+_BUSY: Final = 0.5
 """Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
 _KEPT: Final = 7 * 86_400
 """Seconds for which periods are kept, for whoever wants to look."""

@@ -104,6 +104,10 @@ class Joining:
         else:
             self._recent.strip(entry, [sample.sample_id])
 
+    def unreadable(self, entry: Joinable) -> None:
+        """Notes that the sample of one cannot be built: only its ids are kept."""
+        self._recent.strip(entry)
+
     def find(self, names: Iterable[str]) -> Joinable | None:
         """The latest interaction with one of the ids, if it is still remembered."""
         return self._recent.find(names)

@@ -292,6 +292,7 @@ class Pipeline:
             sample = work.offer.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self.incidents.report("capture", error)
+            self._joining.unreadable(work.joinable)
             self._drop(work, "capture_failed")
             return
         if work.offer.status is Status.ERROR:

@@ -115,8 +115,11 @@ class Recent:
             entry.evaluated |= frozenset(evaluated)
             if entry not in self._entries:
                 return
-            self._kept += sample.chars - entry.size
-            entry.build, entry.size = (lambda: sample), sample.chars
+            fits = sample.chars <= self._chars
+            self._kept -= entry.size
+            entry.build = (lambda: sample) if fits else None
+            entry.size = sample.chars if fits else 0
+            self._kept += entry.size
             self._name(entry, ids)
             self._trim()
 

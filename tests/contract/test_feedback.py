@@ -21,6 +21,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
 from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.pipeline import Offer
 from rag_eval_hooks.pipeline.recent import Joinable, Recent
 from rag_eval_hooks.sinks import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
@@ -240,7 +241,7 @@ def test_feedback_stands_in_the_traces(make: Make) -> None:
 
 def test_feedback_is_an_event_on_its_trace() -> None:
     """The log event stands in the RAG span's context; an answer without a span has none."""
-    exporter = InMemoryLogRecordExporter()
+    exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
     provider = LoggerProvider()
     provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
     sink = FeedbackSpanSink(TracerProvider(), provider)
@@ -318,24 +319,38 @@ def test_ids_are_read_as_they_are_written_anywhere() -> None:
     assert id_of("my-id") == "my-id"
 
 
-entries = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.floats(0, 4)), max_size=50)
+entries = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.integers(0, 60),
+        st.floats(0, 4),
+        st.sampled_from(["leave", "update", "strip"]),
+    ),
+    max_size=50,
+)
 
 
 @given(entries, st.integers(0, 5), st.integers(1, 100))
 def test_what_is_remembered_is_bounded(
-    entries: list[tuple[int, int, float]], size: int, chars: int
+    entries: list[tuple[int, int, float, str]], size: int, chars: int
 ) -> None:
     """Never more entries or text than allowed, none for longer, and the latest of an id wins."""
     now = [0.0]
     recent = Recent(size, chars, 5.0, lambda: now[0])
     added: dict[str, tuple[Joinable, float]] = {}
-    for name, length, wait in entries:
+    for name, length, wait, then in entries:
         now[0] += wait
         entry = Joinable(ids=(str(name),), build=sample, size=length)
         recent.add(entry)
         added[str(name)] = (entry, now[0])
+        if then == "update":
+            recent.update(entry, Sample(question="x" * (2 * length)), ["m"], [f"s{name}"])
+            added[f"s{name}"] = (entry, now[0])
+        elif then == "strip":
+            recent.strip(entry)
+            assert entry.build is None
         assert len(recent) <= size
-        assert recent.chars <= chars
+        assert 0 <= recent.chars <= chars
     for key, (entry, since) in added.items():
         found = recent.find([key])
         assert found in (entry, None)
@@ -344,3 +359,21 @@ def test_what_is_remembered_is_bounded(
     now[0] += 6
     assert recent.find(added) is None
     assert (len(recent), recent.chars) == (0, 0)
+
+
+def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
+    """Feedback on what could not be read reaches the sinks and breaks nothing."""
+
+    def broken() -> Sample:
+        raise KeyError("host")
+
+    memory = MemorySink()
+    evals = make(sinks=[memory])
+    offer = Offer(key="k", status=Status.OK, sample=broken, size=1, ids=("r1",), trace_id="ab" * 16)
+    evals._pipeline.offer(offer)
+    assert evals.feedback("r1", score=1)
+    evals.flush(5)
+    assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]
+    assert evals.stats() == Stats(
+        offered=1, dropped={"capture_failed": 1}, incidents={"capture: KeyError": 1}
+    )

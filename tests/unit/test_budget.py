@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import sqlite3
 import threading
 import time
@@ -181,6 +182,24 @@ def test_what_a_killed_process_had_reserved_stays_spent(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT calls FROM rag_eval_budget").fetchall() == [(2.0,)]
     connection.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_shares_the_file_and_not_the_connection(tmp_path: Path) -> None:
+    """Parent and child go on with one budget, each by a connection of its own."""
+    limited = budget({"calls_per_hour": 10}, SqliteStore(tmp_path / "budget.db"))
+    limited.reserve(1)
+    child = os.fork()
+    if child == 0:
+        limited.reset()
+        for _ in range(4):
+            limited.reserve(1)
+        os._exit(round(limited.spent()["hour"].calls))
+    for _ in range(2):
+        limited.reserve(1)
+    _, status = os.waitpid(child, 0)
+    assert 5 <= os.waitstatus_to_exitcode(status) <= 7
+    assert limited.spent()["hour"].calls == 7
 
 
 async def test_every_try_of_a_question_asks_first() -> None:
