@@ -91,6 +91,7 @@ def reserving(calls: int) -> None:
                 began = time.perf_counter()
                 budget.reserve(1000).settle(900, 100)
                 times.append(time.perf_counter() - began)
+            budget.close()
             print(f"{name:24}{statistics.median(times) * 1e6:8.1f}")
 
 

@@ -98,6 +98,10 @@ class Budget:
         self._lock = threading.Lock()
         self._store.reset()
 
+    def close(self) -> None:
+        """Closes the store."""
+        self._store.close()
+
     def _settle(self, periods: list[Period], reserved: Spend, used: Spend) -> None:
         if used != reserved:
             try:

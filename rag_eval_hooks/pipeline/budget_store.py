@@ -13,7 +13,7 @@ from typing import Final, Protocol, Self
 
 __all__ = ["BudgetStore", "MemoryStore", "Period", "Spend", "SqliteStore"]
 
-_BUSY: Final = 0.5
+_BUSY: Final = 2.0
 """Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
 _KEPT: Final = 7 * 86_400
 """Seconds for which periods are kept, for whoever wants to look."""
@@ -97,6 +97,10 @@ class BudgetStore(Protocol):
         """What a forked child needs: it may have inherited a lock that was taken."""
         ...
 
+    def close(self) -> None:
+        """Releases what is held; a later use opens it again."""
+        ...
+
 
 class MemoryStore:
     """For one process."""
@@ -127,6 +131,9 @@ class MemoryStore:
     def reset(self) -> None:
         """Goes on with what the parent had spent."""
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Holds nothing."""
 
     def _of(self, period: Period) -> Spend:
         return self._spent.get((period.name, period.start), Spend())
@@ -176,6 +183,13 @@ class SqliteStore:
     def reset(self) -> None:
         """Opens the file anew with the next use."""
         self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._lock:
+            if self._connection is not None and self._pid == os.getpid():
+                self._connection.close()
+                self._connection = None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

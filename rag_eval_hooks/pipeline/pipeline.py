@@ -351,6 +351,8 @@ class Pipeline:
 
     async def _close(self) -> None:
         await self._delivery.close()
+        if self._budget is not None:
+            self._budget.close()
         for part in self._parts:
             try:
                 await part.aclose()

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +43,23 @@ def budget(limits: dict[str, float], store: BudgetStore | None = None, **options
     return Budget(limits, store or MemoryStore(), incidents=Incidents(), **options)
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
+    """Makes stores over one file, as several processes would."""
+    made: list[SqliteStore] = []
+
+    def make() -> SqliteStore:
+        made.append(SqliteStore(tmp_path / "budget.db"))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> BudgetStore:
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "budget.db")
+def store(request: pytest.FixtureRequest, file: Callable[[], SqliteStore]) -> BudgetStore:
+    return MemoryStore() if request.param == "memory" else file()
 
 
 def test_calls_are_exact(store: BudgetStore) -> None:
@@ -171,23 +186,26 @@ def test_a_file_that_fails_lets_nothing_through(tmp_path: Path) -> None:
     assert incidents.counts() == {"budget: OSError": 1}
 
 
-def test_what_a_killed_process_had_reserved_stays_spent(tmp_path: Path) -> None:
+def test_what_a_killed_process_had_reserved_stays_spent(
+    file: Callable[[], SqliteStore], tmp_path: Path
+) -> None:
     """A reservation that nobody settles is not given back by forgetting it."""
-    path = tmp_path / "budget.db"
-    budget({"calls_per_hour": 2}, SqliteStore(path)).reserve(1)
-    other = budget({"calls_per_hour": 2}, SqliteStore(path))
+    budget({"calls_per_hour": 2}, file()).reserve(1)
+    other = budget({"calls_per_hour": 2}, file())
     other.reserve(1)
     with pytest.raises(BudgetError):
         other.reserve(1)
-    with sqlite3.connect(path) as connection:
+    connection = sqlite3.connect(tmp_path / "budget.db")
+    with contextlib.closing(connection):
         assert connection.execute("SELECT calls FROM rag_eval_budget").fetchall() == [(2.0,)]
-    connection.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_shares_the_file_and_not_the_connection(tmp_path: Path) -> None:
+def test_a_forked_child_shares_the_file_and_not_the_connection(
+    file: Callable[[], SqliteStore],
+) -> None:
     """Parent and child go on with one budget, each by a connection of its own."""
-    limited = budget({"calls_per_hour": 10}, SqliteStore(tmp_path / "budget.db"))
+    limited = budget({"calls_per_hour": 10}, file())
     limited.reserve(1)
     child = os.fork()
     if child == 0:
@@ -261,7 +279,8 @@ async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
 def _spend(path: str, worker: int, seconds: float, told: Any) -> None:
     """One process with one call in flight at a time; its replies are longer than foreseen."""
     limits = {"calls_per_day": 400.0, "tokens_per_day": 100_000.0}
-    limited = Budget(limits, SqliteStore(path), incidents=Incidents(), now=lambda: 0.0)
+    store = SqliteStore(path)
+    limited = Budget(limits, store, incidents=Incidents(), now=lambda: 0.0)
     sent = refused = 0
     until = time.monotonic() + seconds
     while refused < 5 and time.monotonic() < until:
@@ -272,6 +291,7 @@ def _spend(path: str, worker: int, seconds: float, told: Any) -> None:
             continue
         sent += 1
         call.settle(150, 250 + worker)
+    store.close()
     told.put((sent, refused, _chosen(worker), _chosen(-1)))
 
 
@@ -282,7 +302,9 @@ def _chosen(worker: int) -> int:
     return sum(chosen_by.decide(name, Traits).sampled for name in ids)
 
 
-def test_eight_processes_share_one_budget_and_one_rate(tmp_path: Path) -> None:
+def test_eight_processes_share_one_budget_and_one_rate(
+    file: Callable[[], SqliteStore], tmp_path: Path
+) -> None:
     """Together they spend no more than the limit and one call in flight for each of them.
 
     Each samples its own requests at the rate, within five standard errors; requests that all of
@@ -298,7 +320,7 @@ def test_eight_processes_share_one_budget_and_one_rate(tmp_path: Path) -> None:
     for worker in workers:
         worker.join()
     limits = {"calls_per_day": 400.0, "tokens_per_day": 100_000.0}
-    reader = Budget(limits, SqliteStore(path), incidents=Incidents(), now=lambda: 0.0)
+    reader = Budget(limits, file(), incidents=Incidents(), now=lambda: 0.0)
     spent = reader.spent()["day"]
     sent, refused, own, common = zip(*results, strict=True)
     assert spent.calls == sum(sent) <= 400
