@@ -12,6 +12,7 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.pipeline import Stats
 from rag_eval_hooks.sample import Context, Sample, Status
+from rag_eval_hooks.sampling_settings import RuleSettings, TailSettings
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
 from rag_eval_hooks.sinks import JsonlSink, Sink
 from rag_eval_hooks.tracing import setup_tracing
@@ -32,11 +33,13 @@ __all__ = [
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
+    "RuleSettings",
     "Sample",
     "Score",
     "Sink",
     "Stats",
     "Status",
+    "TailSettings",
     "__version__",
     "setup_tracing",
 ]

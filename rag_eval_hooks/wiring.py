@@ -139,8 +139,6 @@ def makers(
             metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None
         ),
         selection=lambda incidents: Selection(config, metrics, available, incidents),
-        references=lambda incidents: references_of(
-            config.references, config.references_threshold, sources.embedder, incidents
-        ),
+        references=lambda incidents: references_of(config, sources.embedder, incidents),
         budget=lambda incidents: budget_of(config, sources.judge.name, incidents),
     )

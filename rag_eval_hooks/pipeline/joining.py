@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger
@@ -94,15 +94,15 @@ class Joining:
     ) -> None:
         """Notes that an interaction was evaluated."""
         entry.decision = decision
-        self._recent.update(entry, sample, _settled(outcomes), [sample.sample_id])
+        self._recent.update(entry, sample, _settled(outcomes), [id_of(sample.sample_id)])
 
     def passed_over(self, entry: Joinable, sample: Sample, decision: Decision) -> None:
         """Notes that one was looked at and not chosen."""
         entry.decision = decision
         if self._selection.keeps_all:
-            self._recent.update(entry, sample, (), [sample.sample_id])
+            self._recent.update(entry, sample, (), [id_of(sample.sample_id)])
         else:
-            self._recent.strip(entry, [sample.sample_id])
+            self._recent.strip(entry, [id_of(sample.sample_id)])
 
     def unreadable(self, entry: Joinable) -> None:
         """Notes that the sample of one cannot be built: only its ids are kept."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder
@@ -53,6 +54,7 @@ class References:
         golden: The known questions; of equal ones the first counts.
         threshold: Least cosine for likeness, or None for equal questions only.
         embedder: Embeds questions; the golden ones once.
+        timeout: Seconds that looking for likeness may take for one sample.
         incidents: Where an embedder that fails is counted; then no reference is lent.
         clock: Monotonic seconds.
     """
@@ -63,6 +65,7 @@ class References:
         *,
         threshold: float | None = None,
         embedder: Embedder | None = None,
+        timeout: float = 120.0,
         incidents: Incidents,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -72,6 +75,7 @@ class References:
         self._golden = tuple(self._by_question.values())
         self._threshold = threshold
         self._embedder = embedder
+        self._timeout = timeout
         self._incidents = incidents
         self._clock = clock
         self._units: list[list[float]] = []
@@ -94,7 +98,8 @@ class References:
         if sample.reference is not None or self._threshold is None or not self._golden:
             return sample
         try:
-            place, similarity = await self._closest(sample.question)
+            async with asyncio.timeout(self._timeout):
+                place, similarity = await self._closest(sample.question)
         except Exception as error:  # noqa: BLE001 - an embedder can be the user's own code
             self._incidents.report("references", error)
             return sample
@@ -205,16 +210,22 @@ def _folded(question: str) -> str:
 
 
 def references_of(
-    path: str | None, threshold: float | None, embedder: Embedder | None, incidents: Incidents
+    config: RagEvalConfig, embedder: Embedder | None, incidents: Incidents
 ) -> References | None:
-    """The references that settings name, or None.
+    """The references that the settings name, or None.
 
     Raises:
         ConfigError: The file cannot be used, or there is a threshold and no embedder.
     """
-    if path is None:
+    if config.references is None:
         return None
-    golden = read_golden(path)
+    golden, threshold = read_golden(config.references), config.references_threshold
     if threshold is not None and embedder is None:
         raise ConfigError("references_threshold", threshold, "'none' without an embedder")
-    return References(golden, threshold=threshold, embedder=embedder, incidents=incidents)
+    return References(
+        golden,
+        threshold=threshold,
+        embedder=embedder,
+        timeout=config.sample_timeout,
+        incidents=incidents,
+    )

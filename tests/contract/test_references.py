@@ -110,6 +110,21 @@ async def test_a_failing_embedder_lends_nothing_and_is_left_alone_for_a_while() 
     assert (await golden.alike(one)).reference == "In 1931."
 
 
+async def test_an_embedder_that_hangs_is_not_waited_for() -> None:
+    """Past its time a sample goes on without a reference."""
+
+    class Hanging(Embedder):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            await asyncio.sleep(60)
+            return []
+
+    incidents = Incidents()
+    golden = store(threshold=0.8, embedder=Hanging(), timeout=0.05, incidents=incidents)
+    one = Sample(question="quay open")
+    assert await golden.alike(one) is one
+    assert incidents.counts() == {"references: TimeoutError": 1}
+
+
 def test_reference_metrics_run_on_golden_questions(tmp_path: Path) -> None:
     """Online and inline, a canary question is scored against its reference, by both ways."""
     path = tmp_path / "golden.jsonl"
