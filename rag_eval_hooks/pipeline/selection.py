@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.config import RagEvalConfig
@@ -13,6 +13,7 @@ from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.rate_limit import RateLimit
 from rag_eval_hooks.pipeline.rates import Names, sampler_of
 from rag_eval_hooks.pipeline.recent import Joinable
+from rag_eval_hooks.pipeline.rules import Traits
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.tail import tail_of
 from rag_eval_hooks.sample import Sample, Status
@@ -43,7 +44,7 @@ class Selection:
         config: The settings.
         chosen: The metrics that are evaluated.
         known: All metrics that there are.
-        incidents: Where exceptions of metrics are counted.
+        incidents: Where exceptions of metrics, and of what rules look at, are counted.
 
     Raises:
         ConfigError: A setting names an unknown metric.
@@ -58,6 +59,7 @@ class Selection:
     ) -> None:
         names = Names(chosen, known)
         self._metrics = chosen
+        self._incidents = incidents
         self._limits = config.rate_limit
         self._sampler = sampler_of(config, names)
         every = {metric.id: metric for metric in (*known, *chosen)}
@@ -75,10 +77,17 @@ class Selection:
 
     def decide(self, offer: Offer) -> Decision | None:
         """The decision about an ended interaction, or None: its status is not evaluated."""
+        try:
+            return self._decided(offer, offer.traits)
+        except Exception as error:  # noqa: BLE001 - the host's edge: metadata holds its objects
+            self._incidents.report("rules", error)
+            return self._decided(offer, Traits)
+
+    def _decided(self, offer: Offer, traits: Callable[[], Traits]) -> Decision | None:
         if offer.status is Status.OK:
-            return self._sampler.decide(offer.key, offer.traits)
+            return self._sampler.decide(offer.key, traits)
         if offer.status is Status.ERROR:
-            return self._sampler.decide_error(offer.key, offer.traits)
+            return self._sampler.decide_error(offer.key, traits)
         return None
 
     def is_open(self, offer: Offer) -> bool:

@@ -123,6 +123,20 @@ def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
     assert all(isinstance(o, NotScored) for o in memory.results[0].outcomes.values())
 
 
+def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
+    """An object of the host's that raises is counted; the request is sampled by its usual rate."""
+
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("host")
+
+    evals = make(sample_rate=1.0, rules=[{"metadata": {"k": "v"}, "rate": 0.0}])
+    assert evals.offer(sample(metadata={"k": Broken()}))
+    evals.flush(5)
+    stats = evals.stats()
+    assert (stats.scored, stats.incidents) == (1, {"rules: RuntimeError": 1})
+
+
 SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
 
 
