@@ -8,9 +8,11 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.pipeline import Stats
 from rag_eval_hooks.sample import Context, Sample, Status
+from rag_eval_hooks.sampling_settings import RuleSettings, TailSettings
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
 from rag_eval_hooks.sinks import JsonlSink, Sink
 from rag_eval_hooks.tracing import setup_tracing
@@ -20,6 +22,7 @@ __all__ = [
     "Cause",
     "ConfigError",
     "Context",
+    "Feedback",
     "Field",
     "JsonlSink",
     "JudgeError",
@@ -30,11 +33,13 @@ __all__ = [
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
+    "RuleSettings",
     "Sample",
     "Score",
     "Sink",
     "Stats",
     "Status",
+    "TailSettings",
     "__version__",
     "setup_tracing",
 ]

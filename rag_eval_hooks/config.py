@@ -24,6 +24,14 @@ from pydantic import (
 )
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.sampling_settings import (
+    Budgets,
+    MetricRates,
+    RateLimits,
+    Rules,
+    TailRules,
+    wanted_in,
+)
 from rag_eval_hooks.sources import merged
 
 __all__ = ["RagEvalConfig"]
@@ -145,6 +153,19 @@ class RagEvalConfig(BaseModel):
         max_explanation_chars: Characters of one metric's explanation in telemetry.
         thresholds: Least good values by metric, in its own scale, such as
             `ragas.faithfulness=0.8`: pass or fail.
+        metric_rates: Inclusion probability of suites and metrics, 0 to 1; an id wins over its
+            suite, and both over `sample_rate`. See docs/sampling.md for this and the next four.
+        rules: Tables with conditions on an interaction and a rate; the first that fits counts.
+        tail: Tables with conditions on cheap results or feedback, and what to evaluate then.
+        rate_limit: Samples evaluated in any `second` and any `minute`, by this process.
+        budget: Judge `calls`, `tokens` or `cost`, each `_per_hour` or `_per_day` (UTC).
+        budget_path: SQLite file by which processes share one budget, or `none`: each its own.
+        feedback_samples: Ended interactions that `feedback` can still join; 0 for none.
+        feedback_chars: Characters of text that all of them may hold together.
+        feedback_ttl: Seconds for which each can be joined.
+        references: Path of a golden file (JSON lines or CSV), or `none`. See docs/sampling.md.
+        references_threshold: Least cosine of a question and a golden question that lends its
+            reference, or `none`: equal questions only. Needs an embedder.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -214,6 +235,21 @@ class RagEvalConfig(BaseModel):
     thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = _setting(
         {}, "metric ids and numbers in the metric's scale"
     )
+    metric_rates: MetricRates = _setting({}, "numbers from 0 to 1 by suite or metric id")
+    rules: Rules = _setting((), "tables, each with a rate")
+    tail: TailRules = _setting((), "tables, each with one condition and `then`")
+    rate_limit: RateLimits = _setting({}, "whole numbers, 1 to 1000000, of 'second' and 'minute'")
+    budget: Budgets = _setting(
+        {}, "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day"
+    )
+    budget_path: Optional = _setting(None, "the path of a file, or 'none'")
+    feedback_samples: int = _setting(1000, "a whole number, 0 or more", ge=0)
+    feedback_chars: int = _count(10_000_000)
+    feedback_ttl: float = _seconds(3600.0)
+    references: Optional = _setting(None, "the path of a JSONL or CSV file, or 'none'")
+    references_threshold: Annotated[
+        Annotated[float, Field(gt=0, le=1)] | None, BeforeValidator(_none)
+    ] = _setting(None, "a number above 0, up to 1, or 'none'")
 
     if not TYPE_CHECKING:
 
@@ -252,6 +288,8 @@ def _config_error(error: ValidationError, values: dict[str, Any]) -> ConfigError
     name = str(first["loc"][0])
     if name not in RagEvalConfig.model_fields:
         return ConfigError.unknown(name, "an unknown setting", RagEvalConfig.model_fields)
+    if (nested := wanted_in(first["loc"], first["type"])) is not None:
+        return ConfigError(nested[0], first["input"], nested[1])
     extra = RagEvalConfig.model_fields[name].json_schema_extra
     wants = str(extra["wants"]) if isinstance(extra, dict) else str(first["msg"])
     secret = name in ("judge_api_key", "judge_headers", "judge_query", "judge_base_url")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError"]
+__all__ = ["BudgetError", "ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError"]
 
 
 class RagEvalError(Exception):
@@ -46,3 +46,7 @@ class JudgeError(RagEvalError):
 
 class JudgeTimeout(JudgeError):
     """A judge or an embedder did not reply in time; its findings are absent as `timeout`."""
+
+
+class BudgetError(JudgeError):
+    """The budget has no room for a call, so it was not sent; findings are `over_budget`."""

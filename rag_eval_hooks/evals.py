@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import uuid
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -22,24 +23,26 @@ from rag_eval_hooks.capture import (
     SpanWriter,
     assemble,
 )
+from rag_eval_hooks.capture.assemble import seconds, session_of
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Offer, Pipeline, Scorer, Stats
+from rag_eval_hooks.pipeline import Offer, Pipeline, Stats, Traits, traits_of
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks import FeedbackSpanSink
 from rag_eval_hooks.sinks.base import SinkSpec
 from rag_eval_hooks.sinks.other_span import OtherSpans
-from rag_eval_hooks.sinks.thresholds import Thresholds
 from rag_eval_hooks.wiring import (
     Providers,
     chosen_metrics,
     finding_sources,
+    makers,
     metric_options,
     settings,
     sink_list,
-    telemetry_sinks,
 )
 
 __all__ = ["RagEval"]
@@ -94,23 +97,12 @@ class RagEval:
         available = build(metric_options(self.config))
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
-        measured = available if chosen is None else chosen
-        thresholds = Thresholds(self.config.thresholds, measured)
         providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
         self._pipeline = Pipeline(
             self.config,
-            lambda incidents: Scorer(
-                measured,
-                sources,
-                self.config.sample_timeout,
-                incidents,
-                only_fed=chosen is None,
-            ),
+            makers(self.config, chosen, available, sources, providers),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
-            sink_list(sinks, self.config),
-            lambda incidents: telemetry_sinks(
-                self.config, providers, thresholds, sources.judge, incidents
-            ),
+            [*sink_list(sinks, self.config), FeedbackSpanSink(tracer_provider, logger_provider)],
             tick=lambda: self.recorder.sweep(),
         )
         self._spans = SpanWriter(
@@ -181,8 +173,50 @@ class RagEval:
         """
         key = sample.trace_id or sample.sample_id
         return self._pipeline.offer(
-            Offer(key=key, status=sample.status, sample=lambda: sample, size=sample.chars)
+            Offer(
+                key=key,
+                status=sample.status,
+                sample=lambda: sample,
+                size=sample.chars,
+                traits=lambda: traits_of(sample),
+                ids=tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id)))),
+                trace_id=sample.trace_id,
+                span_id=sample.span_id,
+            )
         )
+
+    def feedback(
+        self,
+        trace_id_or_sample_id: str | uuid.UUID,
+        *,
+        score: float | None = None,
+        label: str | None = None,
+        reference: str | None = None,
+    ) -> bool:
+        """Adds what a user or an application says later about an answer. Never blocks or raises.
+
+        The feedback goes to the sinks that take it and to the trace of the answer; tail rules on
+        feedback may ask for an evaluation; a reference adds the metrics that compare with one.
+
+        Args:
+            trace_id_or_sample_id: 32 hex digits of the trace, the sample's id, or the root run's
+                id of the framework. Of several answers in one trace, the latest is meant.
+            score: A number, such as 0 for a thumb down and 1 for a thumb up.
+            label: A word, such as `thumbs_down`.
+            reference: The right answer.
+
+        Returns:
+            Whether it joined an interaction. False for an id that is unknown or was forgotten
+            (`feedback_ttl`, `feedback_samples`), for nothing to say or a wrong type, and where
+            the queue is full; each is counted in `stats().feedback`.
+        """
+        try:
+            given = Feedback(score=score, label=label, reference=reference)
+            name = id_of(trace_id_or_sample_id)
+        except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
+            self._pipeline.refuse_feedback(error)
+            return False
+        return self._pipeline.feedback((name,), given)
 
     def evaluate(self, sample: Sample) -> Outcomes:
         """The outcomes of a sample, now: the same scores as in the background.
@@ -262,13 +296,31 @@ class RagEval:
             max_contexts=self.config.max_contexts,
             max_text_chars=self.config.max_text_chars,
         )
+        run_id = interaction.root.id
         return Offer(
-            key=span.trace_id or str(interaction.root.id),
+            key=span.trace_id or str(run_id),
             status=interaction.status,
             sample=build,
             size=interaction.chars,
             held=span.held,
+            traits=functools.partial(_traits, interaction),
+            ids=tuple(filter(None, (span.trace_id, id_of(run_id)))),
+            trace_id=span.trace_id,
+            span_id=span.span_id,
         )
+
+
+def _traits(interaction: Interaction) -> Traits:
+    root = interaction.root
+    session = session_of(interaction.metadata)
+    return Traits(
+        question=root.query or "",
+        answer=root.text,
+        tags=interaction.tags,
+        metadata={**interaction.metadata, **({"session_id": session} if session else {})},
+        error_type=root.error_type,
+        latency=seconds(root),
+    )
 
 
 def _guard_forks(pipeline: Pipeline, recorder: Recorder, others: OtherSpans) -> None:

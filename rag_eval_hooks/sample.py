@@ -70,6 +70,7 @@ class Sample:
         user_id: The user, for grouping.
         tags: Free labels.
         metadata: Free keys.
+        latency: Seconds from the request's beginning to its end, where known.
         truncated: Which fields were cut to the content limits, such as `contexts[2].text`.
         trace_id: 32 hex digits of the RAG span's trace, where a span was recorded.
         span_id: 16 hex digits of the RAG span.
@@ -88,6 +89,7 @@ class Sample:
     user_id: str | None = None
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    latency: float | None = None
     truncated: tuple[str, ...] = ()
     trace_id: str | None = None
     span_id: str | None = None

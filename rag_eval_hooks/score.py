@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Cause(StrEnum):
-    """Why there is no number. The first two are facts about the sample, the rest are failures."""
+    """Why there is no number: facts about the sample, failures, or not chosen."""
 
     MISSING_INPUT = "missing_input"
     """The sample lacks a field that the metric needs, or the judge cannot make the finding."""
@@ -36,12 +36,13 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"
     SAMPLED_OUT = "sampled_out"
+    """The sample is evaluated, but not by this metric: its rate leaves it out."""
     DROPPED = "dropped"
 
     @property
     def is_failure(self) -> bool:
         """Whether a score could have been had and was not."""
-        return self not in (Cause.MISSING_INPUT, Cause.UNDEFINED)
+        return self not in (Cause.MISSING_INPUT, Cause.UNDEFINED, Cause.SAMPLED_OUT)
 
 
 class AnnotatorKind(StrEnum):
@@ -67,6 +68,12 @@ class Score:
         annotator: The judge's name and model, or `None` when no judge was needed.
         version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
         usage: This metric's part of what judging the sample took.
+        probability: Inclusion probability: how likely this metric is evaluated for a sample of
+            these features, above 0 and at most 1. Weigh by its inverse. None where the sampler
+            had no part: inline evaluation, evaluation because of a feedback.
+        probability_estimated: Whether a rate limit had a part in it, whose share is estimated.
+        reason: Why it was evaluated: `ratio`, `rule:<name>`, `tail:<name>`, `feedback:<name>`,
+            `reference`; empty inline.
     """
 
     value: float
@@ -79,6 +86,10 @@ class Score:
     annotator: str | None = None
     version: str = ""
     usage: Usage = field(default_factory=Usage)
+    # How a sample was chosen is no part of its score: inline and online ones are equal.
+    probability: float | None = field(default=None, compare=False)
+    probability_estimated: bool = field(default=False, compare=False)
+    reason: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         """Refuses what is no score.
@@ -100,11 +111,17 @@ class NotScored:
         cause: The kind of absence.
         detail: One sentence for a person; holds no content of the sample.
         usage: What was spent in vain, this metric's part.
+        probability: As on a score.
+        probability_estimated: As on a score.
+        reason: As on a score.
     """
 
     cause: Cause
     detail: str = ""
     usage: Usage = field(default_factory=Usage)
+    probability: float | None = field(default=None, compare=False)
+    probability_estimated: bool = field(default=False, compare=False)
+    reason: str = field(default="", compare=False)
 
 
 Outcome: TypeAlias = Score | NotScored

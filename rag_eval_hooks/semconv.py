@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["EvalStatus", "eval_label", "eval_score", "evaluation"]
+__all__ = ["EvalStatus", "eval_label", "eval_rate", "eval_score", "evaluation"]
 
 TRACER_NAME: Final = "rag_eval_hooks"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.37.0"
@@ -32,7 +32,6 @@ GEN_AI_DATA_SOURCE_ID: Final = "gen_ai.data_source.id"
 GEN_AI_RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"
 GEN_AI_RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
 GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
-
 GEN_AI_EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 GEN_AI_EVALUATION_NAME: Final = "gen_ai.evaluation.name"
 GEN_AI_EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
@@ -52,6 +51,7 @@ EVAL_FAILED: Final = "rag.eval.failed"
 EVAL_REASON: Final = "rag.eval.reason"
 EVAL_DURATION_MS: Final = "rag.eval.duration_ms"
 EVAL_SAMPLE_RATE: Final = "rag.eval.sample_rate"
+EVAL_SAMPLE_RATE_ESTIMATED: Final = "rag.eval.sample_rate_estimated"
 EVAL_VERSION: Final = "rag.eval.version"
 EVAL_PASS: Final = "rag.eval.pass"
 EVAL_OMITTED: Final = "rag.eval.omitted"
@@ -110,3 +110,8 @@ def evaluation(place: int, field: str) -> str:
 def eval_label(metric_id: str) -> str:
     """Attribute key of a metric's label."""
     return f"rag.eval.{metric_id}.label"
+
+
+def eval_rate(metric_id: str) -> str:
+    """Attribute key of a metric's inclusion probability, where it is not the sample's."""
+    return f"rag.eval.{metric_id}.sample_rate"

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import (
     ChunkRelevance,
     Finding,
@@ -72,16 +73,22 @@ class MemorySink:
 
     Attributes:
         results: In order of delivery; complete after `RagEval.flush`.
+        feedbacks: What `RagEval.feedback` was told, likewise.
         closed: Whether `RagEval` was shut down.
     """
 
     def __init__(self) -> None:
         self.results: list[Result] = []
+        self.feedbacks: list[Feedback] = []
         self.closed = False
 
     def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
         """Keeps one delivery."""
         self.results.append(Result(sample, outcomes))
+
+    def feedback(self, feedback: Feedback) -> None:
+        """Keeps one feedback."""
+        self.feedbacks.append(feedback)
 
     def close(self) -> None:
         """Notes that no more will come."""

@@ -22,6 +22,7 @@ from rag_eval_hooks.judges import (
     choose_judge,
     choose_token_scorer,
 )
+from rag_eval_hooks.judges.metered import metered
 from rag_eval_hooks.metrics import Metric, choose
 from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.check_kinds import Check
@@ -31,7 +32,10 @@ from rag_eval_hooks.metrics.options import (
     DontKnow,
     MetricOptions,
 )
-from rag_eval_hooks.pipeline import Sources
+from rag_eval_hooks.pipeline import Makers, Scorer, Sources
+from rag_eval_hooks.pipeline.budget import budget_of
+from rag_eval_hooks.pipeline.references import references_of
+from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.sinks import Sink, as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
 from rag_eval_hooks.sinks.carrier import CarrierWriter
@@ -44,6 +48,7 @@ __all__ = [
     "Providers",
     "chosen_metrics",
     "finding_sources",
+    "makers",
     "metric_options",
     "settings",
     "sink_list",
@@ -161,8 +166,43 @@ def finding_sources(
     if embeds is None and not (isinstance(judge, Judge) and config.embedder == "auto"):
         # What `auto` means follows from the judge of the settings, not from one of the user's.
         embeds = choose_embedder(config)
+    made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
     return Sources(
-        judge=judge if isinstance(judge, Judge) else choose_judge(config, embeds),
+        judge=metered(made) if config.budget else made,
         embedder=embeds,
         scorer=token_scorer or choose_token_scorer(config),
+    )
+
+
+def makers(
+    config: RagEvalConfig,
+    chosen: Sequence[Metric] | None,
+    available: Sequence[Metric],
+    sources: Sources,
+    providers: Providers,
+) -> Makers:
+    """What makes the parts of a pipeline.
+
+    Args:
+        config: The settings.
+        chosen: The metrics asked for, or None for all that a sample can feed.
+        available: All metrics that there are.
+        sources: Where findings come from.
+        providers: Where telemetry goes.
+
+    Raises:
+        ConfigError: A threshold is of no metric, or out of its scale.
+    """
+    metrics = available if chosen is None else chosen
+    thresholds = Thresholds(config.thresholds, metrics)
+    return Makers(
+        scorer=lambda incidents: Scorer(
+            metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None
+        ),
+        selection=lambda incidents: Selection(config, metrics, available, incidents),
+        references=lambda incidents: references_of(config, sources.embedder, incidents),
+        budget=lambda incidents: budget_of(config, sources.judge.name, incidents),
+        telemetry=lambda incidents: telemetry_sinks(
+            config, providers, thresholds, sources.judge, incidents
+        ),
     )

@@ -8,11 +8,11 @@ from typing import Any
 
 from rag_eval_hooks.capture.contexts import Finder
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
-from rag_eval_hooks.capture.run import Interaction, RunKind
+from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.capture.stages import queries, stages
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["assemble", "session_of"]
+__all__ = ["assemble", "seconds", "session_of"]
 
 _FRAMEWORK_PREFIXES = ("ls_", "langgraph_", "checkpoint_", "lc_")
 
@@ -59,6 +59,7 @@ def assemble(
             **cut.stages(stages(interaction, contexts), max_contexts),
             **cut.metadata("metadata", {k: v for k, v in told.items() if _is_free(k)}),
         },
+        latency=seconds(interaction.root),
         truncated=(*cut.fields, *(["interaction"] if interaction.full else [])),
         trace_id=trace_id,
         span_id=span_id,
@@ -83,6 +84,12 @@ def _answer(interaction: Interaction) -> str | None:
             if run.text in text
         )
     return next((text for text in told if text is not None), root.structured)
+
+
+def seconds(root: Run) -> float | None:
+    """Seconds that a run took, or None while it is open."""
+    # Two readings of the wall clock, which may have been set back in between.
+    return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 
 
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:

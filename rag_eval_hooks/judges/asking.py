@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.chat import Chat
+from rag_eval_hooks.judges.failures import cause_of
 from rag_eval_hooks.prompts import Ask, Items, Reading, ReplyError, Values
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage
@@ -139,8 +140,7 @@ def _spent(items: Items, used: Usage) -> Answers:
 
 
 def _failure(error: JudgeError) -> NotScored:
-    cause = Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
-    return NotScored(cause, str(error))
+    return NotScored(cause_of(error), str(error))
 
 
 def _unanswered(missing: int, asked: int) -> NotScored:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["describe", "is_cut_off", "is_time_out", "is_transient", "response_header", "status_of"]
+from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
+from rag_eval_hooks.score import Cause
+
+__all__ = [
+    "cause_of",
+    "describe",
+    "is_cut_off",
+    "is_time_out",
+    "is_transient",
+    "response_header",
+    "status_of",
+]
 
 _ADVICE = {
     401: "the key was not accepted; set api_key",
@@ -30,6 +41,13 @@ def status_of(error: BaseException) -> int | None:
             if isinstance(value, int) and 400 <= value < 600:
                 return value
     return None
+
+
+def cause_of(error: JudgeError) -> Cause:
+    """Why the findings are absent that an error of judging leaves unmade."""
+    if isinstance(error, BudgetError):
+        return Cause.OVER_BUDGET
+    return Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
 
 
 def response_header(error: BaseException, name: str) -> str | None:

@@ -84,7 +84,7 @@ class ForeignChat:
             JudgeTimeout: It did not come in time, retries included.
             JudgeError: The model's client raised anything else, or takes no way.
         """
-        meter = Meter()
+        meter = Meter(prompt)
         with meter.charging():
             reply = await self._reply(prompt, meter)
             meter.told(reply.input_tokens, reply.output_tokens)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.prompts import ReplyError
+from rag_eval_hooks.judges.allowance import Allowance, Reservation, current_allowance
+from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.prompts.parts import tokens
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Meter", "token_count"]
@@ -15,31 +17,63 @@ __all__ = ["Meter", "token_count"]
 class Meter:
     """Adds up requests and tokens, and puts the sum on an error that ends the question.
 
+    Within `charging`, each request asks the budget of the evaluation for room before it is sent.
+
+    Args:
+        prompt: The question, for an estimate of its tokens.
+
     Attributes:
         usage: The sum so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, prompt: Prompt | None = None) -> None:
         self.usage = Usage()
+        self._prompt = prompt
+        self._allowance: Allowance | None = None
+        self._reserved: Reservation | None = None
 
     def sent(self) -> None:
-        """Counts one request."""
+        """Counts one request.
+
+        Raises:
+            BudgetError: The budget has no room for it.
+        """
+        self._give_up()
+        if self._allowance is not None:
+            self._reserved = self._allowance.reserve(self._expected())
         self.usage += Usage(calls=1)
 
     def told(self, input_tokens: object, output_tokens: object) -> None:
         """Counts tokens as an endpoint tells them; what is no such number counts as none."""
-        self.usage += Usage(
+        used = Usage(
             input_tokens=token_count(input_tokens), output_tokens=token_count(output_tokens)
         )
+        self.usage += used
+        if self._reserved is not None:
+            self._reserved.settle(used.input_tokens, used.output_tokens)
+            self._reserved = None
 
     @contextmanager
     def charging(self) -> Iterator[None]:
         """Errors of judging that leave the block carry the sum as `usage`."""
+        self._allowance = current_allowance()
         try:
             yield
         except (JudgeError, ReplyError) as error:
             error.usage = self.usage
             raise
+        finally:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """A request that was sent before and told nothing has failed."""
+        if self._reserved is not None:
+            self._reserved.fail()
+            self._reserved = None
+
+    def _expected(self) -> float:
+        prompt = self._prompt
+        return 0.0 if prompt is None else float(tokens(prompt.system) + tokens(prompt.user))
 
 
 def token_count(tokens: object) -> float:

@@ -73,7 +73,7 @@ class OpenAIChat:
             JudgeTimeout: It did not come in time, retries included.
             JudgeError: The endpoint cannot be reached or refused the request.
         """
-        meter = Meter()
+        meter = Meter(prompt)
         with meter.charging():
             reply = await self._reply(prompt, meter)
             used = _part(reply, "usage")

@@ -2,7 +2,9 @@
 
 from rag_eval_hooks.pipeline.inquiry import Sources
 from rag_eval_hooks.pipeline.ledger import Stats
-from rag_eval_hooks.pipeline.pipeline import Offer, Pipeline
+from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.pipeline import Makers, Pipeline
+from rag_eval_hooks.pipeline.rules import Traits, traits_of
 from rag_eval_hooks.pipeline.scorer import Scorer
 
-__all__ = ["Offer", "Pipeline", "Scorer", "Sources", "Stats"]
+__all__ = ["Makers", "Offer", "Pipeline", "Scorer", "Sources", "Stats", "Traits", "traits_of"]

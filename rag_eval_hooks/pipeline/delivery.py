@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ParamSpec
 
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.sinks.base import Sink
+from rag_eval_hooks.sinks.base import FeedbackSink, Sink
 from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["Delivery"]
+
+P = ParamSpec("P")
 
 
 class Delivery:
@@ -32,6 +36,11 @@ class Delivery:
         """Delivers to all sinks at once; returns when all have taken over or failed."""
         await asyncio.gather(*(line.deliver(sample, outcomes) for line in self._lines))
 
+    async def deliver_feedback(self, feedback: Feedback) -> None:
+        """Delivers to all sinks that take feedback, in the same way."""
+        lines = [line for line in self._lines if line.takes_feedback]
+        await asyncio.gather(*(line.deliver_feedback(feedback) for line in lines))
+
     async def close(self) -> None:
         """Closes the sinks, after what was delivered before."""
         await asyncio.gather(*(line.close() for line in self._lines))
@@ -45,19 +54,32 @@ class _Line:
         self._executor = DaemonExecutor("rag-eval-hooks-sink")
         self._stuck = False
 
+    @property
+    def takes_feedback(self) -> bool:
+        return isinstance(self._sink, FeedbackSink)
+
     async def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        await self._call(self._sink.deliver, sample, outcomes)
+
+    async def deliver_feedback(self, feedback: Feedback) -> None:
+        if isinstance(self._sink, FeedbackSink):
+            await self._call(self._sink.feedback, feedback)
+
+    async def _call(
+        self, method: Callable[P, Awaitable[None] | None], *given: P.args, **named: P.kwargs
+    ) -> None:
         place = f"sink {type(self._sink).__name__}"
         if self._stuck:
             self._incidents.report(place, TimeoutError())
             return
         try:
             async with asyncio.timeout(self._timeout):
-                await self._deliver(sample, outcomes)
+                await self._run(lambda: method(*given, **named))
         except Exception as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(place, error)
 
-    async def _deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        call = self._executor.submit(self._sink.deliver, sample, outcomes)
+    async def _run(self, method: Callable[[], Awaitable[None] | None]) -> None:
+        call = self._executor.submit(method)
         try:
             # Shielded: a call that runs cannot be taken back, only waited for no longer.
             pending = await asyncio.shield(asyncio.wrap_future(call))

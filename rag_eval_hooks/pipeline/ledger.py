@@ -16,15 +16,22 @@ class Stats:
     """What became of the samples offered so far. `offered` is the sum of the rest.
 
     Attributes:
-        offered: Interactions that ended, and samples offered by hand.
+        offered: Interactions that ended, samples offered by hand, and evaluations that a feedback
+            asked for: each of these is counted once more, as a unit of its own.
         scored: Evaluated, with a score for at least one metric.
-        sampled_out: Left out by the sample rate.
+        sampled_out: Left out by the sample rate, a rate of metrics or a rule.
         dropped: Not evaluated, by reason: `queue_full`, `shutdown`, `no_thread`,
-            `capture_failed`, or a status other than ok (`error`, `cancelled`, `closed`,
-            `abandoned`, `interrupted`).
+            `capture_failed`, `rate_limit`, `budget` (it left no metric), or a status other than
+            ok (`error`, `cancelled`, `closed`, `abandoned`, `interrupted`).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.
+        decisions: Decisions so far by reason: `ratio`, `rule:<name>`, `tail:<name>`, `sampled_out`,
+            `sampled_out:rule:<name>`, `feedback:<name>`, `reference`; and `rate_limit` for each
+            that was chosen in vain. Not part of the sum, nor of equality.
+        refused: Metrics that a refusal left unscored, by reason: `budget`. Likewise.
+        feedback: Calls of `feedback` by what became of them: `joined`, `unknown`, `invalid`, or
+            why it could not be taken. Likewise.
         incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
             the sum: a sample whose sink failed is scored.
     """
@@ -36,6 +43,9 @@ class Stats:
     failed: Mapping[str, int] = field(default_factory=dict)
     pending: int = 0
     incidents: Mapping[str, int] = field(default_factory=dict)
+    decisions: Mapping[str, int] = field(default_factory=dict, compare=False)
+    refused: Mapping[str, int] = field(default_factory=dict, compare=False)
+    feedback: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 class Ledger:
@@ -54,6 +64,23 @@ class Ledger:
         self._sampled_out = 0
         self._dropped: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
+        self._errands: set[int] = set()
+        self._notes: dict[str, Counter[str]] = {
+            "decisions": Counter(),
+            "refused": Counter(),
+            "feedback": Counter(),
+        }
+
+    def note(self, column: str, reason: str, count: int = 1) -> None:
+        """Counts something that is no sample.
+
+        Args:
+            column: `decisions`, `refused` or `feedback`.
+            reason: Its row.
+            count: How many.
+        """
+        with self._changed:
+            self._notes[column][reason] += count
 
     def sampled_out(self) -> None:
         """Enters a sample that the sampler left out."""
@@ -75,6 +102,29 @@ class Ledger:
             ticket = next(self._tickets)
             self._pending[ticket] = None
             return ticket
+
+    def errand(self) -> int:
+        """Enters work that is no sample: `wait` waits for it, the books do not show it.
+
+        Returns:
+            The ticket by which it is ended.
+        """
+        with self._changed:
+            ticket = next(self._tickets)
+            self._pending[ticket] = None
+            self._errands.add(ticket)
+            return ticket
+
+    def end_errand(self, ticket: int) -> None:
+        """Ends such work."""
+        with self._changed:
+            self._settled(ticket)
+
+    def settle_sampled_out(self, ticket: int) -> None:
+        """Moves a pending sample to sampled out."""
+        with self._changed:
+            if self._settled(ticket):
+                self._sampled_out += 1
 
     def settle_scored(self, ticket: int) -> None:
         """Moves a pending sample to scored."""
@@ -98,6 +148,7 @@ class Ledger:
         if ticket not in self._pending:
             return False
         del self._pending[ticket]
+        self._errands.discard(ticket)
         self._changed.notify_all()
         return True
 
@@ -120,7 +171,7 @@ class Ledger:
         """The books at one moment."""
         with self._changed:
             dropped, failed = dict(self._dropped), dict(self._failed)
-            pending = len(self._pending)
+            pending = len(self._pending) - len(self._errands)
             counted = self._scored + self._sampled_out + pending
             return Stats(
                 offered=counted + sum(dropped.values()) + sum(failed.values()),
@@ -130,4 +181,5 @@ class Ledger:
                 failed=failed,
                 pending=pending,
                 incidents=incidents,
+                **{column: dict(counts) for column, counts in self._notes.items()},
             )

@@ -7,53 +7,42 @@ import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.budget import Budget
 from rag_eval_hooks.pipeline.clock import Clock
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
+from rag_eval_hooks.pipeline.joining import RATE_LIMIT, FeedbackWork, Joining
+from rag_eval_hooks.pipeline.judging import BUDGET, Judging, is_refused
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
-from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
+from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.recent import Joinable, Recent
+from rag_eval_hooks.pipeline.references import References
+from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.scorer import Scorer
+from rag_eval_hooks.pipeline.selection import Selection, by_rates
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
+from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.base import Sink
 from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
 from rag_eval_hooks.sinks.limits import Attributes
 from rag_eval_hooks.sinks.telemetry import Telemetry
 
-__all__ = ["Offer", "Pipeline"]
+__all__ = ["Makers", "Pipeline"]
 
 _STOP_TIMEOUT = 2.0
 """Seconds for cancelled work and for the closing of sinks and judges."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """An ended interaction, before anything expensive was done with it.
-
-    Attributes:
-        key: What the sampler decides by: the trace id, or any unique id.
-        status: How the interaction ended.
-        sample: Builds the sample; called in the evaluator, only when it is sampled.
-        size: Characters that it keeps in memory while it waits.
-        held: The RAG span with its true end time, where one is recorded.
-    """
-
-    key: str
-    status: Status
-    sample: Callable[[], Sample]
-    size: int
-    held: HeldSpan | None = None
 
 
 class Closable(Protocol):
@@ -65,11 +54,33 @@ class Closable(Protocol):
     async def aclose(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Makers:
+    """Make the parts of a pipeline, each with the place where incidents are counted.
+
+    Attributes:
+        scorer: Evaluates a sample.
+        selection: Decides what is evaluated.
+        references: Golden questions, or None.
+        budget: Of judge calls, or None.
+        telemetry: Sends spans, events and metrics.
+    """
+
+    scorer: Callable[[Incidents], Scorer]
+    selection: Callable[[Incidents], Selection]
+    references: Callable[[Incidents], References | None]
+    budget: Callable[[Incidents], Budget | None]
+    telemetry: Callable[[Incidents], Telemetry]
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     offer: Offer
     decision: Decision
     ticket: int
+    joinable: Joinable
+    is_open: bool
+    """Whether the sample has to be looked at before the decision stands."""
 
 
 class Pipeline:
@@ -77,20 +88,18 @@ class Pipeline:
 
     Args:
         config: Limits and rates.
-        scorer: Makes what evaluates a sample.
+        makers: Make what decides, what evaluates a sample, and what it may cost.
         parts: What it is made of; closed at shutdown.
         sinks: Where outcomes go besides telemetry.
-        telemetry: Makes what sends spans, events and metrics.
         tick: Called a few times a second, once a sample was accepted.
     """
 
     def __init__(
         self,
         config: RagEvalConfig,
-        scorer: Callable[[Incidents], Scorer],
+        makers: Makers,
         parts: Sequence[Closable],
         sinks: Sequence[Sink],
-        telemetry: Callable[[Incidents], Telemetry],
         tick: Callable[[], None],
     ) -> None:
         self.incidents = Incidents()
@@ -98,9 +107,11 @@ class Pipeline:
         self._parts = parts
         self._sinks = sinks
         self._external_tick = tick
-        self._sampler = RatioSampler(config.sample_rate)
-        self._scorer = scorer(self.incidents)
-        self._telemetry = telemetry(self.incidents)
+        self._selection = makers.selection(self.incidents)
+        self._scorer = makers.scorer(self.incidents)
+        self._references = makers.references(self.incidents)
+        self._budget = makers.budget(self.incidents)
+        self._telemetry = makers.telemetry(self.incidents)
         self.reset()
         self._telemetry.watch(self)
 
@@ -108,15 +119,31 @@ class Pipeline:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
         self.incidents.reset()
         self._ledger = Ledger()
+        for part in (self._selection, self._references, self._budget):
+            if part is not None:
+                part.reset()
         self._holder = SpanHolder(
             hold_timeout=self._config.hold_timeout,
             max_held=self._config.max_held,
             incidents=self.incidents,
         )
         self._delivery = Delivery(self._sinks, self.incidents, self._config.sink_timeout)
+        self._judging = Judging(self._scorer, self._references, self._budget, self._ledger)
+        self._joining = Joining(
+            Recent(
+                self._config.feedback_samples,
+                self._config.feedback_chars,
+                self._config.feedback_ttl,
+            ),
+            self._selection,
+            self._judging,
+            self._delivery,
+            self._ledger,
+            patience=self._config.sample_timeout,
+        )
         self._exit = ExitHook(self, self._config.exit_timeout)
         self._clock = Clock(self._tick)
-        self._evaluator: Evaluator[_Work] = Evaluator(
+        self._evaluator: Evaluator[_Work | FeedbackWork] = Evaluator(
             self._evaluate,
             on_end=self._on_end,
             on_close=self._close,
@@ -131,31 +158,75 @@ class Pipeline:
         Returns:
             Whether it will be evaluated.
         """
-        if offer.status is not Status.OK:
-            self._ledger.dropped(offer.status.value)
-            self._end(offer.held, _refusal(offer.status))
-            return False
-        decision = self._sampler.decide(offer.key)
+        decision = self._selection.decide(offer)
+        if decision is None:
+            return self._pass_over(offer, None, offer.status.value, _refusal(offer.status))
+        if self._selection.is_open(offer):
+            return self._accept(offer, decision, is_open=True)
+        self._ledger.note("decisions", decision.reason)
         if not decision.sampled:
-            self._ledger.sampled_out()
-            self._end(offer.held, {semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value})
-            return False
-        return self._accept(_Work(offer, decision, self._ledger.accepted()))
+            return self._pass_over(offer, decision, None, _sampled_out(decision))
+        admitted = self._selection.admitted(decision)
+        if admitted is None:
+            self._ledger.note("decisions", RATE_LIMIT)
+            return self._pass_over(offer, decision, RATE_LIMIT, _dropped(RATE_LIMIT))
+        return self._accept(offer, admitted, is_open=False)
 
-    def _accept(self, work: _Work) -> bool:
-        self._exit.arm()
-        held = work.offer.held
-        if held is not None and self._config.hold:
-            # Held before it is queued: the evaluator may be done before submit returns.
-            self._holder.hold(held)
+    def _pass_over(
+        self, offer: Offer, decision: Decision | None, dropped: str | None, told: Attributes
+    ) -> bool:
+        """Enters an interaction that is not evaluated: dropped for a reason, or sampled out."""
+        self._joining.remember(offer, decision, accepted=False)
+        if dropped is None:
+            self._ledger.sampled_out()
         else:
-            self._end(held, {})
-        reason = self._start_clock() or self._evaluator.submit(work, work.offer.size)
+            self._ledger.dropped(dropped)
+        self._end(offer.held, told)
+        return False
+
+    def feedback(self, names: Sequence[str], feedback: Feedback) -> bool:
+        """Queues a feedback. Never blocks.
+
+        Args:
+            names: Ids by which the interaction may be known.
+            feedback: What was said.
+
+        Returns:
+            Whether it joins an interaction that is still remembered.
+        """
+        entry = self._joining.find(names)
+        if entry is None:
+            self._ledger.note("feedback", "unknown")
+            return False
+        work = FeedbackWork(feedback, entry, self._ledger.errand())
+        self._exit.arm()
+        size = len(feedback.reference or "") + len(feedback.label or "")
+        reason = self._start_clock() or self._evaluator.submit(work, size)
+        if reason is not None:
+            self._ledger.end_errand(work.ticket)
+        self._ledger.note("feedback", reason or "joined")
+        return reason is None
+
+    def refuse_feedback(self, error: Exception) -> None:
+        """Enters a feedback that says nothing, or something of a wrong type."""
+        self.incidents.report("feedback", error)
+        self._ledger.note("feedback", "invalid")
+
+    def _accept(self, offer: Offer, decision: Decision, *, is_open: bool) -> bool:
+        self._exit.arm()
+        joinable = self._joining.remember(offer, decision, accepted=True)
+        work = _Work(offer, decision, self._ledger.accepted(), joinable, is_open)
+        if offer.held is not None and self._config.hold:
+            # Held before it is queued: the evaluator may be done before submit returns.
+            self._holder.hold(offer.held)
+        else:
+            self._end(offer.held, {})
+        reason = self._start_clock() or self._evaluator.submit(work, offer.size)
         if reason is None:
             return True
+        joinable.finish()
         self._ledger.settle_dropped(work.ticket, reason)
-        if held is not None:
-            self._holder.finish(held, _dropped(reason))
+        self._finish(work, _dropped(reason))
         return False
 
     def _start_clock(self) -> str | None:
@@ -176,7 +247,7 @@ class Pipeline:
 
     def evaluate(self, sample: Sample) -> Future[Outcomes]:
         """The outcomes of a sample, beside the queue: no sampling, no sinks, no books."""
-        return self._evaluator.run(self._evaluate_inline(sample))
+        return self._evaluator.run(self._judging.inline(sample))
 
     def stats(self) -> Stats:
         """The books at this moment."""
@@ -220,20 +291,28 @@ class Pipeline:
         """Ends held spans in the parent: in the child they would be exported a second time."""
         self._holder.release_all(EvalStatus.FORK)
 
-    async def _evaluate(self, work: _Work) -> None:
+    async def _evaluate(self, work: _Work | FeedbackWork) -> None:
         try:
             with quiet():
-                await self._evaluate_sample(work)
+                if isinstance(work, FeedbackWork):
+                    await self._joining.handle(work)
+                else:
+                    await self._evaluate_sample(work)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self.incidents.report("evaluation", error)
-            self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
-            self._ledger.settle_failed(work.ticket, Cause.METRIC_FAILED.value)
+            if isinstance(work, _Work):
+                self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
+                self._ledger.settle_failed(work.ticket, Cause.METRIC_FAILED.value)
 
-    def _on_end(self, work: _Work) -> None:
+    def _on_end(self, work: _Work | FeedbackWork) -> None:
         """Whatever ended the work: what is not settled by then was cancelled."""
-        self._ledger.settle_dropped(work.ticket, "shutdown")
+        if isinstance(work, FeedbackWork):
+            self._ledger.end_errand(work.ticket)
+        else:
+            work.joinable.finish()
+            self._ledger.settle_dropped(work.ticket, "shutdown")
 
     async def _evaluate_sample(self, work: _Work) -> None:
         start, began = time.time_ns(), time.monotonic_ns()
@@ -241,41 +320,65 @@ class Pipeline:
             sample = work.offer.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self.incidents.report("capture", error)
-            self._ledger.settle_dropped(work.ticket, "capture_failed")
-            self._finish(work, _dropped("capture_failed"))
+            self._joining.unreadable(work.joinable)
+            self._drop(work, "capture_failed")
             return
-        outcomes = await self._scorer.score(sample)
+        if work.offer.status is Status.ERROR:
+            # What came of it is no answer that anybody got.
+            sample = replace(sample, answer=None)
+        sample = self._judging.with_equal(sample)
+        decision = await self._decided(work, sample)
+        if decision is None:
+            return
+        sample = await self._judging.with_alike(sample)
+        outcomes = by_rates(await self._judging.score(sample, decision.chosen), decision)
+        self._joining.evaluated(work.joinable, sample, decision, outcomes)
         evaluation = self._telemetry.evaluated(
             sample,
             outcomes,
-            probability=work.decision.probability,
+            probability=decision.probability,
+            reason=decision.reason,
             start=start,
             # The wall clock may be set meanwhile; what the evaluation took must stay true.
             end=start + time.monotonic_ns() - began,
         )
-        self._telemetry.publish(evaluation, functools.partial(self._finish, work))
+        refused = _dropped(BUDGET) if is_refused(outcomes) else {}
+        self._telemetry.publish(evaluation, functools.partial(self._finish, work, more=refused))
         await self._delivery.deliver(sample, outcomes)
-        self._settle(work.ticket, outcomes)
+        self._judging.settle(work.ticket, outcomes)
 
-    async def _evaluate_inline(self, sample: Sample) -> Outcomes:
-        with quiet():
-            return await self._scorer.score(sample)
+    async def _decided(self, work: _Work, sample: Sample) -> Decision | None:
+        """The decision that stands, or None: the sample is settled without an evaluation."""
+        if not work.is_open:
+            return work.decision
+        decision = await self._selection.looked_at(sample, work.decision)
+        self._ledger.note("decisions", decision.reason)
+        if not decision.sampled:
+            self._joining.passed_over(work.joinable, sample, decision)
+            self._ledger.settle_sampled_out(work.ticket)
+            self._finish(work, _sampled_out(decision))
+            return None
+        admitted = self._selection.admitted(decision)
+        if admitted is None:
+            self._ledger.note("decisions", RATE_LIMIT)
+            self._joining.passed_over(work.joinable, sample, decision)
+            self._drop(work, RATE_LIMIT)
+        return admitted
 
-    def _settle(self, ticket: int, outcomes: Outcomes) -> None:
-        if any(isinstance(outcome, Score) for outcome in outcomes.values()):
-            self._ledger.settle_scored(ticket)
-            return
-        causes = [o.cause for o in outcomes.values() if isinstance(o, NotScored)]
-        failures = [cause for cause in causes if cause.is_failure]
-        # No outcome at all: the sample feeds no metric.
-        cause = next(iter(failures or causes), Cause.MISSING_INPUT)
-        self._ledger.settle_failed(ticket, cause.value)
+    def _drop(self, work: _Work, reason: str) -> None:
+        self._ledger.settle_dropped(work.ticket, reason)
+        self._finish(work, _dropped(reason))
 
     def _finish(
-        self, work: _Work, attributes: Attributes, links: Sequence[SpanContext] = ()
+        self,
+        work: _Work,
+        attributes: Attributes,
+        links: Sequence[SpanContext] = (),
+        *,
+        more: Attributes | None = None,
     ) -> None:
         if work.offer.held is not None:
-            self._holder.finish(work.offer.held, attributes, links)
+            self._holder.finish(work.offer.held, {**attributes, **(more or {})}, links)
 
     def _end(self, held: HeldSpan | None, attributes: Attributes) -> None:
         # One of another instrumentor's may be held since it ended.
@@ -288,6 +391,8 @@ class Pipeline:
 
     async def _close(self) -> None:
         await self._delivery.close()
+        if self._budget is not None:
+            self._budget.close()
         for part in self._parts:
             try:
                 await part.aclose()
@@ -299,6 +404,13 @@ def _refusal(status: Status) -> Attributes:
     if status is Status.ABANDONED:
         return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
     return _dropped(status.value)
+
+
+def _sampled_out(decision: Decision) -> Attributes:
+    return {
+        semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,
+        semconv.EVAL_REASON: decision.because,
+    }
 
 
 def _dropped(reason: str) -> Attributes:

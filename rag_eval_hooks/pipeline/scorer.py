@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from rag_eval_hooks._version import __version__
@@ -57,10 +57,20 @@ class Scorer:
         self._incidents = incidents
         self._only_fed = only_fed
 
-    async def score(self, sample: Sample) -> Outcomes:
-        """One outcome per metric. Raises nothing but cancellation."""
+    async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
+        """One outcome per metric. Raises nothing but cancellation.
+
+        Args:
+            sample: What to evaluate.
+            chosen: Ids of the metrics to evaluate, or None for all; the others are
+                `sampled_out`.
+        """
         lacking = unfed(self._metrics, sample)
-        fed = [metric for metric in self._metrics if metric.id not in lacking]
+        left_out = _left_out(
+            m.id for m in self._metrics if chosen is not None and m.id not in chosen
+        )
+        absent = {**left_out, **lacking}
+        fed = [metric for metric in self._metrics if metric.id not in absent]
         findings = await Inquiry(sample, fed, self._sources, self._incidents).run(
             self._sample_timeout
         )
@@ -68,8 +78,8 @@ class Scorer:
         readers = Counter(kind for kinds in reads.values() for kind in kinds)
         outcomes: dict[str, Outcome] = {}
         for metric in self._metrics:
-            if metric.id in lacking:
-                outcomes[metric.id] = lacking[metric.id]
+            if metric.id in absent:
+                outcomes[metric.id] = absent[metric.id]
             else:
                 outcome = self._measure(metric, sample, findings)
                 used = _usage(reads[metric.id], findings, readers)
@@ -117,6 +127,10 @@ def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Findin
     """A metric's part: of each finding that it reads, one share of as many as read it."""
     parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
     return sum(parts, start=Usage())
+
+
+def _left_out(ids: Iterable[str]) -> dict[str, NotScored]:
+    return dict.fromkeys(ids, NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out"))
 
 
 def _fed(outcomes: Mapping[str, Outcome]) -> Outcomes:

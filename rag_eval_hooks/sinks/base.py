@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.jsonl import JsonlSink
 
-__all__ = ["CallableSink", "Sink", "SinkSpec", "as_sink"]
+__all__ = ["CallableSink", "FeedbackSink", "Sink", "SinkSpec", "as_sink"]
 
 
 @runtime_checkable
@@ -26,6 +27,15 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Flushes and releases. Called once, at shutdown."""
+        ...
+
+
+@runtime_checkable
+class FeedbackSink(Protocol):
+    """What a sink is that takes feedback too. Called as `Sink.deliver` is."""
+
+    def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
+        """Takes over one feedback, which names the sample and the span that it is about."""
         ...
 
 

@@ -30,6 +30,7 @@ class Evaluation:
         probability: Inclusion probability of the sample, 0 to 1.
         start: When the evaluation began, in nanoseconds since the epoch.
         end: When it ended, the same.
+        reason: Why it was chosen, in a word.
         verdicts: Pass or fail, of the scored metrics that have a threshold.
         passed: Pass or fail of the sample, or None where that is unknown.
     """
@@ -39,6 +40,7 @@ class Evaluation:
     probability: float
     start: int
     end: int
+    reason: str = ""
     verdicts: Mapping[str, bool] = field(default_factory=dict)
     passed: bool | None = None
 

@@ -140,15 +140,21 @@ class SpanHolder:
 
 
 def attributes_of(
-    outcomes: Outcomes, *, probability: float, duration: float, passed: bool | None = None
+    outcomes: Outcomes,
+    *,
+    probability: float,
+    duration: float,
+    passed: bool | None = None,
+    reason: str = "",
 ) -> Attributes:
-    """The attributes that carry outcomes on a RAG span: at most three a metric, and six more.
+    """The attributes that carry outcomes on a RAG span: at most three a metric, and eight more.
 
     Args:
         outcomes: What the evaluation gave.
         probability: Inclusion probability of the sample.
         duration: Seconds that the evaluation took.
         passed: Pass or fail by the thresholds, where known.
+        reason: Why the sample was chosen.
     """
     attributes: dict[str, str | float | int | bool | list[str]] = {
         semconv.EVAL_STATUS: status_of(outcomes).value,
@@ -156,6 +162,8 @@ def attributes_of(
         semconv.EVAL_SAMPLE_RATE: probability,
         semconv.EVAL_VERSION: __version__,
     }
+    # Scores come last: where room is short, they are also on the carrier.
+    attributes |= _chosen(outcomes, reason)
     if passed is not None:
         attributes[semconv.EVAL_PASS] = passed
     if failed := failed_of(outcomes):
@@ -167,4 +175,13 @@ def attributes_of(
                 attributes[semconv.COMPOSITES[metric_id]] = outcome.value
             if outcome.label is not None:
                 attributes[semconv.eval_label(metric_id)] = outcome.label
+            if outcome.probability not in (None, probability):
+                attributes[semconv.eval_rate(metric_id)] = outcome.probability
     return attributes
+
+
+def _chosen(outcomes: Outcomes, reason: str) -> dict[str, str | bool]:
+    told: dict[str, str | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+    if any(outcome.probability_estimated for outcome in outcomes.values()):
+        told[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
+    return told

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes
 from rag_eval_hooks.usage import Usage
@@ -46,7 +47,21 @@ class JsonlSink:
         Raises:
             OSError: The file cannot be written.
         """
-        record = _finite(self._record(sample, outcomes))
+        self._write(self._record(sample, outcomes))
+
+    def feedback(self, feedback: Feedback) -> None:
+        """Writes a line `{"feedback": {...}}`, which names its sample and trace.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        told = asdict(feedback)
+        if not self._content:
+            del told["reference"]
+        self._write({"feedback": {k: v for k, v in told.items() if v is not None}})
+
+    def _write(self, told: Mapping[str, Any]) -> None:
+        record = _finite(told)
         line = json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
         if self._file is None:
             # A lone surrogate, which some models give, must not cost the line.
@@ -75,7 +90,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
     values = {f.name: _plain(getattr(outcome, f.name)) for f in fields(outcome)}
     if isinstance(outcome, NotScored):
         values = {"not_scored": values.pop("cause"), **values}
-    return {k: v for k, v in values.items() if v not in (None, {}, ())}
+    return {k: v for k, v in values.items() if v not in (None, {}, (), "") and v is not False}
 
 
 def _finite(value: Any) -> Any:

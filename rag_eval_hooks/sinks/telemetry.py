@@ -58,7 +58,14 @@ class Telemetry:
             self._metrics.watch(books)
 
     def evaluated(
-        self, sample: Sample, outcomes: Outcomes, *, probability: float, start: int, end: int
+        self,
+        sample: Sample,
+        outcomes: Outcomes,
+        *,
+        probability: float,
+        reason: str,
+        start: int,
+        end: int,
     ) -> Evaluation:
         """What the other signals tell of: outcomes with pass and fail.
 
@@ -66,6 +73,7 @@ class Telemetry:
             sample: What was evaluated.
             outcomes: What it gave.
             probability: Inclusion probability of the sample.
+            reason: Why it was chosen.
             start: In nanoseconds since the epoch.
             end: The same.
         """
@@ -74,6 +82,7 @@ class Telemetry:
             sample=sample,
             outcomes=outcomes,
             probability=probability,
+            reason=reason,
             start=start,
             end=end,
             verdicts=verdicts,
@@ -96,6 +105,7 @@ class Telemetry:
             probability=evaluation.probability,
             duration=evaluation.seconds,
             passed=evaluation.passed,
+            reason=evaluation.reason,
         )
         finish(attributes, [span.get_span_context() for span in carriers])
         for span in carriers:

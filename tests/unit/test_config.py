@@ -69,6 +69,21 @@ def test_no_temperature_can_be_said_everywhere(monkeypatch: pytest.MonkeyPatch) 
     assert RagEvalConfig.load().judge_temperature is None
 
 
+def test_tables_in_a_variable_are_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules in a variable mean the same as in a file; rates by metric are pairs."""
+    monkeypatch.setenv("RAG_EVAL_RULES", '[{"tags": "beta", "rate": 1}]')
+    monkeypatch.setenv("RAG_EVAL_TAIL", '[{"dont_know": true, "then": ["ragas"]}]')
+    monkeypatch.setenv("RAG_EVAL_METRIC_RATES", "ragas=0.1,ragas.faithfulness=1")
+    told = RagEvalConfig.load()
+    for name in ("RULES", "TAIL", "METRIC_RATES"):
+        monkeypatch.delenv(f"RAG_EVAL_{name}")
+    Path("rag_eval_hooks.toml").write_text(
+        '[metric_rates]\nragas = 0.1\n"ragas.faithfulness" = 1\n'
+        '[[rules]]\ntags = ["beta"]\nrate = 1.0\n[[tail]]\ndont_know = true\nthen = "ragas"\n'
+    )
+    assert RagEvalConfig.load() == told
+
+
 def test_shared_variables_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """The OpenAI variables serve where no setting of our own says otherwise."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-shared")

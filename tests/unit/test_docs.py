@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import ALL_METRICS
+from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.semconv import EvalStatus
 
 ROOT = Path(__file__).parents[2]
@@ -48,3 +52,17 @@ def test_every_status_is_documented() -> None:
     """The page on telemetry explains every status."""
     page = (ROOT / "docs/telemetry.md").read_text()
     assert all(f"`{status.value}`" in page for status in EvalStatus)
+
+
+def _examples(page: str) -> list[dict[str, Any]]:
+    if not (ROOT / page).is_file():
+        return []
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / page).read_text(), re.S)
+    return [tomllib.loads(block) for block in blocks]
+
+
+@pytest.mark.parametrize("told", _examples("docs/sampling.md"))
+def test_examples_of_sampling_are_accepted(told: dict[str, Any]) -> None:
+    """Every table on the page on sampling is one that a file of settings may hold."""
+    config = RagEvalConfig(**told)
+    Selection(config, ALL_METRICS, ALL_METRICS, Incidents())

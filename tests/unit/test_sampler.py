@@ -1,49 +1,197 @@
-"""Which interactions are evaluated."""
+"""Which interactions are evaluated, and by which metrics."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.pipeline.sampler import RatioSampler
+from rag_eval_hooks import ConfigError, RagEvalConfig
+from rag_eval_hooks.metrics import ALL_METRICS
+from rag_eval_hooks.pipeline.rates import Names, sampler_of
+from rag_eval_hooks.pipeline.rules import Rule, Traits
+from rag_eval_hooks.pipeline.sampler import Decision, Rates, Sampler, Share, position
+from rag_eval_hooks.sampling_settings import RuleSettings
 
 keys = st.text(min_size=1)
+rates = st.floats(0, 1)
 
 
-@given(keys, st.floats(0, 1), st.floats(0, 1))
+def decided(key: str, rate: float, salt: str = "rag-eval") -> Decision:
+    return Sampler(Rates({"s.m": Share(rate)}), salt=salt).decide(key, Traits)
+
+
+def sampler(**settings: Any) -> Sampler:
+    return sampler_of(RagEvalConfig(**settings), Names(ALL_METRICS, ALL_METRICS))
+
+
+@given(keys, rates, rates)
 def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
     """What a lower rate chooses, every higher rate chooses too."""
     low, high = sorted((one, other))
-    if RatioSampler(low).decide(key).sampled:
-        assert RatioSampler(high).decide(key).sampled
+    if decided(key, low).sampled:
+        assert decided(key, high).sampled
 
 
 @given(keys)
 def test_the_ends_are_exact(key: str) -> None:
     """Rate 1 takes all, rate 0 none."""
-    assert RatioSampler(1.0).decide(key).sampled
-    assert not RatioSampler(0.0).decide(key).sampled
+    assert decided(key, 1.0).sampled
+    assert not decided(key, 0.0).sampled
 
 
 def test_the_rate_is_realised() -> None:
     """The share of random trace ids that is chosen is the rate, within five standard errors."""
     ids = [uuid.UUID(int=n * 2**64 + 7919 * n).hex for n in range(20_000)]
-    chosen = sum(RatioSampler(0.1).decide(key).sampled for key in ids)
+    chosen = sum(decided(key, 0.1).sampled for key in ids)
     assert abs(chosen - 2000) < 5 * (20_000 * 0.1 * 0.9) ** 0.5
 
 
 def test_the_decision_tells_probability_and_reason() -> None:
     """Every decision carries the inclusion probability and why."""
-    decision = RatioSampler(0.0).decide("k")
+    decision = decided("k", 0.0)
     assert (decision.probability, decision.reason) == (0.0, "sampled_out")
-    assert RatioSampler(1.0).decide("k").reason == "ratio"
+    assert decided("k", 1.0).reason == "ratio"
 
 
 def test_the_salt_makes_choices_independent() -> None:
     """Another salt makes another choice of the same size."""
     ids = [str(n) for n in range(2000)]
-    one = {k for k in ids if RatioSampler(0.5, "a").decide(k).sampled}
-    other = {k for k in ids if RatioSampler(0.5, "b").decide(k).sampled}
+    one = {k for k in ids if decided(k, 0.5, "a").sampled}
+    other = {k for k in ids if decided(k, 0.5, "b").sampled}
     assert 300 < len(one & other) < 700
+
+
+def test_all_processes_agree() -> None:
+    """A fresh interpreter with another hash seed puts the same keys at the same places."""
+    script = (
+        "from rag_eval_hooks.pipeline.sampler import position\n"
+        "print([position(str(n)) for n in range(50)])"
+    )
+    command = [sys.executable, "-c", script]
+    told = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert told.strip() == str([position(str(n)) for n in range(50)])
+
+
+@given(keys)
+def test_metrics_with_lower_rates_are_nested(key: str) -> None:
+    """A sample that a metric's lower rate chooses is chosen by every metric with a higher one."""
+    told = {"lexical": 1.0, "ragas": 0.4, "graphrag.factual_accuracy_percentage": 0.1}
+    chosen = sampler(sample_rate=0.2, metric_rates=told).decide(key, Traits).chosen
+    assert "lexical.keyword_coverage" in chosen
+    if "graphrag.factual_accuracy_percentage" in chosen:
+        assert {"graphrag.answer_class", "ragas.faithfulness"} <= chosen
+    if "graphrag.answer_class" in chosen:
+        assert "ragas.faithfulness" in chosen
+
+
+def test_the_most_specific_rate_wins() -> None:
+    """An id wins over its suite, a suite over `all` and the sample rate, in any order."""
+    told = {"ragas.faithfulness": 0.3, "ragas": 0.1, "all": 0.6}
+    decision = sampler(sample_rate=0.9, metric_rates=told).decide("k", Traits)
+    ids = ("ragas.faithfulness", "ragas.context_recall", "lexical.exact_match")
+    assert [decision.probability_of(name) for name in ids] == [0.3, 0.1, 0.6]
+    assert decision.probability == 0.6
+
+
+@pytest.mark.parametrize(
+    ("rule", "traits", "fits"),
+    [
+        ({}, Traits(), True),
+        ({"tags": ["a", "b"]}, Traits(tags=("b", "c", "a")), True),
+        ({"tags": ["a", "b"]}, Traits(tags=("a",)), False),
+        ({"metadata": {"tenant": "gold"}}, Traits(metadata={"tenant": "gold"}), True),
+        ({"metadata": {"tenant": ["gold", 7]}}, Traits(metadata={"tenant": 7}), True),
+        ({"metadata": {"tenant": "gold"}}, Traits(), False),
+        ({"question": "(?i)refund"}, Traits(question="A REFUND?"), True),
+        ({"question": "refund"}, Traits(question="x" * 4000 + "refund"), False),
+        ({"answer": "sorry"}, Traits(answer="so sorry"), True),
+        ({"answer": ""}, Traits(answer=None), False),
+        ({"latency_above": 3}, Traits(latency=3.0), True),
+        ({"latency_above": 3}, Traits(latency=2.9), False),
+        ({"latency_above": 3}, Traits(latency=None), False),
+        ({"latency_above": 1, "latency_below": 3}, Traits(latency=3.0), False),
+        ({"error": True}, Traits(error_type="KeyError"), True),
+        ({"error": "Timeout"}, Traits(error_type="ReadTimeoutError"), True),
+        ({"error": "Timeout"}, Traits(error_type="KeyError"), False),
+        ({"tags": ["a"], "question": "x"}, Traits(tags=("a",), question="y"), False),
+    ],
+)
+def test_a_rule_fits_when_all_its_conditions_do(
+    rule: dict[str, Any], traits: Traits, fits: bool
+) -> None:
+    """Conditions are joined by and; one that is absent always holds."""
+    assert Rule(RuleSettings(rate=1.0, **rule)).fits(traits) is fits
+
+
+def test_the_first_rule_that_fits_counts() -> None:
+    """Later rules are not looked at; metrics that the rule does not name keep their rates."""
+    rules = [
+        {"question": "refund", "metrics": "ragas", "rate": 0.5, "name": "refunds"},
+        {"tags": ["beta"], "rate": 1.0},
+    ]
+    chosen_by = sampler(sample_rate=0.2, rules=rules)
+    both = chosen_by.decide("k", lambda: Traits(question="refund?", tags=("beta",)))
+    assert both.probability_of("ragas.faithfulness") == 0.5
+    assert both.rates["ragas.faithfulness"].reason == "rule:refunds"
+    assert both.probability_of("lexical.exact_match") == 0.2
+    beta = chosen_by.decide("k", lambda: Traits(tags=("beta",)))
+    assert (beta.probability, beta.reason) == (1.0, "rule:2")
+
+
+def test_traits_are_told_only_to_rules() -> None:
+    """Without rules an ended request is not looked into."""
+
+    def never() -> Traits:
+        raise AssertionError
+
+    assert sampler(sample_rate=1.0).decide("k", never).sampled
+
+
+def test_errors_are_chosen_by_error_rules_only() -> None:
+    """No rate and no other rule is about what failed, and an error rule is about nothing else."""
+    rules = [{"error": "Timeout", "metrics": ["ragas"], "rate": 1.0}]
+    chosen_by = sampler(rules=[{"rate": 1.0, "tags": ["x"]}, *rules])
+    assert chosen_by.decide_error("k", lambda: Traits(error_type="KeyError", tags=("x",))) is None
+    decision = chosen_by.decide_error("k", lambda: Traits(error_type="ReadTimeout"))
+    assert decision is not None
+    assert {name.partition(".")[0] for name in decision.chosen} == {"ragas"}
+    assert chosen_by.decide("k", lambda: Traits(error_type="ReadTimeout")).reason == "ratio"
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"metric_rates": {"ragas": 1.5}}, "metric_rates"),
+        ({"metric_rates": {"ragas": True}}, "metric_rates"),
+        ({"metric_rates": {"raggas": 0.5}}, "metric_rates"),
+        ({"rules": [{"tags": ["a"]}]}, "rules[0].rate"),
+        ({"rules": [{"rate": 2}]}, "rules[0].rate"),
+        ({"rules": [{"rate": 1}, {"rate": 1, "question": "("}]}, "rules[1].question"),
+        ({"rules": [{"rate": 1, "tag": ["a"]}]}, "rules[0].tag"),
+        ({"rules": [{"rate": 1, "metrics": ["raggas"]}]}, "rules[0].metrics"),
+        ({"rules": [{"rate": 1, "latency_above": "long"}]}, "rules[0].latency_above"),
+        ({"rules": [{"rate": 1, "error": False}]}, "rules[0].error"),
+        ({"rules": ["beta"]}, "rules[0]"),
+        ({"rules": "no json"}, "rules"),
+    ],
+)
+def test_a_wrong_rate_or_rule_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
+    """What cannot be used is a ConfigError that names the table and the key."""
+    with pytest.raises(ConfigError) as caught:
+        sampler(**settings)
+    assert caught.value.field == field
+    assert "wants" in str(caught.value)
+
+
+def test_names_of_metrics_that_are_not_chosen_stand_for_nothing() -> None:
+    """One file of rates serves several choices of metrics; a misspelt name is still an error."""
+    lexical = [metric for metric in ALL_METRICS if metric.suite == "lexical"]
+    config = RagEvalConfig(metric_rates={"ragas": 0.1}, sample_rate=0.5)
+    decision = sampler_of(config, Names(lexical, ALL_METRICS)).decide("k", Traits)
+    assert decision.probability == 0.5

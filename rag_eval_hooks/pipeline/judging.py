@@ -1,0 +1,90 @@
+"""One evaluation: the reference that a golden question lends, the scores, the books."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Final
+
+from rag_eval_hooks.judges.allowance import Allowance, allowing
+from rag_eval_hooks.pipeline.ledger import Ledger
+from rag_eval_hooks.pipeline.references import References
+from rag_eval_hooks.pipeline.scorer import Scorer
+from rag_eval_hooks.quiet import quiet
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
+
+__all__ = ["BUDGET", "Judging", "is_refused"]
+
+BUDGET: Final = "budget"
+"""Why metrics were refused, and samples of which no metric was left."""
+
+
+class Judging:
+    """Evaluates samples within the budget, and settles them in the books.
+
+    Args:
+        scorer: Turns a sample into outcomes.
+        references: Golden questions, or None.
+        allowance: The budget of judge calls, or None.
+        ledger: The books.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        references: References | None,
+        allowance: Allowance | None,
+        ledger: Ledger,
+    ) -> None:
+        self._scorer = scorer
+        self._references = references
+        self._allowance = allowance
+        self._ledger = ledger
+
+    def with_equal(self, sample: Sample) -> Sample:
+        """The sample with the reference of an equal golden question."""
+        return sample if self._references is None else self._references.equal(sample)
+
+    async def with_alike(self, sample: Sample) -> Sample:
+        """The sample with the reference of the most similar golden question."""
+        return sample if self._references is None else await self._references.alike(sample)
+
+    async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
+        """One outcome per metric; those that are not chosen are `sampled_out`."""
+        with allowing(self._allowance):
+            return await self._scorer.score(sample, chosen)
+
+    async def only(self, sample: Sample, chosen: frozenset[str]) -> Outcomes:
+        """One outcome per chosen metric, none for others."""
+        outcomes = await self.score(sample, chosen)
+        return {name: outcome for name, outcome in outcomes.items() if name in chosen}
+
+    async def inline(self, sample: Sample) -> Outcomes:
+        """The outcomes of all metrics, as online."""
+        with quiet():
+            return await self.score(await self.with_alike(self.with_equal(sample)))
+
+    def settle(self, ticket: int, outcomes: Outcomes) -> None:
+        """Enters what became of an evaluated sample."""
+        causes = [o.cause for o in outcomes.values() if isinstance(o, NotScored)]
+        if refused := causes.count(Cause.OVER_BUDGET):
+            self._ledger.note("refused", BUDGET, refused)
+        if is_refused(outcomes):
+            self._ledger.settle_dropped(ticket, BUDGET)
+            return
+        if any(isinstance(outcome, Score) for outcome in outcomes.values()):
+            self._ledger.settle_scored(ticket)
+            return
+        failures = [cause for cause in causes if cause.is_failure]
+        # No outcome at all: the sample feeds no metric.
+        cause = next(iter(failures or causes), Cause.MISSING_INPUT)
+        self._ledger.settle_failed(ticket, cause.value)
+
+
+def is_refused(outcomes: Outcomes) -> bool:
+    """Whether the budget left a sample no score."""
+    scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
+    return not scored and any(
+        isinstance(outcome, NotScored) and outcome.cause is Cause.OVER_BUDGET
+        for outcome in outcomes.values()
+    )

@@ -1,0 +1,39 @@
+"""An ended interaction, as it comes to the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rag_eval_hooks.pipeline.rules import Traits
+from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.sinks.held_span import HeldSpan
+
+__all__ = ["Offer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An ended interaction, before anything expensive was done with it.
+
+    Attributes:
+        key: What the sampler decides by: the trace id, or any unique id.
+        status: How the interaction ended.
+        sample: Builds the sample; called in the evaluator, only when it is sampled.
+        size: Characters that it keeps in memory while it waits.
+        held: The RAG span with its true end time, where one is recorded.
+        traits: What rules go by; called only if there are rules.
+        ids: By which a feedback finds it.
+        trace_id: Of the RAG span, or None.
+        span_id: The same.
+    """
+
+    key: str
+    status: Status
+    sample: Callable[[], Sample]
+    size: int
+    held: HeldSpan | None = None
+    traits: Callable[[], Traits] = Traits
+    ids: tuple[str, ...] = ()
+    trace_id: str | None = None
+    span_id: str | None = None

@@ -1,0 +1,231 @@
+"""Golden questions: their references are lent to interactions that ask the same."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import math
+import operator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.sample import Sample
+
+__all__ = ["MATCH", "SIMILARITY", "Golden", "References", "read_golden", "references_of"]
+
+MATCH: Final = "reference_match"
+"""Key of a sample's metadata: how its reference was found, `exact` or `embedding`."""
+SIMILARITY: Final = "reference_similarity"
+"""Key of a sample's metadata: cosine of its question and the golden one."""
+_BATCH: Final = 256
+_PAUSE: Final = 30.0
+"""Seconds until an embedder that failed is asked for the golden questions again."""
+_REFERENCE_KEYS: Final = ("reference", "answer", "ground_truth")
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """One known question.
+
+    Attributes:
+        question: As it is asked.
+        reference: The right answer.
+        question_id: Its id, or None.
+    """
+
+    question: str
+    reference: str
+    question_id: str | None = None
+
+
+class References:
+    """Finds the reference of a sample that brings none: by equal questions, then by likeness.
+
+    Args:
+        golden: The known questions; of equal ones the first counts.
+        threshold: Least cosine for likeness, or None for equal questions only.
+        embedder: Embeds questions; the golden ones once.
+        timeout: Seconds that looking for likeness may take for one sample.
+        incidents: Where an embedder that fails is counted; then no reference is lent.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        golden: Iterable[Golden],
+        *,
+        threshold: float | None = None,
+        embedder: Embedder | None = None,
+        timeout: float = 120.0,
+        incidents: Incidents,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._by_question: dict[str, Golden] = {}
+        for one in golden:
+            self._by_question.setdefault(_folded(one.question), one)
+        self._golden = tuple(self._by_question.values())
+        self._threshold = threshold
+        self._embedder = embedder
+        self._timeout = timeout
+        self._incidents = incidents
+        self._clock = clock
+        self._units: list[list[float]] = []
+        self._retry_at = 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """What a forked child needs, whose event loop is another."""
+        self._making = asyncio.Lock()
+
+    def equal(self, sample: Sample) -> Sample:
+        """The sample with the reference of an equal question, white space and case aside."""
+        if sample.reference is not None:
+            return sample
+        found = self._by_question.get(_folded(sample.question))
+        return sample if found is None else _lent(sample, found, {MATCH: "exact"})
+
+    async def alike(self, sample: Sample) -> Sample:
+        """The sample with the reference of the most similar question, if that is close enough."""
+        if sample.reference is not None or self._threshold is None or not self._golden:
+            return sample
+        try:
+            async with asyncio.timeout(self._timeout):
+                place, similarity = await self._closest(sample.question)
+        except Exception as error:  # noqa: BLE001 - an embedder can be the user's own code
+            self._incidents.report("references", error)
+            return sample
+        if similarity < self._threshold:
+            return sample
+        told = {MATCH: "embedding", SIMILARITY: round(similarity, 6)}
+        return _lent(sample, self._golden[place], told)
+
+    async def _closest(self, question: str) -> tuple[int, float]:
+        """Place and cosine of the most similar golden question; a cosine of -1 for none."""
+        assert self._embedder is not None
+        async with self._making:
+            if not self._units and self._clock() >= self._retry_at:
+                await self._embed_golden(self._embedder)
+        if not self._units:
+            return 0, -1.0
+        (vector,) = await self._embedder.embed([question])
+        unit, best = _unit(vector), (-1.0, 0)
+        for start in range(0, len(self._units), _BATCH):
+            part = enumerate(self._units[start : start + _BATCH], start=start)
+            best = max(best, *((_dot(unit, other), -place) for place, other in part))
+            # Other samples are not kept waiting by a long file.
+            await asyncio.sleep(0)
+        return -best[1], min(1.0, best[0])
+
+    async def _embed_golden(self, embedder: Embedder) -> None:
+        self._retry_at = self._clock() + _PAUSE
+        texts = [one.question for one in self._golden]
+        units: list[list[float]] = []
+        for start in range(0, len(texts), _BATCH):
+            vectors = await embedder.embed(texts[start : start + _BATCH])
+            units += map(_unit, vectors)
+        self._units = units
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    """The vector with length 1; one without a direction stays as it is, and is like no other."""
+    length = math.hypot(*vector)
+    return [value / length for value in vector] if length else list(vector)
+
+
+def _dot(left: Sequence[float], right: Sequence[float]) -> float:
+    if len(left) != len(right):
+        raise ValueError("the vectors have different lengths")
+    return float(sum(map(operator.mul, left, right)))
+
+
+def read_golden(path: str) -> tuple[Golden, ...]:
+    """The known questions in a file.
+
+    Args:
+        path: A CSV file by its ending, with a header, else JSON lines. Keys: `question`,
+            `reference` (or `answer`, or `ground_truth`), and `question_id` (or `id`).
+
+    Raises:
+        ConfigError: The file cannot be read, or a line lacks a question or a reference.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("references", path, f"a readable file ({type(error).__name__})") from None
+    rows = _csv_rows(text) if path.lower().endswith(".csv") else _json_rows(text, path)
+    golden = tuple(_golden(row, f"{path}:{line}") for line, row in rows)
+    if not golden:
+        raise ConfigError("references", path, "a file with at least one question")
+    return golden
+
+
+def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    for row in reader:
+        yield reader.line_num, row
+
+
+def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                row = None
+            if not isinstance(row, dict):
+                raise ConfigError("references", f"{path}:{number}", "a JSON object on each line")
+            yield number, row
+
+
+def _golden(row: Mapping[str, Any], place: str) -> Golden:
+    question = row.get("question")
+    reference = next((row[key] for key in _REFERENCE_KEYS if row.get(key)), None)
+    for name, value in (("question", question), ("reference", reference)):
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigError("references", place, f"a {name}, a text that is not blank")
+    known = row.get("question_id", row.get("id"))
+    return Golden(str(question), str(reference), None if known in (None, "") else str(known))
+
+
+def _lent(sample: Sample, golden: Golden, told: Mapping[str, Any]) -> Sample:
+    return replace(
+        sample,
+        reference=golden.reference,
+        question_id=sample.question_id or golden.question_id,
+        metadata={**sample.metadata, **told},
+    )
+
+
+def _folded(question: str) -> str:
+    return " ".join(question.split()).casefold()
+
+
+def references_of(
+    config: RagEvalConfig, embedder: Embedder | None, incidents: Incidents
+) -> References | None:
+    """The references that the settings name, or None.
+
+    Raises:
+        ConfigError: The file cannot be used, or there is a threshold and no embedder.
+    """
+    if config.references is None:
+        return None
+    golden, threshold = read_golden(config.references), config.references_threshold
+    if threshold is not None and embedder is None:
+        raise ConfigError("references_threshold", threshold, "'none' without an embedder")
+    return References(
+        golden,
+        threshold=threshold,
+        embedder=embedder,
+        timeout=config.sample_timeout,
+        incidents=incidents,
+    )

@@ -1,0 +1,184 @@
+"""The tables of settings that say what is sampled: rules, tail rules, limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Any, Literal, Self, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+__all__ = [
+    "Budgets",
+    "MetricRates",
+    "RateLimits",
+    "RuleSettings",
+    "Rules",
+    "TailRules",
+    "TailSettings",
+    "wanted_in",
+]
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def _one_or_more(value: object) -> object:
+    """One name stands for a list of one."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _tables(value: object) -> object:
+    """A variable gives tables as JSON."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+Pattern: TypeAlias = Annotated[str, AfterValidator(_pattern)]
+Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
+Rate: TypeAlias = Annotated[float, BeforeValidator(_no_bool), Field(ge=0, le=1)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_no_bool), Field(allow_inf_nan=False)]
+Scalar: TypeAlias = str | int | float | bool
+_Label: TypeAlias = Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")]
+
+
+class RuleSettings(BaseModel):
+    """A rule: interactions that meet all its conditions are sampled at its rate.
+
+    The first rule that an interaction meets counts, no other. A rule is about interactions that
+    ended well, unless it has `error`. Patterns are searched in the first 4000 characters.
+
+    Attributes:
+        rate: Inclusion probability, 0 to 1, of the metrics.
+        metrics: Suites or metric ids that the rate is for; none means all. Others keep the rate
+            that they have without rules.
+        name: Stands in reasons as `rule:<name>`; by default the rule's number, from 1.
+        tags: Tags that all must be there.
+        metadata: Keys with the value that each must have, or a list of values of which one.
+        question: Regular expression, searched in the question.
+        answer: The same, in the answer; an interaction without one does not meet it.
+        error: `true`: the interaction ended with an exception; or a regular expression, searched
+            in the exception's class name. What such a rule chooses is evaluated without its
+            answer.
+        latency_above: Seconds that the request took, at least this many and more.
+        latency_below: Seconds that it took, fewer than this.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rate: Rate
+    metrics: Names = ()
+    name: _Label | None = None
+    tags: Names = ()
+    metadata: dict[str, Scalar | list[Scalar]] = {}
+    question: Pattern | None = None
+    answer: Pattern | None = None
+    error: Literal[True] | Pattern | None = None
+    latency_above: Number | None = None
+    latency_below: Number | None = None
+
+
+class TailSettings(BaseModel):
+    """A tail rule: what an interaction turns out to be raises the rate of metrics.
+
+    Exactly one condition: `metric` with `below` or `above` or both, `dont_know`, `thumbs_down`,
+    `feedback_below` or `feedback_label`.
+
+    Attributes:
+        then: Suites or metric ids to evaluate.
+        rate: Their inclusion probability where the condition is met, 0 to 1; never lowers one.
+        name: Stands in reasons as `tail:<name>`; by default what the condition looks at.
+        metric: Id of a metric that needs no network: it is measured of every interaction by the
+            embedded judge without a model.
+        below: Its value, in the metric's own scale, is below this.
+        above: Its value is above this.
+        dont_know: The answer says that it does not know (setting `dont_know`).
+        thumbs_down: A feedback has a score below 0.5, or a label such as `thumbs_down`.
+        feedback_below: A feedback has a score below this.
+        feedback_label: Regular expression, searched in a feedback's label.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    then: Annotated[Names, Field(min_length=1)]
+    rate: Rate = 1.0
+    name: _Label | None = None
+    metric: str | None = None
+    below: Number | None = None
+    above: Number | None = None
+    dont_know: Literal[True] | None = None
+    thumbs_down: Literal[True] | None = None
+    feedback_below: Number | None = None
+    feedback_label: Pattern | None = None
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> Self:
+        kinds = ("metric", "dont_know", "thumbs_down", "feedback_below", "feedback_label")
+        bounded = self.below is not None or self.above is not None
+        told = [kind for kind in kinds if getattr(self, kind) is not None]
+        if len(told) != 1 or bounded != (self.metric is not None):
+            raise ValueError
+        return self
+
+
+Rules: TypeAlias = Annotated[tuple[RuleSettings, ...], BeforeValidator(_tables)]
+TailRules: TypeAlias = Annotated[tuple[TailSettings, ...], BeforeValidator(_tables)]
+MetricRates: TypeAlias = dict[str, Rate]
+RateLimits: TypeAlias = dict[
+    Annotated[str, Field(pattern=r"^(second|minute)$")],
+    Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)],
+]
+Budgets: TypeAlias = dict[
+    Annotated[str, Field(pattern=r"^(calls|tokens|cost)_per_(hour|day)$")],
+    Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)],
+]
+
+_WANTS = {
+    "rate": "a number from 0 to 1",
+    "then": "one or more suites or metric ids",
+    "name": "letters, digits, '_', '.' and '-', at most 40",
+    "question": "a regular expression",
+    "answer": "a regular expression",
+    "error": "true, or a regular expression",
+    "feedback_label": "a regular expression",
+    "metadata": "a table of texts, numbers, true or false, or lists of them",
+    "dont_know": "true",
+    "thumbs_down": "true",
+}
+_ONE_CONDITION = (
+    "exactly one condition: metric with below or above, dont_know, thumbs_down, feedback_below "
+    "or feedback_label"
+)
+
+
+def wanted_in(loc: tuple[Any, ...], kind: str) -> tuple[str, str] | None:
+    """The place of an error in a table of rules, and what is accepted there.
+
+    Args:
+        loc: Where pydantic found it, such as `("rules", 0, "rate")`.
+        kind: What kind of error it is.
+
+    Returns:
+        Place and words, or None for an error that is not inside a table.
+    """
+    if loc[0] not in ("rules", "tail") or len(loc) < 2:
+        return None
+    place = f"{loc[0]}[{loc[1]}]"
+    if len(loc) == 2:
+        return place, _ONE_CONDITION if loc[0] == "tail" else "a table"
+    model = RuleSettings if loc[0] == "rules" else TailSettings
+    field = str(loc[2])
+    if kind == "extra_forbidden":
+        return f"{place}.{field}", "one of " + ", ".join(model.model_fields)
+    wants = "a number" if field.endswith(("above", "below")) else "names"
+    return f"{place}.{field}", _WANTS.get(field, wants)

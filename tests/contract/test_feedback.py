@@ -1,0 +1,380 @@
+"""What is said about an answer later joins it, whatever became of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
+from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.pipeline import Offer
+from rag_eval_hooks.pipeline.recent import Joinable, Recent
+from rag_eval_hooks.sinks import FeedbackSpanSink
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
+
+CLAIMS = Findings(
+    answer_claims=("a",),
+    answer_support=(Support((True,)),),
+    reference_claims=("r",),
+    reference_support=(Support((True,)),),
+    answer_agreement=(Verdict(True),),
+)
+METRICS = ["ragas.faithfulness", "ragas.context_recall", "lexical.exact_match"]
+DOWN = {"thumbs_down": True, "then": ["ragas"]}
+Make = Callable[..., RagEval]
+
+
+def sample(**fields: Any) -> Sample:
+    return Sample(**({"question": "q", "contexts": ("c",), "answer": "a"} | fields))
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[RagEval] = []
+
+    def build(judge: Any = None, sinks: Any = (), provider: Any = None, **told: Any) -> RagEval:
+        judge = judge or ScriptedJudge(CLAIMS)
+        config = RagEvalConfig(**told)
+        made.append(RagEval(METRICS, judge, sinks=sinks, config=config, tracer_provider=provider))
+        return made[-1]
+
+    yield build
+    for evals in made:
+        evals.shutdown(0.1)
+
+
+def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
+    """What was said arrives with the ids of the sample and of its trace."""
+    memory = MemorySink()
+    evals = make(sinks=[memory])
+    one = sample(trace_id="ab" * 16, span_id="cd" * 8)
+    evals.offer(one)
+    assert evals.feedback("ab" * 16, score=1, label="thumbs_up")
+    assert evals.feedback(one.sample_id, reference="a")
+    evals.flush(5)
+    first, second = memory.feedbacks
+    assert (first.score, first.label, first.sample_id) == (1.0, "thumbs_up", one.sample_id)
+    assert (second.trace_id, second.span_id, second.reference) == ("ab" * 16, "cd" * 8, "a")
+    assert evals.stats().feedback == {"joined": 2}
+
+
+@pytest.mark.parametrize("status", [Status.OK, Status.ERROR])
+def test_what_was_not_evaluated_can_be_joined(status: Status, make: Make) -> None:
+    """Feedback on what was sampled out or failed is told too; it evaluates nothing by itself."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], sample_rate=0.0)
+    one = sample(trace_id="ab" * 16, status=status)
+    evals.offer(one)
+    assert evals.feedback("ab" * 16, score=0)
+    evals.flush(5)
+    assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]
+    assert memory.results == []
+    assert evals.stats().offered == 1
+
+
+def test_an_unknown_id_is_told_and_counted(make: Make) -> None:
+    """Nothing is joined to what was never seen."""
+    evals = make()
+    assert not evals.feedback("0" * 32, score=1)
+    assert evals.stats() == Stats()
+    assert evals.stats().feedback == {"unknown": 1}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{}, {"score": float("nan")}, {"score": "good"}, {"label": 3}, {"reference": b"x"}],
+)
+def test_nothing_is_raised_into_the_caller(told: dict[str, Any], make: Make) -> None:
+    """A feedback that says nothing or is of a wrong type is refused and counted."""
+    evals = make()
+    one = sample()
+    evals.offer(one)
+    assert evals.feedback(one.sample_id, **told) is False
+    assert evals.stats().feedback == {"invalid": 1}
+    assert sum(evals.stats().incidents.values()) == 1
+
+
+def test_a_thumb_down_evaluates_what_was_not_chosen(make: Make) -> None:
+    """A tail rule on feedback brings in a sample; it is offered once more, without probability."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
+    up, down = sample(answer="up"), sample(answer="down")
+    for one in (up, down):
+        assert not evals.offer(one)
+    evals.feedback(up.sample_id, score=1)
+    evals.feedback(down.sample_id, label="👎")
+    evals.flush(5)
+    (result,) = memory.results
+    assert result.sample.answer == "down"
+    assert set(result.outcomes) == {"ragas.faithfulness", "ragas.context_recall"}
+    outcome = result.outcomes["ragas.faithfulness"]
+    assert (outcome.probability, outcome.reason) == (None, "feedback:thumbs_down")
+    assert evals.stats() == Stats(offered=3, sampled_out=2, scored=1)
+
+
+def test_a_thumb_down_adds_only_what_is_missing(make: Make) -> None:
+    """What was evaluated already is not evaluated again, nor by a second thumb down."""
+    memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
+    evals = make(judge, [memory], metric_rates={"ragas": 0.0}, tail=[DOWN])
+    one = sample(reference="r")
+    evals.offer(one)
+    for _ in range(3):
+        evals.feedback(one.sample_id, score=0)
+    evals.flush(5)
+    first, second = memory.results
+    assert isinstance(first.outcomes["lexical.exact_match"], Score)
+    assert set(second.outcomes) == {"ragas.faithfulness", "ragas.context_recall"}
+    assert len(memory.feedbacks) == 3
+    assert evals.stats().offered == 2
+
+
+def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None:
+    """The sample is evaluated again by what needed a reference, with the same probability."""
+    memory = MemorySink()
+    evals = make(sinks=[memory])
+    one = sample(answer="Right")
+    evals.offer(one)
+    evals.feedback(one.sample_id, reference="right")
+    evals.feedback(one.sample_id, reference="another one")
+    evals.flush(5)
+    _first, second = memory.results
+    assert set(second.outcomes) == {"ragas.context_recall", "lexical.exact_match"}
+    match = second.outcomes["lexical.exact_match"]
+    assert isinstance(match, Score)
+    assert (match.value, match.probability, match.reason) == (1.0, 1.0, "reference")
+    assert second.sample.reference == "right"
+    assert evals.stats() == Stats(offered=2, scored=2)
+
+
+def test_a_reference_heeds_the_rates(make: Make) -> None:
+    """A metric that its rate left out is not brought in by a reference."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], metric_rates={"ragas.context_recall": 0.0})
+    one = sample()
+    evals.offer(one)
+    evals.feedback(one.sample_id, reference="a")
+    evals.flush(5)
+    assert set(memory.results[1].outcomes) == {"lexical.exact_match"}
+
+
+def test_feedback_waits_for_an_evaluation_that_goes_on(make: Make) -> None:
+    """A feedback that comes while the judge still thinks asks for nothing twice."""
+    judge, memory = ScriptedJudge(CLAIMS, latency=0.2), MemorySink()
+    evals = make(judge, [memory], tail=[DOWN])
+    one = sample(reference="r")
+    evals.offer(one)
+    assert evals.feedback(one.sample_id, score=0)
+    evals.flush(5)
+    assert len(memory.results) == 1
+    assert len(memory.feedbacks) == 1
+
+
+def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
+    """An evaluation that a feedback asks for has to pass the limit; the feedback is told anyway."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN], rate_limit={"minute": 1})
+    some = [sample() for _ in range(3)]
+    for one in some:
+        evals.offer(one)
+        evals.feedback(one.sample_id, score=0)
+    evals.flush(5)
+    assert (len(memory.results), len(memory.feedbacks)) == (1, 3)
+    expected = Stats(offered=6, sampled_out=3, scored=1, dropped={"rate_limit": 2})
+    assert evals.stats() == expected
+
+
+def test_feedback_from_many_threads_adds_up(make: Make) -> None:
+    """However many threads give feedback at once, each is told once and evaluates once."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
+    some = [sample() for _ in range(40)]
+    for one in some:
+        evals.offer(one)
+
+    def give() -> None:
+        for one in some:
+            assert evals.feedback(one.sample_id, score=0)
+
+    threads = [threading.Thread(target=give) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert evals.flush(20)
+    assert len(memory.feedbacks) == 240
+    assert evals.stats() == Stats(offered=80, sampled_out=40, scored=40)
+
+
+def test_feedback_stands_in_the_traces(make: Make) -> None:
+    """A span in a trace of its own links to the RAG span; a reference is on no span."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    evals = make(provider=provider)
+    evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
+    evals.feedback("ab" * 16, score=0.0, label="thumbs_down", reference="secret")
+    evals.flush(5)
+    spans = exporter.get_finished_spans()
+    (span,) = (one for one in spans if one.name == "evaluation user_feedback")
+    (link,) = span.links
+    assert f"{link.context.trace_id:032x} {link.context.span_id:016x}" == "ab" * 16 + " " + "cd" * 8
+    assert span.attributes is not None
+    assert span.context is not None
+    assert span.context.trace_id != link.context.trace_id
+    assert span.attributes["evaluations.0.evaluation.label"] == "thumbs_down"
+    assert span.attributes["evaluations.0.evaluation.score"] == 0.0
+    assert not any("secret" in one.to_json() for one in spans)
+
+
+def test_feedback_is_an_event_on_its_trace() -> None:
+    """The log event stands in the RAG span's context; an answer without a span has none."""
+    exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    provider = LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    sink = FeedbackSpanSink(TracerProvider(), provider)
+    sink.feedback(Feedback(score=0.5, label="so-so", trace_id="ab" * 16, span_id="cd" * 8))
+    sink.feedback(Feedback(score=0.5))
+    (log,) = exporter.get_finished_logs()
+    record = log.log_record
+    assert record.event_name == "gen_ai.evaluation.result"
+    assert (record.trace_id, record.span_id) == (int("ab" * 16, 16), int("cd" * 8, 16))
+    assert dict(record.attributes or {}) == {
+        "gen_ai.evaluation.name": "user_feedback",
+        "gen_ai.evaluation.score.value": 0.5,
+        "gen_ai.evaluation.score.label": "so-so",
+    }
+
+
+def test_feedback_is_written_to_files(make: Make, tmp_path: Path) -> None:
+    """A JSONL file holds a line for each feedback that names its sample."""
+    path = tmp_path / "scores.jsonl"
+    evals = make(sinks=f"jsonl:{path}")
+    one = sample()
+    evals.offer(one)
+    evals.feedback(one.sample_id, label="good")
+    evals.flush(5)
+    evals.shutdown()
+    _result, told = map(json.loads, path.read_text().splitlines())
+    assert told["feedback"]["sample_id"] == one.sample_id
+    assert told["feedback"]["label"] == "good"
+
+
+def test_feedback_after_shutdown_is_counted(make: Make) -> None:
+    """Nothing is raised and nothing is pending when it comes too late."""
+    evals = make()
+    one = sample()
+    evals.offer(one)
+    evals.flush(5)
+    evals.shutdown()
+    assert not evals.feedback(one.sample_id, score=1)
+    assert evals.stats().feedback == {"shutdown": 1}
+    assert evals.flush(1)
+
+
+def test_feedback_can_be_switched_off(make: Make) -> None:
+    """With no entries kept, every id is unknown."""
+    evals = make(feedback_samples=0)
+    one = sample()
+    evals.offer(one)
+    assert not evals.feedback(one.sample_id, score=1)
+
+
+async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
+    """A sink's method may be a coroutine; what it raises is counted."""
+    told: list[Feedback] = []
+
+    class Slow(MemorySink):
+        async def feedback(self, feedback: Feedback) -> None:  # type: ignore[override]
+            await asyncio.sleep(0)
+            told.append(feedback)
+            raise OSError
+
+    evals = make(sinks=[Slow()])
+    one = sample()
+    evals.offer(one)
+    evals.feedback(one.sample_id, score=1)
+    assert await asyncio.to_thread(evals.flush, 5)
+    assert len(told) == 1
+    assert evals.stats().incidents == {"sink Slow: OSError": 1}
+
+
+def test_ids_are_read_as_they_are_written_anywhere() -> None:
+    """UUIDs with and without dashes, capitals and whole numbers name the same thing."""
+    one = uuid.UUID("12345678-1234-5678-1234-56781234ABCD")
+    forms: list[object] = [one, one.int, str(one), one.hex, one.hex.upper()]
+    assert set(map(id_of, forms)) == {one.hex}
+    assert id_of("my-id") == "my-id"
+
+
+entries = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.integers(0, 60),
+        st.floats(0, 4),
+        st.sampled_from(["leave", "update", "strip"]),
+    ),
+    max_size=50,
+)
+
+
+@given(entries, st.integers(0, 5), st.integers(1, 100))
+def test_what_is_remembered_is_bounded(
+    entries: list[tuple[int, int, float, str]], size: int, chars: int
+) -> None:
+    """Never more entries or text than allowed, none for longer, and the latest of an id wins."""
+    now = [0.0]
+    recent = Recent(size, chars, 5.0, lambda: now[0])
+    added: dict[str, tuple[Joinable, float]] = {}
+    for name, length, wait, then in entries:
+        now[0] += wait
+        entry = Joinable(ids=(str(name),), build=sample, size=length)
+        recent.add(entry)
+        added[str(name)] = (entry, now[0])
+        if then == "update":
+            recent.update(entry, Sample(question="x" * (2 * length)), ["m"], [f"s{name}"])
+            added[f"s{name}"] = (entry, now[0])
+        elif then == "strip":
+            recent.strip(entry)
+            assert entry.build is None
+        assert len(recent) <= size
+        assert 0 <= recent.chars <= chars
+    for key, (entry, since) in added.items():
+        found = recent.find([key])
+        assert found in (entry, None)
+        if found is not None:
+            assert now[0] < since + 5.0
+    now[0] += 6
+    assert recent.find(added) is None
+    assert (len(recent), recent.chars) == (0, 0)
+
+
+def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
+    """Feedback on what could not be read reaches the sinks and breaks nothing."""
+
+    def broken() -> Sample:
+        raise KeyError("host")
+
+    memory = MemorySink()
+    evals = make(sinks=[memory])
+    offer = Offer(key="k", status=Status.OK, sample=broken, size=1, ids=("r1",), trace_id="ab" * 16)
+    evals._pipeline.offer(offer)
+    assert evals.feedback("r1", score=1)
+    evals.flush(5)
+    assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]
+    assert evals.stats() == Stats(
+        offered=1, dropped={"capture_failed": 1}, incidents={"capture: KeyError": 1}
+    )

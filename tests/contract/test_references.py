@@ -1,0 +1,203 @@
+"""Golden questions lend their references to requests that ask the same."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import ConfigError, JudgeError, NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.references import Golden, References, read_golden
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+
+MATCH = "lexical.exact_match"
+
+
+class Embedder:
+    """Vectors by the words that a text holds; notes what it was asked for."""
+
+    name = "words"
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.broken = False
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        self.asked.append(list(texts))
+        await asyncio.sleep(0)
+        if self.broken:
+            raise JudgeError("down")
+        words = ("quay", "open", "ferry", "fare")
+        return [[float(text.lower().count(word)) for word in words] for text in texts]
+
+    async def aclose(self) -> None:
+        """Holds nothing."""
+
+
+GOLDEN = (
+    Golden("When did the quay open?", "In 1931.", "Q1"),
+    Golden("What is the ferry fare?", "Two crowns.", "Q2"),
+)
+
+
+def store(**options: Any) -> References:
+    return References(GOLDEN, **{"incidents": Incidents(), **options})
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["When did the quay open?", "  when DID the\n quay  open? ", "WHEN DID THE QUAY OPEN?"],
+)
+def test_equal_questions_lend_the_reference(question: str) -> None:
+    """White space and case aside, the same question has the same right answer; it says so."""
+    told = store().equal(Sample(question=question, metadata={"k": 1}))
+    assert (told.reference, told.question_id) == ("In 1931.", "Q1")
+    assert told.metadata == {"k": 1, "reference_match": "exact"}
+
+
+def test_nothing_is_lent_to_other_questions() -> None:
+    """Without a threshold only equal questions count; a sample's own reference stays."""
+    other = Sample(question="When did the quay close?")
+    assert store().equal(other) is other
+    own = Sample(question="When did the quay open?", reference="Never.")
+    assert store().equal(own) is own
+
+
+async def test_similar_questions_lend_the_most_similar_reference() -> None:
+    """Above the threshold the closest golden question counts, and its cosine is told."""
+    embedder = Embedder()
+    golden = store(threshold=0.8, embedder=embedder)
+    told = await golden.alike(Sample(question="open quay, and open again"))
+    assert (told.reference, told.metadata["reference_match"]) == ("In 1931.", "embedding")
+    assert told.metadata["reference_similarity"] == pytest.approx(3 / math.sqrt(10), abs=1e-6)
+    far = Sample(question="quay fare")
+    assert await golden.alike(far) is far
+
+
+async def test_golden_questions_are_embedded_once() -> None:
+    """However many samples come at once, the file costs one request."""
+    embedder = Embedder()
+    golden = store(threshold=0.8, embedder=embedder)
+    some = [Sample(question=f"quay open {n}") for n in range(5)]
+    told = await asyncio.gather(*map(golden.alike, some))
+    assert {one.reference for one in told} == {"In 1931."}
+    assert sum(len(texts) == 2 for texts in embedder.asked) == 1
+
+
+async def test_a_question_like_no_other_gets_none() -> None:
+    """A vector without a direction is like nothing."""
+    none = Sample(question="hello")
+    assert await store(threshold=0.01, embedder=Embedder()).alike(none) is none
+
+
+async def test_a_failing_embedder_lends_nothing_and_is_left_alone_for_a_while() -> None:
+    """It is counted, the sample goes on without a reference, and later ones may get theirs."""
+    incidents, embedder, now = Incidents(), Embedder(), [0.0]
+    golden = store(threshold=0.8, embedder=embedder, incidents=incidents, clock=lambda: now[0])
+    one = Sample(question="quay open")
+    embedder.broken = True
+    assert await golden.alike(one) is one
+    embedder.broken = False
+    assert await golden.alike(one) is one
+    assert len(embedder.asked) == 1
+    assert incidents.counts() == {"references: JudgeError": 1}
+    now[0] = 31.0
+    assert (await golden.alike(one)).reference == "In 1931."
+
+
+async def test_an_embedder_that_hangs_is_not_waited_for() -> None:
+    """Past its time a sample goes on without a reference."""
+
+    class Hanging(Embedder):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            await asyncio.sleep(60)
+            return []
+
+    incidents = Incidents()
+    golden = store(threshold=0.8, embedder=Hanging(), timeout=0.05, incidents=incidents)
+    one = Sample(question="quay open")
+    assert await golden.alike(one) is one
+    assert incidents.counts() == {"references: TimeoutError": 1}
+
+
+def test_reference_metrics_run_on_golden_questions(tmp_path: Path) -> None:
+    """Online and inline, a canary question is scored against its reference, by both ways."""
+    path = tmp_path / "golden.jsonl"
+    path.write_text('{"question": "When did the quay open?", "answer": "In 1931.", "id": 7}\n')
+    config = RagEvalConfig(references=str(path), references_threshold=0.9)
+    memory = MemorySink()
+    evals = RagEval(MATCH, ScriptedJudge(), sinks=[memory], config=config, embedder=Embedder())
+    questions = ("when did the quay open?", "The quay: open since?", "Who are you?")
+    for question in questions:
+        evals.offer(Sample(question=question, answer="in 1931."))
+    evals.flush(5)
+    first, second, third = (result.outcomes[MATCH] for result in memory.results)
+    assert isinstance(first, Score)
+    assert isinstance(second, Score)
+    assert isinstance(third, NotScored)
+    assert first.value == second.value == 1.0
+    assert third.cause == "missing_input"
+    ways = [result.sample.metadata.get("reference_match") for result in memory.results]
+    assert ways == ["exact", "embedding", None]
+    assert memory.results[0].sample.question_id == "7"
+    assert evals.evaluate(Sample(question=questions[1], answer="in 1931."))[MATCH] == second
+    evals.shutdown()
+
+
+def test_a_golden_reference_serves_the_cheap_stage(tmp_path: Path) -> None:
+    """A tail rule can look at a metric that needs the reference of an equal question."""
+    path = tmp_path / "golden.csv"
+    path.write_text('question,reference\n"When, and why?","In 1931, for ""trade""."\n')
+    config = RagEvalConfig(
+        references=str(path),
+        sample_rate=0.0,
+        tail=[{"metric": MATCH, "below": 0.5, "then": ["lexical"]}],
+    )
+    memory = MemorySink()
+    evals = RagEval("lexical", ScriptedJudge(), sinks=[memory], config=config)
+    evals.offer(Sample(question="when, and why?", answer='In 1931, for "trade".'))
+    evals.offer(Sample(question="when, and why?", answer="No idea."))
+    evals.flush(5)
+    assert [result.sample.answer for result in memory.results] == ["No idea."]
+    evals.shutdown()
+
+
+def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
+    """Both forms, with a byte order mark and blank lines, give the same questions."""
+    one, other = tmp_path / "a.CSV", tmp_path / "a.jsonl"
+    one.write_text('question_id,question,ground_truth\nQ1,"a,\nb",c\n,d,e\n', encoding="utf-8-sig")
+    other.write_text(
+        '{"question_id": "Q1", "question": "a,\\nb", "reference": "c"}\n\n'
+        '{"question": "d", "answer": "e", "difficulty": 3}\n'
+    )
+    assert read_golden(str(one)) == read_golden(str(other))
+    assert read_golden(str(one))[1] == Golden("d", "e")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]\n", "no json\n", '{"question": "q"}\n', '{"question": " ", "answer": "a"}\n'],
+)
+def test_a_file_without_golden_questions_is_refused_at_start(text: str, tmp_path: Path) -> None:
+    """A line that lacks a question or a reference is an error that names the line."""
+    path = tmp_path / "golden.jsonl"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"golden\.jsonl") as caught:
+        RagEval(config=RagEvalConfig(references=str(path), embedder="none"))
+    assert caught.value.field == "references"
+
+
+def test_likeness_needs_an_embedder(tmp_path: Path) -> None:
+    """A threshold that nothing can be measured by is an error at start-up."""
+    path = tmp_path / "golden.jsonl"
+    path.write_text('{"question": "q", "answer": "a"}\n')
+    config = RagEvalConfig(references=str(path), references_threshold=0.9, embedder="none")
+    with pytest.raises(ConfigError, match="references_threshold"):
+        RagEval(config=config)
+    with pytest.raises(ConfigError, match="references"):
+        RagEval(config=RagEvalConfig(references=str(tmp_path / "none.jsonl")))

@@ -1,0 +1,365 @@
+"""Laws of sampling, with a real evaluator: what is chosen, how likely, and the books."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from statistics import fmean, stdev
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_eval_hooks import (
+    ConfigError,
+    Metric,
+    NotScored,
+    RagEval,
+    RagEvalConfig,
+    Sample,
+    Score,
+    Stats,
+    Status,
+)
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.metrics import ALL_METRICS
+from rag_eval_hooks.metrics.example import SAMPLE
+from rag_eval_hooks.pipeline.tail import _is_cheap
+from rag_eval_hooks.score import UNIT
+from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
+
+CLAIMS = Findings(
+    answer_claims=("a",),
+    answer_support=(Support((True,)),),
+    answer_agreement=(Verdict(True),),
+    correctness=Rating(4.0),
+)
+METRICS = ["ragas.faithfulness", "lexical"]
+FAITH, WORDS = "ragas.faithfulness", "lexical.keyword_coverage"
+GOOD = "The quay opened in 1931."
+BAD = "Bananas are yellow."
+Make = Callable[..., RagEval]
+
+
+def sample(**fields: Any) -> Sample:
+    told = {"question": "When did the quay open?", "contexts": ("c",), "answer": GOOD}
+    return Sample(**(told | {"reference": GOOD} | fields))
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[RagEval] = []
+
+    def build(judge: Any = None, sinks: Any = (), metrics: Any = METRICS, **told: Any) -> RagEval:
+        config = RagEvalConfig(**told)
+        made.append(RagEval(metrics, judge or ScriptedJudge(CLAIMS), sinks=sinks, config=config))
+        return made[-1]
+
+    yield build
+    for evals in made:
+        evals.shutdown(0.1)
+
+
+def total(stats: Stats) -> int:
+    counted = stats.scored + stats.sampled_out + stats.pending
+    return counted + sum(stats.dropped.values()) + sum(stats.failed.values())
+
+
+def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
+    """A metric that its rate leaves out costs no judge call and says why it has no score."""
+    memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
+    evals = make(judge, [memory], sample_rate=1.0, metric_rates={"ragas": 0.0})
+    evals.offer(sample())
+    evals.flush(5)
+    outcomes = memory.results[0].outcomes
+    left_out, scored = outcomes[FAITH], outcomes[WORDS]
+    assert isinstance(left_out, NotScored)
+    assert (left_out.cause, judge.tasks) == ("sampled_out", [])
+    assert isinstance(scored, Score)
+    assert (scored.probability, scored.reason) == (1.0, "ratio")
+    assert evals.stats().scored == 1
+
+
+def test_every_outcome_tells_its_own_probability(make: Make) -> None:
+    """Metrics of one sample carry the rates by which each was chosen."""
+    memory = MemorySink()
+    evals = make(None, [memory], metric_rates={"lexical": 1.0, "ragas": 0.5})
+    for _ in range(40):
+        evals.offer(sample())
+    evals.flush(5)
+    scored = [r.outcomes[FAITH] for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
+    assert 0 < len(scored) < 40 == len(memory.results)
+    assert {outcome.probability for outcome in scored} == {0.5}
+    assert {r.outcomes[WORDS].probability for r in memory.results} == {1.0}
+
+
+def test_rules_see_the_request(make: Make) -> None:
+    """Tags, metadata and latency of a sample decide; the reason stands in the books."""
+    rules = [
+        {"tags": ["beta"], "rate": 1.0, "name": "beta"},
+        {"metadata": {"user_id": "u1"}, "rate": 1.0, "name": "user"},
+        {"latency_above": 3.0, "rate": 1.0, "name": "slow"},
+    ]
+    evals = make(sample_rate=0.0, rules=rules)
+    told: list[dict[str, Any]] = [{"tags": ["beta"]}, {"user_id": "u1"}, {"latency": 3.5}, {}]
+    assert [evals.offer(sample(**fields)) for fields in told] == [True, True, True, False]
+    evals.flush(5)
+    names = ("rule:beta", "rule:user", "rule:slow", "sampled_out")
+    assert evals.stats().decisions == dict.fromkeys(names, 1)
+
+
+def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
+    """A failed request can be chosen by a rule; what came of its answer is not evaluated."""
+    memory = MemorySink()
+    evals = make(None, [memory], rules=[{"error": "Timeout", "rate": 1.0}])
+    assert not evals.offer(sample(status=Status.ERROR, error_type="KeyError"))
+    assert evals.offer(sample(status=Status.ERROR, error_type="ReadTimeout"))
+    evals.flush(5)
+    assert evals.stats().dropped == {"error": 1}
+    assert memory.results[0].sample.answer is None
+    assert all(isinstance(o, NotScored) for o in memory.results[0].outcomes.values())
+
+
+def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
+    """An object of the host's that raises is counted; the request is sampled by its usual rate."""
+
+    class Broken:
+        def __str__(self) -> str:
+            raise RuntimeError("host")
+
+    evals = make(sample_rate=1.0, rules=[{"metadata": {"k": "v"}, "rate": 0.0}])
+    assert evals.offer(sample(metadata={"k": Broken()}))
+    evals.flush(5)
+    stats = evals.stats()
+    assert (stats.scored, stats.incidents) == (1, {"rules: RuntimeError": 1})
+
+
+SUSPECT = {"metric": WORDS, "below": 0.5, "then": ["ragas"]}
+
+
+def test_what_is_suspicious_is_evaluated_whatever_the_rate(make: Make) -> None:
+    """A cheap result looks at every sample; those it finds suspicious are certain to be judged."""
+    memory = MemorySink()
+    evals = make(None, [memory], sample_rate=0.0, tail=[SUSPECT])
+    for answer in (GOOD, BAD, GOOD):
+        assert evals.offer(sample(answer=answer))
+    evals.flush(5)
+    (result,) = memory.results
+    assert result.sample.answer == BAD
+    assert (result.outcomes[FAITH].probability, result.outcomes[FAITH].reason) == (
+        1.0,
+        f"tail:{WORDS}",
+    )
+    stats = evals.stats()
+    assert (stats.scored, stats.sampled_out, stats.offered) == (1, 2, 3)
+    assert stats.decisions == {f"tail:{WORDS}": 1, "sampled_out": 2}
+
+
+def test_a_suspect_that_the_rate_would_choose_is_certain_all_the_same(make: Make) -> None:
+    """The probability is that of the sample's features, not of the way by which it came."""
+    memory = MemorySink()
+    evals = make(None, [memory], sample_rate=0.5, tail=[SUSPECT])
+    for _ in range(30):
+        evals.offer(sample(answer=BAD))
+        evals.offer(sample(answer=GOOD))
+    evals.flush(5)
+    judged = [r for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
+    by_answer = {r.sample.answer: r.outcomes[FAITH].probability for r in judged}
+    assert by_answer == {BAD: 1.0, GOOD: 0.5}
+    assert sum(r.sample.answer == BAD for r in judged) == 30
+
+
+def test_every_dont_know_is_evaluated(make: Make) -> None:
+    """An answer that says it does not know is told by rules and certain to be judged."""
+    memory = MemorySink()
+    evals = make(None, [memory], sample_rate=0.0, tail=[{"dont_know": True, "then": "ragas"}])
+    for answer in ("I don't know.", GOOD, None):
+        evals.offer(sample(answer=answer))
+    evals.flush(5)
+    assert [r.sample.answer for r in memory.results] == ["I don't know."]
+    assert memory.results[0].outcomes[FAITH].reason == "tail:dont_know"
+
+
+def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
+    """What the embedded judge finds suspicious is found without the judge that costs."""
+    judge, memory = ScriptedJudge(CLAIMS), MemorySink()
+    tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
+    evals = make(judge, [memory], sample_rate=0.0, tail=tail)
+    evals.offer(sample(contexts=(GOOD,), answer=GOOD))
+    evals.flush(5)
+    assert judge.tasks == []
+    evals.offer(sample(contexts=(GOOD,), answer="The quay opened in 1977 and sank in 1980."))
+    evals.flush(5)
+    assert len(judge.tasks) > 0
+    assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
+    assert memory.results[0].outcomes[FAITH].value == 1.0  # type: ignore[union-attr]
+
+
+def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
+    """A tail rule may look at just those metrics that need no model: each scores the example.
+
+    The embedded judge gives a weighted score from fewer parts too, but it means something else.
+    """
+    evals = RagEval("all", LocalJudge(), config=RagEvalConfig(embedder="none"))
+    outcomes = evals.evaluate(SAMPLE)
+    evals.shutdown()
+    scored = {name for name, outcome in outcomes.items() if isinstance(outcome, Score)}
+    cheap = {metric.id for metric in ALL_METRICS if _is_cheap(metric, Incidents())}
+    assert cheap == scored - {"whitepaper.weighted_score"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "field"),
+    [
+        ({"then": ["ragas"]}, "tail[0]"),
+        ({"then": ["ragas"], "metric": WORDS}, "tail[0]"),
+        ({"then": ["ragas"], "dont_know": True, "thumbs_down": True}, "tail[0]"),
+        ({"then": ["ragas"], "dont_know": True, "below": 3}, "tail[0]"),
+        ({"dont_know": True}, "tail[0].then"),
+        ({"then": [], "dont_know": True}, "tail[0].then"),
+        ({"then": ["raggas"], "dont_know": True}, "tail[0].then"),
+        ({"then": ["ragas"], "metric": "nvidia.answer_accuracy", "below": 1}, "tail[0].metric"),
+        ({"then": ["ragas"], "metric": "lexical", "below": 1}, "tail[0].metric"),
+    ],
+)
+def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str) -> None:
+    """Two conditions, none, an unknown name or a metric that needs a model are errors."""
+    with pytest.raises(ConfigError) as caught:
+        RagEval(METRICS, ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
+    assert caught.value.field == field
+
+
+def test_the_rate_limit_drops_and_counts(make: Make) -> None:
+    """What is beyond the limit is dropped by that reason; what is within it tells its share."""
+    memory = MemorySink()
+    evals = make(None, [memory], rate_limit={"minute": 5})
+    assert sum(evals.offer(sample()) for _ in range(50)) == 5
+    evals.flush(5)
+    stats = evals.stats()
+    assert (stats.scored, stats.dropped) == (5, {"rate_limit": 45})
+    outcome = memory.results[-1].outcomes[WORDS]
+    assert outcome.probability_estimated
+    assert outcome.probability == 1.0
+
+
+def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:
+    """What the cheap stage chooses has to pass the limit; what it leaves out does not count."""
+    evals = make(sample_rate=0.0, tail=[SUSPECT], rate_limit={"minute": 2})
+    for answer in (GOOD, BAD, GOOD, BAD, BAD, BAD):
+        evals.offer(sample(answer=answer))
+    evals.flush(5)
+    stats = evals.stats()
+    assert (stats.scored, stats.sampled_out, stats.dropped) == (2, 2, {"rate_limit": 2})
+
+
+def _value(sample: Sample, _findings: Findings) -> Score:
+    return UNIT.score(sample.metadata["value"])
+
+
+def _stream(seed: int) -> Iterator[Sample]:
+    """Requests whose score depends on what rules and tail rules go by."""
+    draw = random.Random(seed)
+    for _ in range(300):
+        beta, latency = draw.random() < 0.2, draw.random() * 5
+        value = 0.2 + 0.4 * draw.random() + (0.4 if beta else 0.0) - 0.03 * latency
+        told = {"tags": ("beta",) * beta, "latency": latency, "metadata": {"value": value}}
+        yield sample(**told)
+
+
+def test_weighted_means_are_unbiased() -> None:
+    """Weighing each delivered score by the inverse of its probability gives the mean of all.
+
+    Rates by metric, rules and tail rules choose by what the score depends on, so the plain mean
+    is far off. Over independent repetitions the Horvitz-Thompson mean is the true one, within
+    four standard errors; its own error is small enough for that to mean something.
+    """
+    metrics = [
+        Metric(id="my.cheap", score=_value, needs=frozenset()),
+        Metric(id="my.costly", score=_value, needs=frozenset()),
+    ]
+    config = RagEvalConfig(
+        sample_rate=0.05,
+        metric_rates={"my.costly": 0.1},
+        rules=[
+            {"tags": ["beta"], "metrics": ["my.costly"], "rate": 0.6},
+            {"latency_above": 4.0, "rate": 0.05},
+        ],
+        tail=[{"metric": "my.cheap", "below": 0.25, "then": ["my.costly"]}],
+        queue_size=10_000,
+        feedback_samples=0,
+    )
+    stream = list(_stream(3))
+    truth = sum(one.metadata["value"] for one in stream) / len(stream)
+    weighted, plain = [], []
+    memory = MemorySink()
+    with RagEval(metrics, ScriptedJudge(), sinks=[memory], config=config) as evals:
+        for repeat in range(60):
+            memory.results.clear()
+            for number, one in enumerate(stream):
+                evals.offer(replace(one, sample_id=f"{repeat} {number}"))
+            assert evals.flush(30)
+            outcomes = [result.outcomes["my.costly"] for result in memory.results]
+            scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
+            weighted.append(sum(s.value / (s.probability or 0) for s in scores) / len(stream))
+            plain.append(fmean(score.value for score in scores))
+    error = stdev(weighted) / len(weighted) ** 0.5
+    assert abs(fmean(weighted) - truth) < 4 * error
+    assert abs(fmean(plain) - truth) > 5 * error
+
+
+rates = st.sampled_from([0.0, 0.3, 1.0])
+offers = st.lists(
+    st.tuples(
+        st.sampled_from([GOOD, BAD, "I don't know.", None]),
+        st.sampled_from(list(Status)),
+        st.booleans(),
+        st.sampled_from([None, "up", "down", "reference", "unknown"]),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(offers=offers, rate=rates, ragas=rates, tail=st.booleans(), limit=st.sampled_from([None, 5]))
+def test_the_books_add_up_whatever_happens(
+    offers: list[Any], rate: float, ragas: float, tail: bool, limit: int | None
+) -> None:
+    """Offered is scored, sampled out, dropped, failed and pending, with every means at work.
+
+    An evaluation that a feedback asks for is offered once more; nothing is counted twice.
+    """
+    rules = [SUSPECT, {"dont_know": True, "then": "ragas"}, {"thumbs_down": True, "then": "all"}]
+    config = RagEvalConfig(
+        sample_rate=rate,
+        metric_rates={"ragas": ragas},
+        rules=[{"tags": ["beta"], "rate": 1.0}, {"error": True, "rate": 0.5}],
+        tail=rules if tail else (),
+        rate_limit={"minute": limit} if limit else {},
+        queue_size=10,
+    )
+    memory = MemorySink()
+    evals = RagEval(METRICS, ScriptedJudge(CLAIMS), sinks=[memory], config=config)
+    joined = 0
+    for answer, status, beta, feedback in offers:
+        one = sample(answer=answer, status=status, tags=("beta",) * beta, reference=None)
+        evals.offer(one)
+        if feedback is not None:
+            told = {"reference": {"reference": GOOD}, "up": {"score": 1}}.get(feedback)
+            name = "nobody" if feedback == "unknown" else one.sample_id
+            joined += evals.feedback(name, **(told or {"label": "thumbs_down"}))  # type: ignore[arg-type]
+    assert evals.flush(20)
+    stats = evals.stats()
+    evals.shutdown()
+    assert stats.offered == total(stats) >= len(offers)
+    assert stats.pending == 0
+    assert len(memory.feedbacks) == joined == stats.feedback.get("joined", 0)
+    evaluated = stats.scored + sum(stats.failed.values())
+    assert len(memory.results) == evaluated
+    for result in memory.results:
+        for outcome in result.outcomes.values():
+            if isinstance(outcome, Score):
+                asked = outcome.reason.startswith("feedback:")
+                assert (outcome.probability is None) is asked

@@ -1,0 +1,210 @@
+"""Sampling with real parts: a LangChain chain, real spans, a judge over HTTP."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableLambda, RunnablePassthrough
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import Context, NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.testing import MemorySink
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.servers.judge_server import JudgeServer
+
+FACT = "The quay opened in 1931."
+
+
+class Store(BaseRetriever):
+    """One document for any question."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [Document(FACT)]
+
+
+def chain(answer: str = FACT, wait: float = 0.0, error: bool = False) -> Runnable[Any, str]:
+    def finish(text: str) -> str:
+        time.sleep(wait)
+        if error:
+            raise TimeoutError("the model's gateway")
+        return text
+
+    prompt = ChatPromptTemplate.from_template("{context}\n{question}")
+    inputs = {"context": Store(), "question": RunnablePassthrough()}
+    model = FakeListChatModel(responses=[answer])
+    return inputs | prompt | model | StrOutputParser() | RunnableLambda(finish)
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def provider(exporter: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    yield provider
+    provider.shutdown()
+
+
+def rag_spans(exporter: InMemorySpanExporter) -> list[ReadableSpan]:
+    spans = exporter.get_finished_spans()
+    return [span for span in spans if span.name.startswith("invoke_workflow")]
+
+
+def test_the_span_tells_rate_and_reason(
+    exporter: InMemorySpanExporter, provider: TracerProvider
+) -> None:
+    """A RAG span carries the sample's probability, its reason, and rates that differ from it."""
+    config = RagEvalConfig(
+        metric_rates={"lexical": 1.0, "ragas": 0.999_999},
+        rules=[{"tags": ["beta"], "rate": 1.0, "name": "beta"}],
+    )
+    metrics = ["ragas.faithfulness", "lexical.source_citation"]
+    with RagEval(metrics, config=config, tracer_provider=provider) as evals:
+        handler = RagEvalCallbackHandler(evals)
+        for tags in ([], ["beta"]):
+            chain().invoke("When?", config={"callbacks": [handler], "tags": tags})
+        assert evals.flush(10)
+        plain, beta = (span.attributes or {} for span in rag_spans(exporter))
+    assert (plain["rag.eval.sample_rate"], plain["rag.eval.reason"]) == (1.0, "ratio")
+    assert plain["rag.eval.ragas.faithfulness.sample_rate"] == 0.999_999
+    assert "rag.eval.lexical.source_citation.sample_rate" not in plain
+    assert beta["rag.eval.reason"] == "rule:beta"
+    assert "rag.eval.ragas.faithfulness.sample_rate" not in beta
+
+
+def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
+    """Question, answer, latency and metadata of a real request decide, and its failure."""
+    rules = [
+        {"error": "Timeout", "rate": 1.0, "name": "failed"},
+        {"latency_above": 0.2, "rate": 1.0, "name": "slow"},
+        {"question": "(?i)refund", "rate": 1.0, "name": "refund"},
+        {"answer": "sorry", "rate": 1.0, "name": "sorry"},
+        {"metadata": {"session_id": "s1"}, "rate": 1.0, "name": "session"},
+    ]
+    config = RagEvalConfig(sample_rate=0.0, rules=rules)
+    memory = MemorySink()
+    metrics = ["lexical.source_citation", "ragas.context_precision"]
+    with RagEval(metrics, sinks=[memory], config=config, tracer_provider=provider) as evals:
+        told: Any = {"callbacks": [RagEvalCallbackHandler(evals)]}
+        chain().invoke("hello", config=told)
+        chain(wait=0.25).invoke("hello", config=told)
+        chain().invoke("My Refund?", config=told)
+        chain("I am sorry.").invoke("hello", config=told)
+        in_session: Any = {**told, "metadata": {"thread_id": "s1"}}
+        chain().invoke("hello", config=in_session)
+        known: Any = {**told, "metadata": {"reference": FACT}}
+        with pytest.raises(TimeoutError):
+            chain(error=True).invoke("hello", config=known)
+        assert evals.flush(10)
+        decisions = evals.stats().decisions
+    reasons = ("failed", "slow", "refund", "sorry", "session")
+    assert decisions == {"sampled_out": 1, **{f"rule:{name}": 1 for name in reasons}}
+    slow, failed = memory.results[0], memory.results[-1]
+    assert slow.sample.latency is not None
+    assert 0.25 <= slow.sample.latency < 10
+    assert isinstance(failed.outcomes["lexical.source_citation"], NotScored)
+    assert isinstance(failed.outcomes["ragas.context_precision"], Score)
+
+
+def test_feedback_finds_a_request_by_trace_and_by_run(
+    exporter: InMemorySpanExporter, provider: TracerProvider
+) -> None:
+    """The trace's id and the framework's id of the root run name the same request."""
+    memory = MemorySink()
+    run_id = uuid.uuid4()
+    with RagEval("lexical", sinks=[memory], tracer_provider=provider) as evals:
+        told: Any = {"callbacks": [RagEvalCallbackHandler(evals)], "run_id": run_id}
+        chain().invoke("When?", config=told)
+        assert evals.flush(10)
+        (span,) = rag_spans(exporter)
+        assert span.context is not None
+        assert evals.feedback(f"{span.context.trace_id:032x}", score=1)
+        assert evals.feedback(run_id, score=1)
+        assert evals.feedback(str(run_id), reference=FACT)
+        assert evals.flush(10)
+    assert len({(told.trace_id, told.sample_id) for told in memory.feedbacks}) == 1
+    match = memory.results[1].outcomes["lexical.exact_match"]
+    assert isinstance(match, Score)
+    assert match.value == 1.0
+
+
+def test_a_budget_stops_a_judge_over_http(tmp_path: Path) -> None:
+    """No request is sent beyond the budget; what needs no judge is still scored, all counted."""
+    config = RagEvalConfig(
+        budget={"calls_per_hour": 5}, budget_path=str(tmp_path / "b.db"), embedder="none"
+    )
+    memory = MemorySink()
+    metrics = ["ragas.faithfulness", "lexical.source_citation"]
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
+        with RagEval(metrics, judge, sinks=[memory], config=config) as evals:
+            for n in range(20):
+                fact = f"{FACT} It has {n} berths."
+                evals.offer(
+                    Sample(question=f"What of {n}?", contexts=(Context(text=fact),), answer=fact)
+                )
+            assert evals.flush(30)
+            stats = evals.stats()
+        assert len(server.calls()) == 5
+    outcomes = [result.outcomes["ragas.faithfulness"] for result in memory.results]
+    refused = [o for o in outcomes if isinstance(o, NotScored)]
+    assert {outcome.cause for outcome in refused} == {"over_budget"}
+    assert stats.refused == {"budget": len(refused)}
+    assert (stats.scored, stats.offered) == (20, 20)
+
+
+def test_a_sample_that_the_budget_leaves_no_metric_is_dropped() -> None:
+    """Where every metric needs the judge, the sample is dropped by that reason."""
+    config = RagEvalConfig(budget={"calls_per_day": 0}, embedder="none")
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
+        with RagEval("ragas.faithfulness", judge, config=config) as evals:
+            evals.offer(Sample(question="q", contexts=(Context(text=FACT),), answer=FACT))
+            assert evals.flush(10)
+            assert evals.stats().dropped == {"budget": 1}
+        assert server.calls() == []
+
+
+def test_the_span_tells_why_it_has_no_scores(
+    exporter: InMemorySpanExporter, provider: TracerProvider
+) -> None:
+    """Sampled out by rate or by rule, refused by rate limit or budget: status and reason say so."""
+    rules = [{"question": "ping", "rate": 0.0, "name": "probes"}, {"question": "b", "rate": 1.0}]
+    config = RagEvalConfig(
+        sample_rate=0.0,
+        rules=rules,
+        rate_limit={"minute": 1},
+        budget={"calls_per_day": 0},
+        embedder="none",
+    )
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
+        with RagEval("ragas.faithfulness", judge, config=config, tracer_provider=provider) as evals:
+            told: Any = {"callbacks": [RagEvalCallbackHandler(evals)]}
+            for question in ("hello", "ping", "bill?", "boat?"):
+                chain().invoke(question, config=told)
+            assert evals.flush(10)
+    spans = [span.attributes or {} for span in rag_spans(exporter)]
+    told = sorted((str(a["rag.eval.status"]), str(a["rag.eval.reason"])) for a in spans)
+    assert told == [
+        ("dropped", "budget"),
+        ("dropped", "rate_limit"),
+        ("sampled_out", "ratio"),
+        ("sampled_out", "rule:probes"),
+    ]

@@ -1,0 +1,355 @@
+"""A budget is never passed by more than the calls in flight, in one process or in several."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import ConfigError, RagEvalConfig
+from rag_eval_hooks.errors import BudgetError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.allowance import allowing
+from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.meter import Meter
+from rag_eval_hooks.judges.metered import metered
+from rag_eval_hooks.judges.prices import Price
+from rag_eval_hooks.pipeline.budget import Budget, budget_of
+from rag_eval_hooks.pipeline.budget_store import BudgetStore, MemoryStore, SqliteStore
+from rag_eval_hooks.pipeline.rules import Traits
+from rag_eval_hooks.pipeline.sampler import Rates, Sampler, Share
+from rag_eval_hooks.score import AnnotatorKind
+from rag_eval_hooks.testing import Decompose, Finding, Findings, ScriptedJudge
+from rag_eval_hooks.usage import Usage
+
+HOUR = 3600
+KEYS = 4000
+
+
+def budget(limits: dict[str, float], store: BudgetStore | None = None, **options: Any) -> Budget:
+    options.setdefault("now", lambda: 1_000_000.0)
+    return Budget(limits, store or MemoryStore(), incidents=Incidents(), **options)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
+    """Makes stores over one file, as several processes would."""
+    made: list[SqliteStore] = []
+
+    def make() -> SqliteStore:
+        made.append(SqliteStore(tmp_path / "budget.db"))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, file: Callable[[], SqliteStore]) -> BudgetStore:
+    return MemoryStore() if request.param == "memory" else file()
+
+
+def test_calls_are_exact(store: BudgetStore) -> None:
+    """As many calls as the limit go through, in flight or settled, and not one more."""
+    limited = budget({"calls_per_hour": 3}, store)
+    limited.reserve(10).settle(5, 5)
+    limited.reserve(10).fail()
+    limited.reserve(10)
+    with pytest.raises(BudgetError, match="hour"):
+        limited.reserve(10)
+    assert limited.spent()["hour"].calls == 3
+
+
+def test_the_true_amount_takes_the_place_of_the_reserved(store: BudgetStore) -> None:
+    """A reply that took less gives room back; one that nobody counted keeps its estimate."""
+    limited = budget({"tokens_per_hour": 1000}, store)
+    first = limited.reserve(100)
+    assert limited.spent()["hour"].tokens == 356
+    first.settle(80, 20)
+    assert limited.spent()["hour"].tokens == 100
+    uncounted = limited.reserve(100)
+    uncounted.settle(0, 0)
+    assert limited.spent()["hour"].tokens == 220
+    limited.reserve(100).fail()
+    assert limited.spent()["hour"].tokens == 220
+
+
+def test_room_is_taken_before_the_call(store: BudgetStore) -> None:
+    """What is in flight counts: a second call is refused though the first has told nothing."""
+    limited = budget({"tokens_per_day": 500}, store)
+    limited.reserve(200)
+    with pytest.raises(BudgetError, match="day"):
+        limited.reserve(200)
+
+
+def test_money_is_counted_by_price(store: BudgetStore) -> None:
+    """Cost is tokens by the price of a million, for prompt and reply apart."""
+    limited = budget({"cost_per_day": 1.0}, store, price=Price(2.0, 8.0))
+    limited.reserve(10_000).settle(100_000, 50_000)
+    assert limited.spent()["day"].cost == pytest.approx(0.6)
+    with pytest.raises(BudgetError):
+        limited.reserve(100_000)
+
+
+def test_hour_and_day_are_kept_apart(store: BudgetStore) -> None:
+    """A new hour has new room, within that of the day; a late reply counts where it was taken."""
+    now = [0.0]
+    limited = budget({"calls_per_hour": 1, "calls_per_day": 2}, store, now=lambda: now[0])
+    late = limited.reserve(0)
+    with pytest.raises(BudgetError, match="hour"):
+        limited.reserve(0)
+    now[0] = HOUR
+    late.settle(9, 9)
+    assert limited.spent()["hour"].calls == 0
+    limited.reserve(0)
+    now[0] = 2 * HOUR
+    with pytest.raises(BudgetError, match="day"):
+        limited.reserve(0)
+    now[0] = 24 * HOUR
+    limited.reserve(0)
+
+
+def test_a_refusal_takes_nothing(store: BudgetStore) -> None:
+    """What one period refuses is not taken from the other."""
+    limited = budget({"calls_per_hour": 5, "tokens_per_day": 100}, store)
+    with pytest.raises(BudgetError):
+        limited.reserve(1000)
+    assert limited.spent()["hour"].calls == 0
+
+
+Step = tuple[int, int, bool]
+steps = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.booleans()), max_size=60)
+
+
+@given(st.integers(0, 5000), st.integers(1, 6), steps)
+def test_tokens_pass_the_limit_by_calls_in_flight_at_most(
+    limit: int, in_flight: int, steps: list[Step]
+) -> None:
+    """However replies turn out, spend stays within the limit and what is in flight."""
+    limited = budget({"tokens_per_hour": limit})
+    open_calls: list[tuple[Any, Step]] = []
+    most = 500 + 500
+    for step in steps:
+        with contextlib.suppress(BudgetError):
+            open_calls.append((limited.reserve(step[0]), step))
+        if len(open_calls) >= in_flight or (open_calls and step[2]):
+            call, (prompt, reply, _) = open_calls.pop(0)
+            call.settle(prompt, reply)
+        assert limited.spent()["hour"].tokens <= limit + in_flight * most
+    for call, (prompt, reply, _) in open_calls:
+        call.settle(prompt, reply)
+    assert limited.spent()["hour"].tokens <= limit + in_flight * most
+
+
+def test_threads_share_one_budget(store: BudgetStore) -> None:
+    """However many threads reserve at once, the calls let through are the limit."""
+    limited = budget({"calls_per_hour": 100}, store)
+    let_through: list[int] = []
+
+    def call() -> None:
+        for _ in range(50):
+            try:
+                limited.reserve(1).settle(1, 1)
+            except BudgetError:
+                continue
+            let_through.append(1)
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(let_through) == limited.spent()["hour"].calls == 100
+
+
+def test_a_file_that_fails_lets_nothing_through(tmp_path: Path) -> None:
+    """Without its file nobody knows what was spent: calls are refused, and it is counted."""
+    path = tmp_path / "budget.db"
+    path.write_bytes(b"no database, and long enough to be seen as none" * 50)
+    incidents = Incidents()
+    limited = Budget({"calls_per_hour": 9}, SqliteStore(path), incidents=incidents)
+    with pytest.raises(BudgetError, match="file"):
+        limited.reserve(1)
+    assert incidents.counts() == {"budget: OSError": 1}
+
+
+def test_what_a_killed_process_had_reserved_stays_spent(
+    file: Callable[[], SqliteStore], tmp_path: Path
+) -> None:
+    """A reservation that nobody settles is not given back by forgetting it."""
+    budget({"calls_per_hour": 2}, file()).reserve(1)
+    other = budget({"calls_per_hour": 2}, file())
+    other.reserve(1)
+    with pytest.raises(BudgetError):
+        other.reserve(1)
+    connection = sqlite3.connect(tmp_path / "budget.db")
+    with contextlib.closing(connection):
+        assert connection.execute("SELECT calls FROM rag_eval_budget").fetchall() == [(2.0,)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_shares_the_file_and_not_the_connection(
+    file: Callable[[], SqliteStore],
+) -> None:
+    """Parent and child go on with one budget, each by a connection of its own."""
+    limited = budget({"calls_per_hour": 10}, file())
+    limited.reserve(1)
+    child = os.fork()
+    if child == 0:
+        limited.reset()
+        for _ in range(4):
+            limited.reserve(1)
+        os._exit(round(limited.spent()["hour"].calls))
+    for _ in range(2):
+        limited.reserve(1)
+    _, status = os.waitpid(child, 0)
+    assert 5 <= os.waitstatus_to_exitcode(status) <= 7
+    assert limited.spent()["hour"].calls == 7
+
+
+async def test_every_try_of_a_question_asks_first() -> None:
+    """Retries are calls too; a try that is refused is not counted as sent."""
+    limited = budget({"calls_per_hour": 2})
+    meter = Meter()
+
+    def tries() -> None:
+        with allowing(limited), meter.charging():
+            for _ in range(3):
+                meter.sent()
+
+    with pytest.raises(BudgetError) as caught:
+        tries()
+    assert caught.value.usage.calls == 2
+    assert limited.spent()["hour"].calls == 2
+
+
+async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:
+    """Calls that run beside one another ask the same budget."""
+    limited = budget({"calls_per_hour": 3})
+
+    async def ask() -> bool:
+        meter = Meter()
+        try:
+            with meter.charging():
+                meter.sent()
+                await asyncio.sleep(0)
+                meter.told(5, 5)
+        except BudgetError:
+            return False
+        return True
+
+    with allowing(limited):
+        told = await asyncio.gather(*(ask() for _ in range(5)))
+    assert sorted(told) == [False, False, True, True, True]
+    assert await ask()
+
+
+async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
+    """A task of a judge that counts nothing itself is a call; the embedded judge makes none."""
+
+    class Own(ScriptedJudge):
+        annotator_kind = AnnotatorKind.LLM
+
+    own = Own(Findings(answer_claims=("a",), usage={Finding.ANSWER_CLAIMS: Usage(1, 30, 12)}))
+    judge = metered(own)
+    task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
+    limited = budget({"calls_per_hour": 1, "tokens_per_hour": 900})
+    with allowing(limited):
+        assert (await judge.decompose(task)).answer_claims == ("a",)
+        with pytest.raises(BudgetError):
+            await judge.decompose(task)
+    assert len(own.tasks) == limited.spent()["hour"].calls == 1
+    local = LocalJudge()
+    assert metered(local) is local
+
+
+def _spend(path: str, worker: int, seconds: float, told: Any) -> None:
+    """One process with one call in flight at a time; its replies are longer than foreseen."""
+    limits = {"calls_per_day": 400.0, "tokens_per_day": 100_000.0}
+    store = SqliteStore(path)
+    limited = Budget(limits, store, incidents=Incidents(), now=lambda: 0.0)
+    sent = refused = 0
+    until = time.monotonic() + seconds
+    while refused < 5 and time.monotonic() < until:
+        try:
+            call = limited.reserve(100)
+        except BudgetError:
+            refused += 1
+            continue
+        sent += 1
+        call.settle(150, 250 + worker)
+    store.close()
+    told.put((sent, refused, _chosen(worker), _chosen(-1)))
+
+
+def _chosen(worker: int) -> int:
+    """How many of a process's own trace ids are sampled at a tenth."""
+    chosen_by = Sampler(Rates({"s.m": Share(0.1)}))
+    ids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{worker} {n}").hex for n in range(KEYS))
+    return sum(chosen_by.decide(name, Traits).sampled for name in ids)
+
+
+def test_eight_processes_share_one_budget_and_one_rate(
+    file: Callable[[], SqliteStore], tmp_path: Path
+) -> None:
+    """Together they spend no more than the limit and one call in flight for each of them.
+
+    Each samples its own requests at the rate, within five standard errors; requests that all of
+    them see get the same decision from all.
+    """
+    context = multiprocessing.get_context("spawn")
+    told = context.Queue()
+    path = str(tmp_path / "budget.db")
+    workers = [context.Process(target=_spend, args=(path, n, 60.0, told)) for n in range(8)]
+    for worker in workers:
+        worker.start()
+    results = [told.get(timeout=90) for _ in workers]
+    for worker in workers:
+        worker.join()
+    limits = {"calls_per_day": 400.0, "tokens_per_day": 100_000.0}
+    reader = Budget(limits, file(), incidents=Incidents(), now=lambda: 0.0)
+    spent = reader.spent()["day"]
+    sent, refused, own, common = zip(*results, strict=True)
+    assert spent.calls == sum(sent) <= 400
+    assert 100_000 - 8 * 500 <= spent.tokens <= 100_000 + 8 * 410
+    assert set(refused) == {5}
+    error = (KEYS * 0.1 * 0.9) ** 0.5
+    assert all(abs(chosen - KEYS * 0.1) < 5 * error for chosen in own)
+    assert abs(sum(own) - 8 * KEYS * 0.1) < 5 * error * 8**0.5
+    assert len(set(common)) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"budget": {"calls_per_week": 3}}, "budget"),
+        ({"budget": {"calls_per_day": -1}}, "budget"),
+        ({"budget": {"calls_per_day": True}}, "budget"),
+        ({"budget": {"cost_per_day": 3}}, "budget"),
+        ({"budget": {"calls_per_day": 3}, "budget_path": "/no/such/folder/b.db"}, "budget_path"),
+    ],
+)
+def test_a_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
+    """Unknown limits, a cost without a price and a path without a folder are errors."""
+    with pytest.raises(ConfigError) as caught:
+        budget_of(RagEvalConfig(**settings), "openai:m", Incidents())
+    assert caught.value.field == field
+
+
+def test_a_budget_may_stand_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits are written as pairs."""
+    monkeypatch.setenv("RAG_EVAL_BUDGET", "calls_per_hour=50,tokens_per_day=1e6")
+    assert RagEvalConfig.load().budget == {"calls_per_hour": 50.0, "tokens_per_day": 1e6}

@@ -1,0 +1,126 @@
+"""At most so many in any second and minute, and just as many under load."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import ConfigError, RagEvalConfig
+from rag_eval_hooks.pipeline.rate_limit import RateLimit
+
+
+class Hand:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def admitted_at(limits: dict[str, int], times: list[float]) -> list[float]:
+    clock = Hand()
+    limit = RateLimit(limits, clock)
+    let_in = []
+    for time in times:
+        clock.now = time
+        if limit.admit() is not None:
+            let_in.append(time)
+    return let_in
+
+
+def most_in(times: list[float], span: float) -> int:
+    """The most that any window of this length holds, one end of it excluded."""
+    return max((sum(t <= other < t + span for other in times) for t in times), default=0)
+
+
+gaps = st.lists(st.floats(0, 3, allow_nan=False), max_size=80)
+
+
+@given(st.integers(1, 5), st.integers(1, 20), gaps)
+def test_no_window_holds_more_than_the_limit(second: int, minute: int, gaps: list[float]) -> None:
+    """However requests come, no second and no minute holds more than its limit."""
+    times = [sum(gaps[: n + 1]) for n in range(len(gaps))]
+    let_in = admitted_at({"second": second, "minute": minute}, times)
+    assert most_in(let_in, 1.0) <= second
+    assert most_in(let_in, 60.0) <= minute
+
+
+@given(st.integers(1, 5), gaps)
+def test_nothing_is_refused_that_there_is_room_for(second: int, gaps: list[float]) -> None:
+    """What is refused would have been one too many in the second before it."""
+    times = [sum(gaps[: n + 1]) for n in range(len(gaps))]
+    clock = Hand()
+    limit = RateLimit({"second": second}, clock)
+    let_in: list[float] = []
+    for time in times:
+        clock.now = time
+        if limit.admit() is not None:
+            let_in.append(time)
+        else:
+            assert sum(time - 1.0 < other for other in let_in) == second
+
+
+@pytest.mark.parametrize(("limits", "rate"), [({"second": 50}, 50.0), ({"minute": 1200}, 20.0)])
+def test_ten_times_the_load_admits_the_rate(limits: dict[str, int], rate: float) -> None:
+    """Of ten times as many as allowed, as many as allowed are admitted, within 2 %."""
+    draw = random.Random(7)
+    times, now, end = [], 0.0, 600.0
+    while now < end:
+        now += draw.expovariate(10 * rate)
+        times.append(now)
+    let_in = admitted_at(limits, times)
+    assert abs(len(let_in) / (rate * end) - 1) < 0.02
+
+
+def test_the_admitted_share_is_known_under_load() -> None:
+    """Under a steady load the share that an admitted one carries is the true one."""
+    clock = Hand()
+    limit = RateLimit({"second": 10}, clock)
+    shares = []
+    for n in range(100 * 120):
+        clock.now = n / 100
+        share = limit.admit()
+        if share is not None and clock.now > 60:
+            shares.append(share)
+    assert all(abs(share - 0.1) < 0.005 for share in shares)
+
+
+def test_without_load_the_share_is_one() -> None:
+    """Where nothing is refused, nothing is weighed."""
+    clock = Hand()
+    limit = RateLimit({"second": 10}, clock)
+    for n in range(100):
+        clock.now = float(n)
+        assert limit.admit() == 1.0
+
+
+def test_many_threads_get_no_more_than_the_limit() -> None:
+    """However many threads ask at once, only the limit is let through."""
+    limit = RateLimit({"minute": 500})
+    let_in: list[float] = []
+
+    def ask() -> None:
+        for _ in range(500):
+            share = limit.admit()
+            if share is not None:
+                let_in.append(share)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(let_in) == 500
+
+
+@pytest.mark.parametrize("limits", [{"hour": 1}, {"second": 0}, {"second": 1.5}, {"minute": True}])
+def test_a_wrong_limit_is_refused(limits: dict[str, object]) -> None:
+    """Units other than second and minute, and anything but whole numbers, are errors."""
+    with pytest.raises(ConfigError, match="rate_limit"):
+        RagEvalConfig(rate_limit=limits)
