@@ -56,16 +56,17 @@ class Documents:
     def __init__(self, keys: Collection[str]) -> None:
         self._keys = frozenset(keys)
 
-    def found_in(self, outputs: Any, given: Any = None) -> Lists:
+    def found_in(self, outputs: Any, given: Any = None, *, artifacts: bool = True) -> Lists:
         """The lists of documents in an output, in order; an empty one may be a find too.
 
         Args:
             outputs: What a run gave out.
             given: What it was given: lists and messages that it merely hands on are no find.
+            artifacts: Whether messages of tools in it are new, and their artifacts a find.
         """
-        found: Lists = []
-        self._search(outputs, given, found, _DEEP)
-        return found
+        search = _Search(self._keys, artifacts)
+        search.look(outputs, given, _DEEP)
+        return search.found
 
     def typed(self, value: Any) -> tuple[Context, ...] | None:
         """What stands where documents are to be: documents or texts, possibly none."""
@@ -76,47 +77,57 @@ class Documents:
         except TypeError:
             return None
 
-    def _search(self, value: Any, given: Any, found: Lists, depth: int) -> None:
+
+class _Search:
+    """One search; depth and width are bounded."""
+
+    def __init__(self, keys: Collection[str], artifacts: bool) -> None:
+        self._keys = keys
+        self._artifacts = artifacts
+        self.found: Lists = []
+
+    def look(self, value: Any, given: Any, depth: int) -> None:
         if depth == 0 or value is given or isinstance(value, _NO_DOCUMENTS):
             return
         if isinstance(value, list | tuple):
-            self._search_list(value, given, found, depth)
+            self._list(value, given, depth)
         elif isinstance(value, BaseMessage):
-            self._search_artifact(getattr(value, "artifact", None), found, depth)
+            if self._artifacts:
+                self._artifact(getattr(value, "artifact", None), depth)
         elif (values := entries(_update(value))) is not None:
             before = entries(given) or {}
             for key, item in list(values.items())[:_WIDE]:
-                self._search_entry(key, item, before.get(key), found, depth)
+                self._entry(key, item, before.get(key), depth)
 
-    def _search_entry(self, key: str, item: Any, before: Any, found: Lists, depth: int) -> None:
+    def _entry(self, key: str, item: Any, before: Any, depth: int) -> None:
         if key in self._keys and isinstance(item, list | tuple) and item is not before:
             if not item:
-                found.append(())
+                self.found.append(())
                 return
             if all(isinstance(text, str) for text in item[:_WIDE]):
-                found.append(contexts_of(item))
+                self.found.append(contexts_of(item))
                 return
-        self._search(item, before, found, depth - 1)
+        self.look(item, before, depth - 1)
 
-    def _search_list(self, items: Sequence[Any], given: Any, found: Lists, depth: int) -> None:
+    def _list(self, items: Sequence[Any], given: Any, depth: int) -> None:
         first = items[0] if items else None
         if _document_in(first) is not None:
             if not _same(items, given) and (contexts := _documents(items)) is not None:
-                found.append(contexts)
-        elif first is not None and not isinstance(first, str | int | float | bytes):
+                self.found.append(contexts)
+        elif first is not None and not isinstance(first, _NO_DOCUMENTS):
             if isinstance(first, BaseMessage) and depth == _DEEP:
                 # A bare list of messages is a prompt, with artifacts of earlier turns in it.
                 return
             known = {id(item) for item in given} if isinstance(given, list | tuple) else ()
             for item in items[:_WIDE]:
                 if id(item) not in known:
-                    self._search(item, None, found, depth - 1)
+                    self.look(item, None, depth - 1)
 
-    def _search_artifact(self, artifact: Any, found: Lists, depth: int) -> None:
+    def _artifact(self, artifact: Any, depth: int) -> None:
         if isinstance(artifact, list | tuple) and not artifact:
-            found.append(())
+            self.found.append(())
         elif artifact is not None:
-            self._search(artifact, None, found, depth - 1)
+            self.look(artifact, None, depth - 1)
 
 
 def _documents(items: Sequence[Any]) -> tuple[Context, ...] | None:

@@ -346,7 +346,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     def _note_input(self, run: Run, inputs: Any) -> None:
         run.query = self._recorder.text(run, self._choices.question_in(inputs, self._incidents))
-        for contexts in self._documents.found_in(inputs):
+        for contexts in self._documents.found_in(inputs, artifacts=False):
             if contexts:
                 self._recorder.documents(run, contexts)
 
@@ -364,7 +364,9 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
                 run.structured = self._recorder.text(run, values.structured(outputs))
 
     def _note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
-        found = self._documents.found_in(outputs, given)
+        # Elsewhere than in steps of a graph and tools, messages of tools are of earlier turns.
+        fresh = run.kind is RunKind.TOOL or (run.parent is not None and run.parent.keeps_state)
+        found = self._documents.found_in(outputs, given, artifacts=fresh)
         for contexts in found:
             self._recorder.documents(run, contexts)
         return bool(found)

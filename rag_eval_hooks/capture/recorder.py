@@ -87,7 +87,7 @@ class Recorder:
             return None
         if parent_id in self._ended:
             # What it starts in its turn comes late too.
-            self._ended[run_id] = None
+            self._remember(run_id)
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
         if parent is None:
@@ -230,16 +230,19 @@ class Recorder:
         interaction.status = _closed_early(interaction) if status is Status.OK else status
         for run in interaction.runs:
             self._runs.pop(run.id, None)
-            self._ended[run.id] = None
+            self._remember(run.id)
             run.end = run.end or root.end
             run.given = None
-        while len(self._ended) > _REMEMBERED:
-            self._ended.popitem(last=False)
         if interaction.interrupted and interaction.status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._parked.park(interaction)
         else:
             self._report(interaction)
+
+    def _remember(self, run_id: Hashable) -> None:
+        self._ended[run_id] = None
+        if len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
 
     def _report(self, interaction: Interaction) -> None:
         kind = interaction.root.kind

@@ -127,6 +127,14 @@ def test_a_prompt_is_no_find() -> None:
     assert texts(ChatPromptTemplate.from_messages(messages).invoke({})) == []
 
 
+def test_messages_of_earlier_turns_are_no_find() -> None:
+    """Where messages are not new, their artifacts are not either; documents beside them are."""
+    message = ToolMessage("text", tool_call_id="1", artifact=[ONE])
+    state = {"messages": [message], "documents": [TWO]}
+    found = LISTS.found_in(state, artifacts=False)
+    assert [[context.text for context in contexts] for contexts in found] == [["two"]]
+
+
 def test_a_cycle_ends_the_search() -> None:
     """Whatever refers to itself is searched a few levels deep."""
     cycle: dict[str, Any] = {"documents": [ONE]}

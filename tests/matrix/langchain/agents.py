@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from langchain_core.callbacks import dispatch_custom_event
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.tools import create_retriever_tool, tool
 
-from rag_eval_hooks import Status
-from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain import record_contexts
 from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
 from rag_eval_hooks_langchain.values import message_text
 from tests.matrix.langchain.compat import (
@@ -28,8 +26,6 @@ from tests.matrix.langchain.kit import (
     GRAPH_WAYS,
     PASSAGES,
     PROMPT,
-    QUESTION,
-    QUESTIONS,
     Chat,
     answer_to,
     joined,
@@ -39,8 +35,7 @@ from tests.matrix.langchain.kit import (
     store,
     top,
 )
-from tests.matrix.shape import Expected, Shape
-from tests.matrix.world import World
+from tests.matrix.shape import Shape
 
 __all__ = ["SHAPES"]
 
@@ -226,88 +221,6 @@ def said_by_expert(question: str) -> str:
     return f"The expert says: {answer_to(question, top(question))}"
 
 
-def turns() -> Shape:
-    """Several turns of a conversation; artifacts of earlier ones stand in the state."""
-
-    def run(world: World, way: str) -> None:
-        saver = import_module("langgraph.checkpoint.memory").MemorySaver()
-
-        def step(question: str) -> AIMessage:
-            chosen = "count" if question.startswith("How many") else "search"
-            return pick((chosen, question))
-
-        app = agent(stepping(step), [search, count], checkpointer=saver)
-        config: Any = {
-            "callbacks": [RagEvalCallbackHandler(world.evals)],
-            "configurable": {"thread_id": "t1"},
-        }
-        for question in (*QUESTIONS, "How many words are these?"):
-            if way == "invoke":
-                app.invoke(asks(question), config)
-            elif way == "stream":
-                list(app.stream(asks(question), config))
-            else:
-                asyncio.run(app.ainvoke(asks(question), config))
-
-    def expected(way: str) -> list[Expected]:
-        spans = TOOL_SPANS
-        return [
-            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=spans)
-            for q in QUESTIONS
-        ]
-
-    return Shape(
-        group=GROUP,
-        name="several turns with a checkpointer",
-        ways=("invoke", "stream", "ainvoke"),
-        run=run,
-        expected=expected,
-        missing=AGENTS_MISSING,
-    )
-
-
-def cancelled() -> Shape:
-    def run(world: World, way: str) -> None:
-        model = searching()
-        model.delay = 0.02
-        app = agent(model, [search])
-        config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
-
-        async def read() -> None:
-            async for _, state in app.astream(
-                asks(QUESTION), config, stream_mode=["updates", "messages"]
-            ):
-                if isinstance(state, tuple) and isinstance(state[0], ToolMessage):
-                    asyncio.current_task().cancel()  # type: ignore[union-attr]
-
-        async def request() -> None:
-            task = asyncio.create_task(read())
-            await asyncio.wait([task])
-            assert task.cancelled()
-
-        asyncio.run(request())
-
-    def expected(way: str) -> list[Expected]:
-        return [
-            Expected(
-                question=QUESTION,
-                contexts=top(),
-                answer=None,
-                status=Status.CANCELLED,
-                spans=None,
-            )
-        ]
-
-    return Shape(
-        group=GROUP,
-        name="a cancelled stream",
-        ways=("astream",),
-        run=run,
-        expected=expected,
-        missing=AGENTS_MISSING,
-    )
-
-
 def none_expected(made: Shape) -> Shape:
     return Shape(
         group=made.group,
@@ -367,8 +280,6 @@ SHAPES = (
     ),
     shape(GROUP, "agentic RAG with a ToolNode", agentic, spans=RETRIEVER_SPANS, **AGENT),
     none_expected(shape(GROUP, "an agent that retrieves nothing", nothing, **AGENT)),
-    turns(),
-    cancelled(),
     shape(
         GROUP,
         "supervisor with a RAG sub-agent",
