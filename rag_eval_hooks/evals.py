@@ -120,6 +120,7 @@ class RagEval:
             max_open=self.config.max_open_interactions,
             max_chars=self.config.max_interaction_chars,
             max_text_chars=self.config.max_text_chars,
+            on_wait=self._pipeline.watch,
         )
         _guard_forks(self._pipeline, self.recorder, self.others)
 

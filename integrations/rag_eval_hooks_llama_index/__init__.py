@@ -1,4 +1,7 @@
-"""rag_eval_hooks for LlamaIndex: `LlamaIndexJudge(llm)` lets an LLM of it be the judge."""
+"""rag_eval_hooks for LlamaIndex: `enable(evals)` captures every RAG interaction.
+
+`LlamaIndexJudge(llm)` lets an LLM of LlamaIndex be the judge.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ except ImportError as error:
         'pip install "rag-eval-hooks[llama-index]"'
     ) from error
 
+from rag_eval_hooks_llama_index.instrumentation import Instrumentation, enable
 from rag_eval_hooks_llama_index.judge import LlamaIndexJudge
 
-__all__ = ["LlamaIndexJudge"]
+__all__ = ["Instrumentation", "LlamaIndexJudge", "enable"]

@@ -40,6 +40,7 @@ class Recorder:
             is given up for one more.
         max_chars: Characters of text that one may hold.
         max_text_chars: Characters of one text that are of use later.
+        on_wait: Called when an interaction waits for a stream: from then on `sweep` is needed.
 
     Attributes:
         locators: Of integrations: each tells the id of the framework's run around the caller.
@@ -53,8 +54,10 @@ class Recorder:
         max_open: int,
         max_chars: int = 4_000_000,
         max_text_chars: int = 20_000,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_end = on_end
+        self._on_wait = on_wait
         self._ttl_ns = int(ttl * 1e9)
         self._max_open = max_open
         self._room = Room(max_chars, max_text_chars)
@@ -65,6 +68,7 @@ class Recorder:
         """Forgets everything open: what a forked child needs."""
         self._runs: dict[Hashable, Run] = {}
         self._open: dict[Hashable, Interaction] = {}
+        self._waiting: dict[Hashable, Interaction] = {}
         self._ended: OrderedDict[Hashable, None] = OrderedDict()
         self._parked = Parked(self._report, self._ttl_ns, self._max_open)
 
@@ -127,7 +131,7 @@ class Recorder:
         metadata: Mapping[str, Any],
         tags: Sequence[str],
     ) -> Run:
-        self.sweep()
+        self._abandon_old()
         if len(self._open) >= self._max_open:
             self._abandon_oldest()
         interaction = Interaction(otel_context.get_current(), {}, tuple(tags))
@@ -150,6 +154,25 @@ class Recorder:
         if parent_id is not None and self.get(parent_id) is not None:
             return True
         return self._around() is not None
+
+    def knows(self, run_id: Hashable) -> bool:
+        """Whether a run, ended or not, belongs to an open interaction."""
+        return run_id in self._runs
+
+    def shared(self, run_id: Hashable, other: Run) -> bool:
+        """Whether a known run belongs to the same interaction as another."""
+        run = self._runs.get(run_id)
+        return run is not None and run.interaction is other.interaction
+
+    def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
+        """A run gave out a stream: its interaction stays open until that is over, too.
+
+        Args:
+            run: Any run of the interaction.
+            over: How the stream's reading ended, or None while it may go on; asked when the root
+                returns, when something was reported about the stream, and a few times a second.
+        """
+        run.interaction.streams.append(over)
 
     def documents(
         self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS
@@ -190,11 +213,30 @@ class Recorder:
             self._report(earlier)
 
     def end(self, run: Run) -> None:
-        """A run ended well; the end of a root ends its interaction."""
+        """A run ended well; the end of a root ends its interaction, but for open streams."""
         if run.parent is None:
-            self._finish(run, Status.OK)
+            run.interaction.returned = True
+            self.settle(run)
         elif run.end is None:
             run.end = time.time_ns()
+
+    def settle(self, run: Run) -> None:
+        """Ends the run's interaction when its root has returned and its streams are over."""
+        interaction = run.interaction
+        if interaction.root.end is not None:
+            # Two threads may have seen the end of the stream at once.
+            self._waiting.pop(interaction.root.id, None)
+        elif interaction.returned:
+            self._end_unless_streaming(interaction)
+
+    def _end_unless_streaming(self, interaction: Interaction) -> None:
+        ways = [over() for over in interaction.streams]
+        if None in ways:
+            self._waiting[interaction.root.id] = interaction
+            self._on_wait()
+        else:
+            unwell = (way for way in ways if way is not None and way is not Status.OK)
+            self._finish(interaction.root, next(unwell, Status.OK))
 
     def fail(self, run: Run, error: BaseException) -> None:
         """A run ended with an exception."""
@@ -202,7 +244,12 @@ class Recorder:
         self._finish(run, _status_of(error))
 
     def sweep(self) -> None:
-        """Gives up the interactions that are older than the time limit."""
+        """Ends what waited for streams that are over, gives up what is past the time limit."""
+        for interaction in list(self._waiting.values()):
+            self.settle(interaction.root)
+        self._abandon_old()
+
+    def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
         self._parked.sweep(oldest_allowed)
         while self._open:
@@ -220,6 +267,9 @@ class Recorder:
             return
         run.end = time.time_ns()
         if run.parent is None:
+            if run.id in self._waiting and status is not Status.ABANDONED:
+                # Noticed later than it happened: the last that was reported tells when.
+                run.end = max((r.end for r in run.interaction.runs[1:] if r.end), default=run.end)
             self._finish_interaction(run, status)
 
     def _finish_interaction(self, root: Run, status: Status) -> None:
@@ -227,6 +277,7 @@ class Recorder:
         # Whoever takes it out of the map reports it: a root's end and a sweep may race.
         if self._open.pop(root.id, None) is None:
             return
+        self._waiting.pop(root.id, None)
         interaction.status = _closed_early(interaction) if status is Status.OK else status
         for run in interaction.runs:
             self._runs.pop(run.id, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -30,6 +30,7 @@ class RunKind(StrEnum):
     MODEL = "model"
     TOOL = "tool"
     EMBEDDING = "embedding"
+    RERANKER = "reranker"
     MANUAL = "manual"
     """An interaction that the application opened itself."""
 
@@ -152,6 +153,9 @@ class Interaction:
         full: Whether text was left out, as it held as much as it may.
         kept_chars: Characters of text held so far.
         others: What other instrumentors make of it, once that was looked for.
+        streams: Of answers that are read after the root returned: each tells how its reading
+            ended, or None while it may go on.
+        returned: Whether the root has returned and only streams are open.
     """
 
     otel: OtelContext
@@ -167,6 +171,8 @@ class Interaction:
     full: bool = False
     kept_chars: int = 0
     others: Others | None = None
+    streams: list[Callable[[], Status | None]] = field(default_factory=list)
+    returned: bool = False
 
     @property
     def root(self) -> Run:

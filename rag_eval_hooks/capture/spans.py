@@ -43,6 +43,7 @@ _FORMS: Mapping[RunKind, _Form] = {
     RunKind.MODEL: _Form("chat", "LLM", SpanKind.CLIENT),
     RunKind.TOOL: _Form("execute_tool", "TOOL", SpanKind.INTERNAL),
     RunKind.EMBEDDING: _Form("embeddings", "EMBEDDING", SpanKind.CLIENT),
+    RunKind.RERANKER: _Form("rerank", "RERANKER", SpanKind.INTERNAL),
 }
 
 

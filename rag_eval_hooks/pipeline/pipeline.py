@@ -91,7 +91,8 @@ class Pipeline:
         makers: Make what decides, what evaluates a sample, and what it may cost.
         parts: What it is made of; closed at shutdown.
         sinks: Where outcomes go besides telemetry.
-        tick: Called a few times a second, once a sample was accepted.
+        tick: Called a few times a second, once a sample was accepted or `watch` was called, and
+            before all that is pending is waited for.
     """
 
     def __init__(
@@ -241,6 +242,11 @@ class Pipeline:
         self._start_clock()
         self._holder.hold(held)
 
+    def watch(self) -> None:
+        """Begins to call `tick`, which has something to look after."""
+        self._exit.arm()
+        self._start_clock()
+
     def refuse(self, reason: str) -> None:
         """Enters an interaction that could not be offered."""
         self._ledger.dropped(reason)
@@ -269,6 +275,7 @@ class Pipeline:
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
+        self._external_tick()
         return self._ledger.wait(timeout)
 
     def shutdown(self, timeout: float) -> bool:
@@ -279,6 +286,7 @@ class Pipeline:
         Returns:
             Whether everything pending was finished.
         """
+        self._external_tick()
         self._exit.disarm()
         self._evaluator.close()
         finished = self._ledger.wait(timeout)

@@ -1,0 +1,66 @@
+"""How the reading of a streamed answer ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+
+from rag_eval_hooks.capture import Run, RunKind
+from rag_eval_hooks.sample import Status
+from rag_eval_hooks_llama_index.streams import Stream
+
+__all__ = ["chat_ending", "stream_ending"]
+
+_WRITER = StreamingAgentChatResponse.__name__
+_STATUS = {"GeneratorExit": Status.CLOSED, "CancelledError": Status.CANCELLED}
+
+
+def stream_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
+    """Of a query engine's stream: when its generator is over, its last model call tells how."""
+
+    def ending() -> Status | None:
+        if not stream.over:
+            return None
+        if stream.text is not None:
+            run.text = stream.text
+            return Status.OK
+        model = next(_inside(run, lambda inner: inner.kind is RunKind.MODEL), None)
+        if model is None or model.end is None:
+            return Status.CLOSED
+        return _taken_over(run, model)
+
+    return ending
+
+
+def chat_ending(run: Run) -> Callable[[], Status | None]:
+    """Of a chat engine's stream: LlamaIndex reads it itself, in a run that ends with the text."""
+
+    def ending() -> Status | None:
+        writer = next(_inside(run, lambda inner: inner.name == _WRITER), None)
+        return None if writer is None or writer.end is None else _taken_over(run, writer)
+
+    return ending
+
+
+def _taken_over(run: Run, last: Run) -> Status:
+    """The text and the failure of the last run inside, which are those of the outer one."""
+    run.text = last.text
+    if last.error_type is None:
+        return Status.OK
+    status = _STATUS.get(last.error_type, Status.ERROR)
+    if status is Status.ERROR:
+        run.error_type = last.error_type
+    return status
+
+
+def _inside(run: Run, wanted: Callable[[Run], bool]) -> Iterator[Run]:
+    """The runs inside another that are wanted, the last first."""
+    return (r for r in reversed(run.interaction.runs) if wanted(r) and _is_inside(r, run))
+
+
+def _is_inside(run: Run, outer: Run) -> bool:
+    above = run.parent
+    while above is not None and above is not outer:
+        above = above.parent
+    return above is outer

@@ -1,0 +1,193 @@
+"""`enable`: registers our two handlers with LlamaIndex's instrumentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from inspect import BoundArguments
+from typing import Any
+
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.events.exception import ExceptionEvent
+from llama_index.core.instrumentation.events.llm import (
+    LLMChatEndEvent,
+    LLMChatStartEvent,
+    LLMCompletionEndEvent,
+    LLMCompletionStartEvent,
+)
+from llama_index.core.instrumentation.span import BaseSpan, active_span_id
+from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
+from pydantic import PrivateAttr
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks_llama_index.tracker import Tracker
+
+__all__ = ["Instrumentation", "enable", "is_enabled"]
+
+
+class Instrumentation:
+    """Our handlers on LlamaIndex's root dispatcher.
+
+    Args:
+        evals: Where interactions go.
+    """
+
+    def __init__(self, evals: RagEval) -> None:
+        self.evals = evals
+        tracker = Tracker(evals)
+        self._spans = RagEvalSpanHandler(self, tracker)
+        self._events = RagEvalEventHandler(tracker)
+
+    def enable(self) -> None:
+        """Adds the handlers."""
+        root = get_dispatcher()
+        root.add_span_handler(self._spans)
+        root.add_event_handler(self._events)
+        self.evals.recorder.locators.add(active_span_id.get)
+
+    def disable(self) -> None:
+        """Takes them off again; what is open then is abandoned at its time limit. Idempotent."""
+        root = get_dispatcher()
+        root.span_handlers = [h for h in root.span_handlers if h is not self._spans]
+        root.event_handlers = [h for h in root.event_handlers if h is not self._events]
+        self.evals.recorder.locators.discard(active_span_id.get)
+
+
+def enable(evals: RagEval) -> Instrumentation:
+    """Captures every RAG interaction of LlamaIndex in this process.
+
+    Registers a span handler and an event handler with the instrumentation's root dispatcher.
+    They do dictionary work only, change nothing of the application's, and raise nothing into it.
+    Called again for the same `evals`, it changes nothing.
+
+    Returns:
+        What was registered; its `disable()` takes it off again.
+    """
+    registration = _registered(evals)
+    if registration is None:
+        registration = Instrumentation(evals)
+        registration.enable()
+    return registration
+
+
+def is_enabled(evals: RagEval) -> bool:
+    """Whether LlamaIndex's instrumentation reports to this object."""
+    return _registered(evals) is not None
+
+
+def _registered(evals: RagEval) -> Instrumentation | None:
+    for handler in get_dispatcher().span_handlers:
+        if isinstance(handler, RagEvalSpanHandler) and handler.registration.evals is evals:
+            return handler.registration
+    return None
+
+
+class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
+    """Passes spans on; keeps none of its own.
+
+    Args:
+        registration: What it belongs to.
+        tracker: Where they go.
+    """
+
+    _registration: Instrumentation = PrivateAttr()
+    _tracker: Tracker = PrivateAttr()
+
+    def __init__(self, registration: Instrumentation, tracker: Tracker) -> None:
+        super().__init__()
+        self._registration = registration
+        self._tracker = tracker
+
+    @property
+    def registration(self) -> Instrumentation:
+        """What it belongs to."""
+        return self._registration
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name that LlamaIndex shows."""
+        return "RagEvalSpanHandler"
+
+    def span_enter(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: Any | None = None,
+        parent_id: str | None = None,
+        tags: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A call begins."""
+        self._tracker.enter(id_, bound_args.arguments, instance, parent_id, tags)
+
+    def span_exit(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: Any | None = None,
+        result: Any | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A call returned."""
+        self._tracker.exit(id_, instance, result)
+
+    def span_drop(
+        self,
+        id_: str,
+        bound_args: BoundArguments,
+        instance: Any | None = None,
+        err: BaseException | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """A call raised."""
+        self._tracker.drop(id_, err)
+
+    def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """Makes none: runs are kept elsewhere."""
+        return None
+
+    def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """Has none."""
+        return None
+
+    def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
+        """Has none."""
+        return None
+
+
+class RagEvalEventHandler(BaseEventHandler):
+    """Passes on what models do and what workflows cancel; tokens one by one are no concern.
+
+    Args:
+        tracker: Where it goes.
+    """
+
+    _routes: Mapping[str, Callable[[Any], None]] = PrivateAttr()
+
+    def __init__(self, tracker: Tracker) -> None:
+        super().__init__()
+        self._routes = {
+            LLMChatStartEvent.__name__: lambda e: tracker.model_called(
+                e.span_id, e.messages, e.model_dict
+            ),
+            LLMCompletionStartEvent.__name__: lambda e: tracker.model_called(
+                e.span_id, e.prompt, e.model_dict
+            ),
+            LLMChatEndEvent.__name__: lambda e: tracker.model_replied(e.span_id, e.response),
+            LLMCompletionEndEvent.__name__: lambda e: tracker.model_replied(e.span_id, e.response),
+            ExceptionEvent.__name__: lambda e: tracker.model_failed(e.span_id, e.exception),
+            # Of the workflows' own package, which not every version has.
+            "SpanCancelledEvent": lambda e: tracker.cancelled(e.span_id),
+        }
+
+    @classmethod
+    def class_name(cls) -> str:
+        """The name that LlamaIndex shows."""
+        return "RagEvalEventHandler"
+
+    def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+        """Something happened in a call."""
+        route = self._routes.get(type(event).__name__)
+        if route is not None:
+            route(event)

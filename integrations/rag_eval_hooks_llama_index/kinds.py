@@ -1,0 +1,137 @@
+"""Tells what a span of LlamaIndex does, and what can be said about it on ours."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.tools import BaseTool
+from llama_index.core.workflow import Workflow
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.run import Facts, RunKind
+from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
+
+__all__ = ["Role", "class_and_method", "facts_of", "model_facts", "reply_facts", "role_of"]
+
+_ID_CHARS = 37
+"""A dash and a UUID, at the end of every span id."""
+_SCALARS = (str, int, float, bool)
+
+
+class Role(Enum):
+    """What a span does, as far as capture cares."""
+
+    CHAIN = auto()
+    RETRIEVAL = auto()
+    EMBEDDING = auto()
+    POSTPROCESSING = auto()
+    TOOL = auto()
+    MODEL = auto()
+    WRITER = auto()
+    """Reads a chat's stream for its user, in a thread or task of its own."""
+    WORKFLOW = auto()
+
+    @property
+    def kind(self) -> RunKind:
+        """How it looks as a run; a model's run is one once it was really called."""
+        return _RUN_KINDS.get(self, RunKind.CHAIN)
+
+
+_RUN_KINDS = {
+    Role.RETRIEVAL: RunKind.RETRIEVER,
+    Role.EMBEDDING: RunKind.EMBEDDING,
+    Role.TOOL: RunKind.TOOL,
+    Role.POSTPROCESSING: RunKind.RERANKER,
+}
+_METHODS: Mapping[type, tuple[Role, tuple[str, ...]]] = {
+    BaseRetriever: (Role.RETRIEVAL, ("retrieve", "aretrieve")),
+    BaseEmbedding: (
+        Role.EMBEDDING,
+        (
+            "get_query_embedding",
+            "aget_query_embedding",
+            "get_text_embedding",
+            "aget_text_embedding",
+            "get_text_embedding_batch",
+            "aget_text_embedding_batch",
+        ),
+    ),
+    StreamingAgentChatResponse: (
+        Role.WRITER,
+        ("write_response_to_history", "awrite_response_to_history"),
+    ),
+    BaseNodePostprocessor: (Role.POSTPROCESSING, ()),
+    BaseTool: (Role.TOOL, ()),
+    BaseLLM: (Role.MODEL, ()),
+    Workflow: (Role.WORKFLOW, ("run",)),
+}
+"""Of each base class, the methods that count; none named means all."""
+
+
+def class_and_method(span_id: str) -> tuple[str, str]:
+    """The two parts of a span's name, such as `RetrieverQueryEngine` and `query`."""
+    owner, _, method = span_id[:-_ID_CHARS].rpartition(".")
+    return owner, method
+
+
+@functools.lru_cache(maxsize=4096)
+def role_of(owner: type, method: str) -> Role:
+    """What a method of a class does."""
+    for base, (role, methods) in _METHODS.items():
+        if issubclass(owner, base) and (not methods or method in methods):
+            return role
+    return Role.CHAIN
+
+
+def facts_of(role: Role, instance: Any) -> Facts:
+    """What an object tells of its run."""
+    if role is Role.RETRIEVAL:
+        return told(
+            {
+                semconv.GEN_AI_DATA_SOURCE_ID: type(instance).__name__,
+                semconv.GEN_AI_RETRIEVAL_TOP_K: getattr(instance, "similarity_top_k", None),
+            }
+        )
+    if role is Role.TOOL:
+        return told({semconv.GEN_AI_TOOL_NAME: field(instance.metadata, "name")})
+    if role is Role.EMBEDDING:
+        return told({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
+    return {}
+
+
+def model_facts(described: Mapping[str, Any]) -> Facts:
+    """Provider and model that a call asks for, as the model describes itself."""
+    provider = str(described.get("class_name") or "").lower().removesuffix("_llm")
+    return told(
+        {
+            semconv.GEN_AI_PROVIDER_NAME: provider or None,
+            semconv.GEN_AI_REQUEST_MODEL: first([described], ("model", "model_name")),
+        }
+    )
+
+
+def reply_facts(response: Any) -> Facts:
+    """Model, tokens and id that a reply tells."""
+    raw = field(response, "raw")
+    holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
+    return told(
+        {
+            semconv.GEN_AI_RESPONSE_MODEL: field(raw, "model"),
+            semconv.GEN_AI_RESPONSE_ID: field(raw, "id"),
+            semconv.GEN_AI_INPUT_TOKENS: first(holders, INPUT_TOKENS),
+            semconv.GEN_AI_OUTPUT_TOKENS: first(holders, OUTPUT_TOKENS),
+        }
+    )
+
+
+def told(facts: Mapping[str, Any]) -> Facts:
+    """Those that have a value that a span can carry."""
+    return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}

@@ -1,0 +1,208 @@
+"""From LlamaIndex's spans and events to runs of the Recorder."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import Run, RunKind, host_edge
+from rag_eval_hooks_llama_index import values
+from rag_eval_hooks_llama_index.endings import chat_ending, stream_ending
+from rag_eval_hooks_llama_index.kinds import (
+    Role,
+    class_and_method,
+    facts_of,
+    model_facts,
+    reply_facts,
+    role_of,
+)
+from rag_eval_hooks_llama_index.streams import Streams
+
+__all__ = ["Tracker"]
+
+_MOST_WORKFLOWS = 10_000
+_QUERIES = ("query", "aquery")
+
+
+class Tracker:
+    """What both handlers share; one for each `RagEval`.
+
+    LlamaIndex swallows what handlers raise: here it is counted first.
+
+    Args:
+        evals: Where interactions go.
+    """
+
+    def __init__(self, evals: RagEval) -> None:
+        self.evals = evals
+        self._recorder = evals.recorder
+        self._incidents = evals.incidents
+        self._streams = Streams()
+        self._workflows: dict[str, None] = {}
+
+    @host_edge
+    def enter(
+        self,
+        span_id: str,
+        arguments: Mapping[str, Any],
+        instance: Any,
+        parent_id: str | None,
+        tags: Mapping[str, Any] | None,
+    ) -> None:
+        """A span begins."""
+        owner, method = class_and_method(span_id)
+        role = role_of(type(instance), method)
+        parent = self._parent(parent_id, role, instance)
+        told = active_instrument_tags.get() if tags is None else tags
+        name = type(instance).__name__ if instance is not None else owner or method
+        run = self._recorder.start(
+            span_id,
+            parent,
+            self._kind(role, parent),
+            name,
+            values.metadata_of(told) if parent is None else None,
+            values.labels_of(told) if parent is None else None,
+        )
+        if run is None:
+            return
+        if role is Role.WORKFLOW:
+            self._note_workflow(span_id)
+        run.facts = facts_of(role, instance)
+        if role is Role.RETRIEVAL or run.outermost:
+            run.query = values.question_of_call(arguments)
+        if run.outermost and run.parent is not None:
+            run.interaction.add_metadata(values.metadata_of(told))
+
+    @host_edge
+    def exit(self, span_id: str, instance: Any, result: Any) -> None:
+        """A span ends well, or with a generator that is still to be read."""
+        self._workflows.pop(span_id, None)
+        run = self._recorder.get(span_id)
+        if run is None:
+            return
+        _, method = class_and_method(span_id)
+        role, given = role_of(type(instance), method), values.given_out(result)
+        self._note_nodes(run, role, method, given)
+        streams = self._note_stream(run, instance, given)
+        if run.kind is RunKind.MODEL and streams:
+            return
+        if role is Role.WRITER:
+            run.text = instance.response
+        elif run.outermost and not streams:
+            run.text = values.answer_of(given)
+        self._recorder.end(run)
+        if role is Role.WRITER:
+            self._recorder.settle(run)
+
+    @host_edge
+    def drop(self, span_id: str, error: BaseException | None) -> None:
+        """A span ends with an exception."""
+        self._workflows.pop(span_id, None)
+        run = self._recorder.get(span_id)
+        if run is not None:
+            self._recorder.fail(run, error or RuntimeError())
+            self._recorder.settle(run)
+
+    @host_edge
+    def model_called(
+        self, span_id: str | None, given: str | Sequence[ChatMessage], model: Mapping[str, Any]
+    ) -> None:
+        """A model is called in a span of its own; inside another model's call it is that one."""
+        run = self._recorder.get(span_id)
+        if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
+            run.kind = RunKind.MODEL
+            run.prompt = (given,) if isinstance(given, str) else values.message_texts(given)
+            run.facts = model_facts(model)
+
+    @host_edge
+    def model_replied(self, span_id: str | None, response: Any) -> None:
+        """A model's reply is complete, also where it was streamed."""
+        run = self._recorder.get(span_id)
+        if run is not None and run.kind is RunKind.MODEL:
+            run.text = values.answer_of(response) or None
+            run.facts = {**run.facts, **reply_facts(response)}
+            self._recorder.end(run)
+
+    @host_edge
+    def model_failed(self, span_id: str | None, error: BaseException) -> None:
+        """A stream of a model broke, or was closed by its reader."""
+        run = self._recorder.get(span_id)
+        if run is not None and run.kind is RunKind.MODEL:
+            self._recorder.fail(run, error)
+
+    @host_edge
+    def cancelled(self, span_id: str | None) -> None:
+        """A workflow or a step was cancelled; LlamaIndex then ends its span as if all was well."""
+        run = self._recorder.get(span_id)
+        if run is not None:
+            self._recorder.fail(run, asyncio.CancelledError())
+
+    def _parent(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
+        known = parent_id if parent_id is not None and self._recorder.knows(parent_id) else None
+        if known in self._workflows and self._stands_alone(role, instance):
+            known = None
+        if known is not None and role is not Role.MODEL:
+            return known
+        streaming = self._streams.around()
+        if streaming is None or not self._recorder.knows(streaming.id):
+            return known
+        if known is not None and self._recorder.shared(known, streaming):
+            return known
+        return str(streaming.id)
+
+    def _stands_alone(self, role: Role, instance: Any) -> bool:
+        """Whether a call directly under a workflow's run is none of its steps.
+
+        Old versions leave a running workflow's span current in the code that started it.
+        """
+        own_step = instance is None or role_of(type(instance), "run") is Role.WORKFLOW
+        return role is Role.WORKFLOW or not own_step
+
+    def _note_workflow(self, span_id: str) -> None:
+        self._workflows[span_id] = None
+        while len(self._workflows) > _MOST_WORKFLOWS:
+            self._workflows.pop(next(iter(self._workflows)), None)
+
+    def _kind(self, role: Role, parent_id: str | None) -> RunKind:
+        """A tool's call within its own call, sync within async, is none of its own."""
+        if role is Role.TOOL and parent_id is not None:
+            parent = self._recorder.get(parent_id)
+            return RunKind.CHAIN if parent and parent.kind is RunKind.TOOL else RunKind.TOOL
+        return role.kind
+
+    def _note_nodes(self, run: Run, role: Role, method: str, given: Any) -> None:
+        if isinstance(given, values.ANSWERS_WITH_SOURCES):
+            if run.outermost or method in _QUERIES:
+                self._note_sources(run, given.source_nodes)
+            return
+        nodes = values.nodes_in(given)
+        owns = role in (Role.RETRIEVAL, Role.POSTPROCESSING)
+        if nodes is not None and (owns or (nodes and not run.within(RunKind.RETRIEVER))):
+            self._recorder.documents(run, values.snapshot(nodes))
+
+    def _note_sources(self, run: Run, nodes: Any) -> None:
+        """The sources of an answer that were retrieved: others were made on the way."""
+        lists = run.interaction.lists
+        retrieved = {context.id for found in lists for context in found.contexts}
+        kept = [node for node in nodes if node.node.node_id in retrieved] if lists else nodes
+        if kept:
+            self._recorder.documents(run, values.snapshot(kept))
+
+    def _note_stream(self, run: Run, instance: Any, given: Any) -> bool:
+        """Notes a streamed answer; the interaction of an outermost one then waits for it."""
+        if isinstance(given, StreamingAgentChatResponse):
+            if run.outermost:
+                self._recorder.follow(run, chat_ending(run))
+            return True
+        stream = self._streams.add(
+            values.generator_of(given), run, values.known_text(instance, given)
+        )
+        if stream is not None and run.outermost and run.kind is not RunKind.MODEL:
+            self._recorder.follow(run, stream_ending(run, stream))
+        return stream is not None

@@ -1,0 +1,199 @@
+"""Reads question, answer and documents from what LlamaIndex passes around."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    MessageRole,
+)
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    PydanticResponse,
+    Response,
+    StreamingResponse,
+)
+from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
+from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.workflow import Event, StopEvent
+from pydantic import BaseModel
+
+from rag_eval_hooks.sample import Context
+
+__all__ = [
+    "ANSWERS_WITH_SOURCES",
+    "answer_of",
+    "generator_of",
+    "given_out",
+    "known_text",
+    "labels_of",
+    "message_texts",
+    "metadata_of",
+    "nodes_in",
+    "question_of",
+    "question_of_call",
+    "snapshot",
+]
+
+_STREAMING = (StreamingResponse, AsyncStreamingResponse)
+ANSWERS_WITH_SOURCES = (
+    Response,
+    PydanticResponse,
+    *_STREAMING,
+    AgentChatResponse,
+    StreamingAgentChatResponse,
+)
+_EMPTY_STREAM = "_empty_response"
+"""Attribute and start of the generators' names where a synthesizer streams a fixed text."""
+
+_QUESTION_KEYS = (
+    "question",
+    "query",
+    "query_str",
+    "str_or_query_bundle",
+    "query_bundle",
+    "message",
+    "user_msg",
+    "user_input",
+    "input",
+    "start_event",
+    "kwargs",
+    "chat_history",
+    "messages",
+)
+_ANSWER_KEYS = ("answer", "response", "output", "result", "text")
+_SCALARS = (str, int, float, bool)
+_FRAMEWORK = "llamaindex."
+
+
+def question_of_call(arguments: Mapping[str, Any]) -> str | None:
+    """What the user asked, in the arguments of the outermost call."""
+    asked = question_of(arguments)
+    if asked is None:
+        asked = next((value for value in arguments.values() if isinstance(value, str)), None)
+    return asked
+
+
+def question_of(value: Any) -> str | None:
+    """What the user asked: a text, a query, a message, a known key, the last user message."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, QueryBundle):
+        return value.query_str
+    if isinstance(value, ChatMessage):
+        return value.content
+    if isinstance(value, Event):
+        return question_of(_fields(value))
+    if isinstance(value, Mapping):
+        return _first(value, _QUESTION_KEYS, question_of)
+    if isinstance(value, Sequence):
+        return _last_asked(value)
+    return None
+
+
+def _last_asked(messages: Sequence[Any]) -> str | None:
+    asked = (m for m in reversed(messages) if isinstance(m, ChatMessage))
+    return next((m.content for m in asked if m.role == MessageRole.USER and m.content), None)
+
+
+def given_out(result: Any) -> Any:
+    """What a call gave out, free of a workflow's wrapping."""
+    if isinstance(result, StopEvent) and result.result is not None:
+        return result.result
+    return result
+
+
+def answer_of(value: Any) -> str | None:
+    """What the user got: a text, a response, a message, a known key."""
+    if isinstance(value, str):
+        return value
+    for kind, read in _ANSWERS:
+        if isinstance(value, kind):
+            return read(value)
+    if isinstance(value, Mapping):
+        return _first(value, _ANSWER_KEYS, answer_of)
+    if isinstance(value, Event):
+        return answer_of(_fields(value))
+    return value.model_dump_json() if isinstance(value, BaseModel) else None
+
+
+_ANSWERS: tuple[tuple[type, Callable[[Any], str | None]], ...] = (
+    (Response, lambda value: value.response),
+    (PydanticResponse, lambda value: answer_of(value.response)),
+    (AgentChatResponse, lambda value: value.response),
+    (ChatMessage, lambda value: value.content),
+    (ChatResponse, lambda value: value.message.content),
+    (CompletionResponse, lambda value: value.text),
+)
+
+
+def generator_of(value: Any) -> Any:
+    """The generator behind a streamed answer, or None for another kind of answer."""
+    if isinstance(value, _STREAMING):
+        return value.response_gen
+    return value if isinstance(value, Generator | AsyncGenerator) else None
+
+
+def known_text(synthesizer: Any, value: Any) -> str | None:
+    """The whole text of a stream that a synthesizer makes of a fixed one, without a model."""
+    generator = generator_of(value)
+    if not getattr(generator, "__name__", "").startswith(_EMPTY_STREAM):
+        return None
+    text = getattr(synthesizer, _EMPTY_STREAM, None)
+    return text if isinstance(text, str) else None
+
+
+def nodes_in(value: Any) -> list[NodeWithScore] | None:
+    """The nodes that a call gave out as a list, or None when it gave out something else.
+
+    An empty list counts as one: whose it is tells the caller.
+    """
+    if isinstance(value, list) and all(isinstance(item, NodeWithScore) for item in value):
+        return value
+    return None
+
+
+def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:
+    """Copies of what may change later: text, id, score and scalar metadata."""
+    return tuple(
+        Context(
+            text=found.node.get_content(),
+            id=found.node.node_id,
+            score=None if found.score is None else float(found.score),
+            metadata={k: v for k, v in found.node.metadata.items() if isinstance(v, _SCALARS)},
+        )
+        for found in nodes
+    )
+
+
+def message_texts(messages: Iterable[ChatMessage]) -> tuple[str, ...]:
+    """The texts of a chat model's input, in order."""
+    return tuple(message.content or "" for message in messages)
+
+
+def metadata_of(tags: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata from instrument tags, without those that LlamaIndex itself sets."""
+    free = (item for item in tags.items() if not item[0].startswith(_FRAMEWORK))
+    return {key: value for key, value in free if key != "tags"}
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    """Declared and free fields of a workflow's event."""
+    return {**vars(event), **dict(event.items())}
+
+
+def labels_of(tags: Mapping[str, Any]) -> tuple[str, ...]:
+    """Free labels, from the instrument tag `tags`."""
+    labels = tags.get("tags", ())
+    return (labels,) if isinstance(labels, str) else tuple(map(str, labels))
+
+
+def _first(values: Mapping[str, Any], keys: Sequence[str], read: Any) -> str | None:
+    for key in keys:
+        if key in values and (text := read(values[key])) is not None:
+            return str(text)
+    return None
