@@ -57,7 +57,7 @@ class Tracker:
     ) -> None:
         """A span begins."""
         owner, method = class_and_method(span_id)
-        role = role_of(type(instance), method)
+        role = role_of(_class(instance), method)
         parent = self._parent(parent_id, role, instance)
         told = active_instrument_tags.get() if tags is None else tags
         name = type(instance).__name__ if instance is not None else owner or method
@@ -87,7 +87,7 @@ class Tracker:
         if run is None:
             return
         _, method = class_and_method(span_id)
-        role, given = role_of(type(instance), method), values.given_out(result)
+        role, given = role_of(_class(instance), method), values.given_out(result)
         self._note_nodes(run, role, method, given)
         streams = self._note_stream(run, instance, given)
         if run.kind is RunKind.MODEL and streams:
@@ -161,7 +161,7 @@ class Tracker:
 
         Old versions leave a running workflow's span current in the code that started it.
         """
-        own_step = instance is None or role_of(type(instance), "run") is Role.WORKFLOW
+        own_step = instance is None or role_of(_class(instance), "run") is Role.WORKFLOW
         return role is Role.WORKFLOW or not own_step
 
     def _note_workflow(self, span_id: str) -> None:
@@ -188,11 +188,11 @@ class Tracker:
 
     def _note_sources(self, run: Run, nodes: Any) -> None:
         """The sources of an answer that were retrieved: others were made on the way."""
-        lists = run.interaction.lists
-        retrieved = {context.id for found in lists for context in found.contexts}
-        kept = [node for node in nodes if node.node.node_id in retrieved] if lists else nodes
+        found = [context for each in run.interaction.lists for context in each.contexts]
+        sources = values.snapshot(nodes)
+        kept = sources if not found else values.retrieved_of(sources, found)
         if kept:
-            self._recorder.documents(run, values.snapshot(kept))
+            self._recorder.documents(run, kept)
 
     def _note_stream(self, run: Run, instance: Any, given: Any) -> bool:
         """Notes a streamed answer; the interaction of an outermost one then waits for it."""
@@ -206,3 +206,7 @@ class Tracker:
         if stream is not None and run.outermost and run.kind is not RunKind.MODEL:
             self._recorder.follow(run, stream_ending(run, stream))
         return stream is not None
+
+
+def _class(instance: object) -> type:
+    return type(instance)

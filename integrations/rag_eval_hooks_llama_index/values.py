@@ -36,6 +36,7 @@ __all__ = [
     "nodes_in",
     "question_of",
     "question_of_call",
+    "retrieved_of",
     "snapshot",
 ]
 
@@ -167,6 +168,24 @@ def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:
             metadata={k: v for k, v in found.node.metadata.items() if isinstance(v, _SCALARS)},
         )
         for found in nodes
+    )
+
+
+def retrieved_of(sources: Iterable[Context], found: Sequence[Context]) -> tuple[Context, ...]:
+    """The sources that were retrieved: by id, or by a text with or without a heading line.
+
+    An engine may cut what it retrieved, and number the pieces; others put what they generated
+    among the sources of an answer.
+    """
+    ids = {context.id for context in found}
+    texts = [context.text.strip() for context in found]
+    return tuple(s for s in sources if s.id in ids or _is_of(s.text.strip(), texts))
+
+
+def _is_of(text: str, found: Sequence[str]) -> bool:
+    body = text.partition("\n")[2].strip()
+    return any(
+        whole and (whole in text or text in whole or (body and body in whole)) for whole in found
     )
 
 

@@ -1,0 +1,139 @@
+"""Chat engines: the question is what the user said, however it was condensed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import ChatMemoryBuffer
+
+from rag_eval_hooks import Status
+from tests.matrix.llama_index.kit import (
+    QUERY_SPANS,
+    QUESTION,
+    QUESTIONS,
+    Scripted,
+    answer_to,
+    index,
+    prompt_text,
+    reader,
+    shape,
+    traced,
+)
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES"]
+
+GROUP = "chat engines"
+WAYS = ("chat", "achat", "stream_chat", "astream_chat")
+HISTORY = [
+    ChatMessage(role="user", content="Do you know the timetable?"),
+    ChatMessage(role="assistant", content="I know it by heart."),
+]
+
+
+def llm() -> Scripted:
+    """Condenses by repeating the question, else reads."""
+    inner = reader().reply
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        prompt = prompt_text(messages)
+        if "standalone question" in prompt.lower():
+            return next(question for question in QUESTIONS if question in prompt)
+        return str(inner(messages))
+
+    return Scripted(reply=reply)
+
+
+def engine(mode: str) -> Any:
+    """A chat engine with a past."""
+    return index().as_chat_engine(
+        chat_mode=mode,
+        llm=llm(),
+        similarity_top_k=2,
+        memory=ChatMemoryBuffer.from_defaults(chat_history=list(HISTORY), token_limit=3000),
+    )
+
+
+def unread() -> Shape:
+    """A stream that nobody reads: LlamaIndex reads it itself, so the answer is whole."""
+
+    def body(world: World, way: str) -> None:
+        response = engine("context").stream_chat(QUESTION)
+        response.write_response_to_history_thread.join()
+
+    return Shape(
+        group=GROUP,
+        name="stream not read",
+        ways=("stream_chat",),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(
+                question=QUESTION,
+                contexts=_top(QUESTION),
+                answer=answer_to(QUESTION, _top(QUESTION)),
+                spans=QUERY_SPANS,
+            )
+        ],
+    )
+
+
+def broken() -> Shape:
+    """A stream that breaks in its middle."""
+
+    def body(world: World, way: str) -> None:
+        broken_llm = reader(breaks_after=3)
+        chat = index().as_chat_engine(chat_mode="context", llm=broken_llm, similarity_top_k=2)
+
+        async def read() -> None:
+            response = await chat.astream_chat(QUESTION)
+            with contextlib.suppress(ConnectionError):
+                "".join([token async for token in response.async_response_gen()])
+
+        asyncio.run(read())
+
+    return Shape(
+        group=GROUP,
+        name="stream that breaks",
+        ways=("astream_chat",),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(
+                question=QUESTION,
+                contexts=_top(QUESTION),
+                answer=None,
+                status=Status.ERROR,
+                spans=QUERY_SPANS,
+            )
+        ],
+    )
+
+
+def _top(question: str) -> list[str]:
+    found = index().as_retriever(similarity_top_k=2).retrieve(question)
+    return [node.get_content() for node in found]
+
+
+SHAPES = (
+    shape(GROUP, "context", lambda s: engine("context"), ways=WAYS),
+    shape(
+        GROUP,
+        "condense_question",
+        lambda s: engine("condense_question"),
+        ways=WAYS,
+        spans=("chat scripted", *QUERY_SPANS),
+    ),
+    shape(
+        GROUP,
+        "condense_plus_context",
+        lambda s: engine("condense_plus_context"),
+        ways=WAYS,
+        spans=("chat scripted", *QUERY_SPANS),
+    ),
+    unread(),
+    broken(),
+)

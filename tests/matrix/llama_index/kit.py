@@ -1,0 +1,377 @@
+"""What the LlamaIndex shapes are made of: a corpus in a real index, scripted LLMs, the ways."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from llama_index.core import Settings, VectorStoreIndex, set_global_tokenizer
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    LLMMetadata,
+)
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.schema import TextNode
+from llama_index.core.tools import BaseTool
+
+from rag_eval_hooks_llama_index import enable
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = [
+    "ASYNC",
+    "CALL",
+    "PASSAGES",
+    "QUERY_SPANS",
+    "QUESTION",
+    "QUESTIONS",
+    "READ_WAYS",
+    "WAYS",
+    "Bags",
+    "Scripted",
+    "answer_to",
+    "call",
+    "index",
+    "pick",
+    "reader",
+    "shape",
+    "top",
+    "traced",
+]
+
+# The default tokenizer is downloaded.
+set_global_tokenizer(str.split)
+
+PASSAGES = (
+    "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
+    "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
+    "Bicycles travel free of charge on all sailings outside the months of July and August.",
+    "Dogs must be on a lead while they are on the car deck, and may not enter the restaurant.",
+    "A season ticket costs 310 crowns and is sold at the office beside the south gate only.",
+    "The restaurant on board opens half an hour after departure and serves fish soup and rye.",
+)
+QUESTION = "At what time does the ferry to Skarn leave the quay?"
+QUESTIONS = (QUESTION, "What does a season ticket at the office cost?")
+
+
+class Bags(BaseEmbedding):
+    """Bags of words, hashed: deterministic, and near where words are shared."""
+
+    model_name: str = "bags"
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return self._get_text_embedding(query)
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        vector = [0.001] * 512
+        for word in set(re.findall(r"[a-z0-9]+", text.lower())):
+            vector[zlib.crc32(word.encode()) % 512] += 1.0
+        return vector
+
+
+def index(passages: Sequence[str] = PASSAGES) -> VectorStoreIndex:
+    """A real index over the passages, in memory."""
+    nodes = [
+        TextNode(text=text, id_=f"p{n}", metadata={"page": n}) for n, text in enumerate(passages)
+    ]
+    return VectorStoreIndex(nodes, embed_model=Bags())
+
+
+def top(question: str = QUESTION, k: int = 2, passages: Sequence[str] = PASSAGES) -> list[str]:
+    """The passages that the index gives for a question, best first."""
+    found = index(passages).as_retriever(similarity_top_k=k).retrieve(question)
+    return [node.get_content() for node in found]
+
+
+Reply = Callable[[Sequence[ChatMessage]], "ChatMessage | str"]
+
+
+class Scripted(FunctionCallingLLM):
+    """An LLM whose reply is a function of its prompt; streams word by word.
+
+    Attributes:
+        reply: From the messages to the reply. What it raises is the LLM's failure.
+        name: On spans.
+        delay: Seconds before a reply, in async calls.
+        breaks_after: Words after which a stream breaks, or None.
+    """
+
+    reply: Reply
+    name: str = "scripted"
+    delay: float = 0.0
+    breaks_after: int | None = None
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name=self.name, is_chat_model=True, is_function_calling_model=True)
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        await asyncio.sleep(self.delay)
+        return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        message = self._message(messages)
+
+        def words() -> ChatResponseGen:
+            yield from self._words(message)
+
+        return words()
+
+    @llm_chat_callback()
+    async def astream_chat(
+        self, messages: Sequence[ChatMessage], **kwargs: Any
+    ) -> ChatResponseAsyncGen:
+        message = self._message(messages)
+
+        async def words() -> ChatResponseAsyncGen:
+            for part in self._words(message):
+                await asyncio.sleep(self.delay)
+                yield part
+
+        return words()
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=self._text(prompt))
+
+    @llm_completion_callback()
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
+        await asyncio.sleep(self.delay)
+        return CompletionResponse(text=self._text(prompt))
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        raise NotImplementedError
+
+    @llm_completion_callback()
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseAsyncGen:
+        raise NotImplementedError
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[BaseTool],
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        messages = list(chat_history or [])
+        if user_msg is not None:
+            asked = ChatMessage(role="user", content=user_msg)
+            messages.append(asked if isinstance(user_msg, str) else user_msg)
+        return {"messages": messages}
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        calls = response.message.additional_kwargs.get("tool_calls", [])
+        return [ToolSelection(**made) for made in calls]
+
+    def _text(self, prompt: str) -> str:
+        return self._message([ChatMessage(role="user", content=prompt)]).content or ""
+
+    def _message(self, messages: Sequence[ChatMessage]) -> ChatMessage:
+        told = self.reply(messages)
+        return ChatMessage(role="assistant", content=told) if isinstance(told, str) else told
+
+    def _words(self, message: ChatMessage) -> ChatResponseGen:
+        said = ""
+        for n, word in enumerate(re.split(r"(?<= )", message.content or "")):
+            if n == self.breaks_after:
+                raise ConnectionError("the line is dead")
+            said += word
+            part = ChatMessage(
+                role="assistant", content=said, additional_kwargs=message.additional_kwargs
+            )
+            yield ChatResponse(message=part, delta=word)
+
+
+def prompt_text(messages: Sequence[ChatMessage]) -> str:
+    """The whole prompt as one text."""
+    return "\n".join(message.content or "" for message in messages)
+
+
+def answer_to(question: str, contexts: Sequence[str]) -> str:
+    """What `reader` answers to a question over some contexts."""
+    return f"To <{question}>: {len(contexts)} passages say it."
+
+
+def reader(**more: Any) -> Scripted:
+    """An LLM that counts the passages in its prompt and repeats the question in it."""
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        prompt = prompt_text(messages)
+        asked = [question for question in QUESTIONS if question in prompt]
+        return answer_to(asked[-1], [text for text in PASSAGES if text[:60] in prompt])
+
+    return Scripted(reply=reply, **more)
+
+
+def pick(tool: str, **arguments: Any) -> ChatMessage:
+    """A reply that calls a tool."""
+    made = {"tool_id": f"call-{tool}", "tool_name": tool, "tool_kwargs": arguments}
+    return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [made]})
+
+
+# Nothing may fall back to a model of a provider.
+Settings.llm = reader()
+Settings.embed_model = Bags()
+
+ASYNC = ("aquery", "astream", "achat", "astream_chat", "run")
+WAYS = ("query", "aquery")
+READ_WAYS = (*WAYS, "stream", "astream")
+QUERY_SPANS = (
+    "chat scripted",
+    "retrieval VectorIndexRetriever",
+    "  embeddings bags",
+)
+
+Call = Callable[[Any, str], Any]
+
+
+def _query(engine: Any, question: str) -> None:
+    engine.query(question)
+
+
+def _stream(engine: Any, question: str) -> None:
+    assert "".join(engine.query(question).response_gen)
+
+
+def _chat(engine: Any, question: str) -> None:
+    engine.chat(question)
+
+
+def _stream_chat(engine: Any, question: str) -> None:
+    assert "".join(engine.stream_chat(question).response_gen)
+
+
+async def _aquery(engine: Any, question: str) -> None:
+    await engine.aquery(question)
+
+
+async def _astream(engine: Any, question: str) -> None:
+    response = await engine.aquery(question)
+    assert "".join([token async for token in response.async_response_gen()])
+
+
+async def _achat(engine: Any, question: str) -> None:
+    await engine.achat(question)
+
+
+async def _astream_chat(engine: Any, question: str) -> None:
+    response = await engine.astream_chat(question)
+    assert "".join([token async for token in response.async_response_gen()])
+
+
+async def _run(agent: Any, question: str) -> None:
+    await agent.run(user_msg=question)
+
+
+CALL: dict[str, Call] = {
+    "query": _query,
+    "aquery": _aquery,
+    "stream": _stream,
+    "astream": _astream,
+    "chat": _chat,
+    "achat": _achat,
+    "stream_chat": _stream_chat,
+    "astream_chat": _astream_chat,
+    "run": _run,
+}
+
+
+def call(way: str, build: Callable[[], Any], questions: Sequence[str]) -> None:
+    """Asks all questions in one way: at once where it is async, each of its own pipeline."""
+    if way in ASYNC:
+
+        async def all_at_once() -> None:
+            await asyncio.gather(*(CALL[way](build(), question) for question in questions))
+
+        asyncio.run(all_at_once())
+    else:
+        for question in questions:
+            CALL[way](build(), question)
+
+
+def traced(body: Callable[[World, str], None]) -> Callable[[World, str], None]:
+    """The body with LlamaIndex's instrumentation reporting to the world's evaluator."""
+
+    def run(world: World, way: str) -> None:
+        registration = enable(world.evals)
+        try:
+            body(world, way)
+        finally:
+            registration.disable()
+
+    return run
+
+
+def shape(
+    group: str,
+    name: str,
+    build: Callable[[bool], Any],
+    *,
+    contexts: Callable[[str], Sequence[str] | None] = top,
+    answer: Callable[[str], str | None] | None = None,
+    spans: Sequence[str] | Callable[[str], Sequence[str] | None] | None = QUERY_SPANS,
+    ways: Sequence[str] = READ_WAYS,
+    questions: Sequence[str] = QUESTIONS,
+    missing: str | None = None,
+) -> Shape:
+    """A shape that is one pipeline, asked some questions, one interaction each.
+
+    Args:
+        group: As in the specification's table.
+        name: Of the shape.
+        build: Makes the pipeline, streaming or not.
+        contexts: Texts that the LLM saw, by question; by default the best two passages.
+        answer: What comes out, by question; by default what `reader` answers.
+        spans: Below the RAG span, or by way.
+        ways: Of calling it.
+        questions: What is asked.
+        missing: Why it cannot run here.
+    """
+    told = answer or (lambda question: answer_to(question, contexts(question) or ()))
+
+    def body(world: World, way: str) -> None:
+        call(way, lambda: build(way in ("stream", "astream")), questions)
+
+    def expected(way: str) -> list[Expected]:
+        below = spans(way) if callable(spans) else spans
+        return [
+            Expected(question=q, contexts=contexts(q), answer=told(q), spans=below)
+            for q in questions
+        ]
+
+    return Shape(
+        group=group, name=name, ways=ways, run=traced(body), expected=expected, missing=missing
+    )

@@ -1,0 +1,235 @@
+"""Retrievers, postprocessors and rerankers: what the LLM saw is what came out last."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core import VectorStoreIndex
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.indices.prompt_helper import PromptHelper
+from llama_index.core.postprocessor import (
+    LLMRerank,
+    LongContextReorder,
+    MetadataReplacementPostProcessor,
+    SimilarityPostprocessor,
+)
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
+
+from tests.matrix.llama_index.kit import (
+    ASYNC,
+    PASSAGES,
+    QUERY_SPANS,
+    QUESTION,
+    READ_WAYS,
+    Bags,
+    Scripted,
+    answer_to,
+    index,
+    prompt_text,
+    reader,
+    shape,
+    top,
+)
+
+__all__ = ["SHAPES"]
+
+GROUP = "retrieval"
+LONG = tuple(f"{text} " + f"Sentence of passage {n}. " * 900 for n, text in enumerate(PASSAGES))
+
+
+class Reversed(BaseNodePostprocessor):
+    """A reranker that turns the order round, scores anew, and keeps the first of them."""
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        kept = nodes[::-1][:2]
+        return [NodeWithScore(node=n.node, score=1.0 / (1 + k)) for k, n in enumerate(kept)]
+
+
+def engine(streaming: bool, *postprocessors: BaseNodePostprocessor, k: int = 2) -> Any:
+    """A query engine with postprocessors."""
+    return index().as_query_engine(
+        llm=reader(),
+        streaming=streaming,
+        similarity_top_k=k,
+        node_postprocessors=list(postprocessors),
+    )
+
+
+def with_retriever(retriever: Any, streaming: bool) -> Any:
+    """A query engine over any retriever."""
+    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+
+
+def ranker() -> Scripted:
+    """Judges the third of the documents best, then the first."""
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        numbers = re.findall(r"Document (\d+):", prompt_text(messages))
+        order = [numbers[-1], *numbers[:-1]]
+        return "\n".join(f"Doc: {n}, Relevance: {9 - k}" for k, n in enumerate(order))
+
+    return Scripted(reply=reply)
+
+
+def fusion(streaming: bool) -> Any:
+    """The question and one more, by one retriever."""
+    return with_retriever(
+        QueryFusionRetriever(
+            [index().as_retriever(similarity_top_k=2)],
+            llm=Scripted(reply=lambda _: "What does a season ticket at the office cost?"),
+            num_queries=2,
+            similarity_top_k=3,
+            use_async=False,
+            mode="reciprocal_rerank",  # type: ignore[arg-type]
+        ),
+        streaming,
+    )
+
+
+def fused(question: str) -> list[str]:
+    """What fusion gives."""
+    nodes = fusion(False).retriever.retrieve(question)
+    return [node.get_content() for node in nodes]
+
+
+def recursive(streaming: bool) -> Any:
+    """An index of pointers to an index of passages."""
+    pointer = IndexNode(text="All about ferries and tickets.", index_id="inner")
+    outer = VectorStoreIndex([pointer], embed_model=Bags()).as_retriever(similarity_top_k=1)
+    inner = index().as_retriever(similarity_top_k=2)
+    return with_retriever(RecursiveRetriever("outer", {"outer": outer, "inner": inner}), streaming)
+
+
+def windows(streaming: bool) -> Any:
+    """Sentences are found, their windows are shown."""
+    nodes = [
+        TextNode(text=text[:40], id_=f"p{n}", metadata={"window": text})
+        for n, text in enumerate(PASSAGES)
+    ]
+    for node in nodes:
+        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = ["window"]
+    return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
+        llm=reader(),
+        streaming=streaming,
+        similarity_top_k=2,
+        node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="window")],
+    )
+
+
+def with_metadata(streaming: bool) -> Any:
+    """Metadata stand beside the text in the prompt, and are no part of it."""
+    nodes = [
+        TextNode(text=text, id_=f"p{n}", metadata={"title": "Ferries", "tags": ["a"], "page": n})
+        for n, text in enumerate(PASSAGES)
+    ]
+    return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
+        llm=reader(), streaming=streaming, similarity_top_k=2
+    )
+
+
+def huge(streaming: bool) -> Any:
+    """Nodes larger than the prompt: they are shown in pieces, one call each."""
+    synthesizer = get_response_synthesizer(
+        llm=reader(),
+        streaming=streaming,
+        prompt_helper=PromptHelper(context_window=3000, num_output=100, chunk_overlap_ratio=0.0),
+    )
+    return index(LONG).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=1)
+
+
+SHAPES = (
+    shape(
+        GROUP,
+        "reranker of the user's own",
+        lambda s: engine(s, Reversed(), k=3),
+        contexts=lambda q: top(q, 3)[::-1][:2],
+        spans=("chat scripted", "rerank Reversed", *QUERY_SPANS[1:]),
+    ),
+    shape(
+        GROUP,
+        "SimilarityPostprocessor",
+        lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.3), k=6),
+        contexts=lambda q: [
+            n.get_content()
+            for n in index().as_retriever(similarity_top_k=6).retrieve(q)
+            if (n.score or 0) >= 0.3
+        ],
+        spans=("chat scripted", "rerank SimilarityPostprocessor", *QUERY_SPANS[1:]),
+    ),
+    shape(
+        GROUP,
+        "LongContextReorder",
+        lambda s: engine(s, LongContextReorder(), k=4),
+        contexts=lambda q: [
+            n.get_content()
+            for n in LongContextReorder().postprocess_nodes(
+                index().as_retriever(similarity_top_k=4).retrieve(q)
+            )
+        ],
+        spans=("chat scripted", "rerank LongContextReorder", *QUERY_SPANS[1:]),
+    ),
+    shape(
+        GROUP,
+        "LLMRerank",
+        lambda s: engine(s, LLMRerank(llm=ranker(), top_n=2), k=3),
+        contexts=lambda q: [top(q, 3)[2], top(q, 3)[0]],
+        # Of its own async method LlamaIndex reports no span.
+        spans=lambda way: (
+            ("chat scripted", *QUERY_SPANS)
+            if way in ASYNC
+            else ("chat scripted", "rerank LLMRerank", "  chat scripted", *QUERY_SPANS[1:])
+        ),
+    ),
+    shape(
+        GROUP,
+        "two postprocessors",
+        lambda s: engine(s, Reversed(), SimilarityPostprocessor(similarity_cutoff=0.9), k=3),
+        contexts=lambda q: top(q, 3)[2:],
+        spans=None,
+    ),
+    shape(GROUP, "sentence windows", windows, contexts=lambda q: _windows(q), spans=None),
+    shape(GROUP, "QueryFusion", fusion, contexts=fused, spans=None),
+    shape(GROUP, "RecursiveRetriever", recursive, spans=None),
+    shape(
+        GROUP,
+        "empty retrieval",
+        lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.99)),
+        contexts=lambda q: (),
+        answer=lambda q: "Empty Response",
+        spans=("rerank SimilarityPostprocessor", *QUERY_SPANS[1:]),
+    ),
+    shape(
+        GROUP,
+        "empty index",
+        lambda s: VectorStoreIndex([], embed_model=Bags()).as_query_engine(
+            llm=reader(), streaming=s
+        ),
+        contexts=lambda q: (),
+        answer=lambda q: "Empty Response",
+        spans=None,
+    ),
+    shape(GROUP, "metadata", with_metadata),
+    shape(
+        GROUP,
+        "huge nodes",
+        huge,
+        contexts=lambda q: [text[:20_000] for text in top(q, 1, LONG)],
+        answer=lambda q: answer_to(q, ()),
+        spans=None,
+        questions=[QUESTION],
+        ways=READ_WAYS,
+    ),
+)
+
+
+def _windows(question: str) -> list[str]:
+    found = windows(False).retriever.retrieve(question)
+    return [node.node.metadata["window"] for node in found]
