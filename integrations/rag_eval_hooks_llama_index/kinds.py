@@ -19,7 +19,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.run import Facts, RunKind
 from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
-__all__ = ["Role", "class_and_method", "facts_of", "model_facts", "reply_facts", "role_of"]
+__all__ = ["Role", "class_and_method", "facts_of", "model_facts", "name_of", "reply_facts", "role_of"]
 
 _ID_CHARS = 37
 """A dash and a UUID, at the end of every span id."""
@@ -89,6 +89,13 @@ def role_of(owner: type, method: str) -> Role:
         if issubclass(owner, base) and (not methods or method in methods):
             return role
     return Role.CHAIN
+
+
+def name_of(role: Role, instance: Any) -> str | None:
+    """A tool's own name, else the class's; None for a function."""
+    if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
+        return name
+    return None if instance is None else type(instance).__name__
 
 
 def facts_of(role: Role, instance: Any) -> Facts:

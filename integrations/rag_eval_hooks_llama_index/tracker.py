@@ -19,6 +19,7 @@ from rag_eval_hooks_llama_index.kinds import (
     class_and_method,
     facts_of,
     model_facts,
+    name_of,
     reply_facts,
     role_of,
 )
@@ -60,12 +61,11 @@ class Tracker:
         role = role_of(_class(instance), method)
         parent = self._parent(parent_id, role, instance)
         told = active_instrument_tags.get() if tags is None else tags
-        name = type(instance).__name__ if instance is not None else owner or method
         run = self._recorder.start(
             span_id,
             parent,
             self._kind(role, parent),
-            name,
+            name_of(role, instance) or owner or method,
             values.metadata_of(told) if parent is None else None,
             values.labels_of(told) if parent is None else None,
         )

@@ -8,6 +8,9 @@ from tests.matrix.check import check
 from tests.matrix.frameworks import FRAMEWORKS, shapes
 from tests.matrix.shape import Shape
 
+# What frameworks call of their own that is deprecated is no concern of ours.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
 CASES = [
     pytest.param(
         shape,

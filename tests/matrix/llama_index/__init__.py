@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tests.matrix.llama_index import chats, engines, retrieval
+from tests.matrix.llama_index import agents, chats, engines, retrieval, trouble
 
 __all__ = ["SHAPES"]
 
-SHAPES = (*engines.SHAPES, *retrieval.SHAPES, *chats.SHAPES)
+SHAPES = (
+    *engines.SHAPES,
+    *retrieval.SHAPES,
+    *chats.SHAPES,
+    *agents.SHAPES,
+    *trouble.SHAPES,
+)

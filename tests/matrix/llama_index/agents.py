@@ -1,0 +1,361 @@
+"""Agents, workflows of the user's own, and calls by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
+
+from rag_eval_hooks import Status
+from tests.matrix.llama_index.kit import (
+    QUERY_SPANS,
+    QUESTION,
+    QUESTIONS,
+    Scripted,
+    answer_to,
+    index,
+    pick,
+    prompt_text,
+    reader,
+    shape,
+    top,
+    traced,
+)
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES"]
+
+try:
+    from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+
+    NO_AGENTS = None
+except ImportError:
+    NO_AGENTS = "agents as workflows came with llama-index-core 0.12.6"
+
+GROUP = "agents, workflows"
+
+
+def query_tool() -> QueryEngineTool:
+    """A query engine as a tool."""
+    engine = index().as_query_engine(llm=reader(), similarity_top_k=2)
+    return QueryEngineTool.from_defaults(engine, name="ferries", description="Knows ferries.")
+
+
+def retriever_tool() -> RetrieverTool:
+    """A retriever as a tool."""
+    retriever = index().as_retriever(similarity_top_k=2)
+    return RetrieverTool.from_defaults(retriever, name="ferries", description="Finds passages.")
+
+
+def asked_in(messages: Sequence[ChatMessage]) -> str:
+    """The question that the user asked."""
+    prompt = prompt_text(messages)
+    return [question for question in QUESTIONS if question in prompt][-1]
+
+
+def caller(**more: Any) -> Scripted:
+    """Calls the tool once, then answers from what it gave."""
+
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        if not any(message.role == MessageRole.TOOL for message in messages):
+            return pick("ferries", input=asked_in(messages))
+        return f"As the tool says: {asked_in(messages)}"
+
+    return Scripted(reply=reply, **more)
+
+
+def thinker() -> Scripted:
+    """The same in the words of ReAct."""
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        asked = asked_in(messages)
+        if not any((m.content or "").startswith("Observation:") for m in messages):
+            return f'Thought: I need it.\nAction: ferries\nAction Input: {{"input": "{asked}"}}'
+        return f"Thought: I can answer now.\nAnswer: As the tool says: {asked}"
+
+    return Scripted(reply=reply)
+
+
+def said(question: str) -> str:
+    """What both answer."""
+    return f"As the tool says: {question}"
+
+
+ENGINE_SPANS = (
+    "chat scripted",
+    "chat scripted",
+    "execute_tool ferries",
+    "  chat scripted",
+    "  retrieval VectorIndexRetriever",
+    "    embeddings bags",
+)
+RETRIEVER_SPANS = (
+    "chat scripted",
+    "chat scripted",
+    "execute_tool ferries",
+    "  retrieval VectorIndexRetriever",
+    "    embeddings bags",
+)
+
+
+def agent(kind: str, tool: Any) -> Any:
+    """An agent with one tool."""
+    if kind == "function":
+        return FunctionAgent(tools=[tool], llm=caller())
+    return ReActAgent(tools=[tool], llm=thinker())
+
+
+def streamed() -> Shape:
+    """An agent whose events are read while it runs."""
+
+    def body(world: World, way: str) -> None:
+        async def read() -> None:
+            handler = agent("function", retriever_tool()).run(user_msg=QUESTION)
+            assert [event async for event in handler.stream_events()]
+            await handler
+
+        asyncio.run(read())
+
+    return Shape(
+        group=GROUP,
+        name="FunctionAgent, events streamed",
+        ways=("run",),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(
+                question=QUESTION,
+                contexts=top(QUESTION),
+                answer=said(QUESTION),
+                spans=RETRIEVER_SPANS,
+            )
+        ],
+        missing=NO_AGENTS,
+    )
+
+
+def cancelled() -> Shape:
+    """An agent that is cancelled after it has retrieved."""
+
+    def body(world: World, way: str) -> None:
+        async def run() -> None:
+            handler = FunctionAgent(
+                tools=[retriever_tool()], llm=caller(delay=0.2), streaming=False
+            ).run(user_msg=QUESTION)
+            await asyncio.sleep(0.3)
+            if hasattr(handler, "cancel_run"):
+                await handler.cancel_run()
+            with contextlib.suppress(Exception):
+                await handler
+
+        asyncio.run(run())
+
+    return Shape(
+        group=GROUP,
+        name="FunctionAgent, cancelled",
+        ways=("run",),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(
+                question=QUESTION,
+                contexts=top(QUESTION),
+                answer=None,
+                status=Status.CANCELLED,
+                spans=None,
+            )
+        ],
+        missing=NO_AGENTS,
+    )
+
+
+class Found(Event):
+    """What was retrieved."""
+
+    question: str
+    nodes: list[Any]
+
+
+class OwnWorkflow(Workflow):
+    """Retrieves in one step, answers in another."""
+
+    @step
+    async def retrieve(self, ev: StartEvent) -> Found:
+        """The first step."""
+        retriever = index().as_retriever(similarity_top_k=2)
+        return Found(question=ev.query, nodes=await retriever.aretrieve(ev.query))
+
+    @step
+    async def answer(self, ev: Found) -> StopEvent:
+        """The second step."""
+        texts = "\n".join(node.get_content() for node in ev.nodes)
+        reply = await reader().acomplete(f"Use only:\n{texts}\nQuestion: {ev.question}")
+        return StopEvent(result=reply.text)
+
+
+class OwnStreaming(OwnWorkflow):
+    """Gives out a stream."""
+
+    @step
+    async def retrieve(self, ev: StartEvent) -> StopEvent:
+        """The only step."""
+        engine = index().as_query_engine(llm=reader(), streaming=True, similarity_top_k=2)
+        return StopEvent(result=await engine.aquery(ev.query))
+
+    @step
+    async def answer(self, ev: Found) -> StopEvent:
+        """Is never reached."""
+        raise NotImplementedError
+
+
+def own(name: str, streaming: bool) -> Shape:
+    """A workflow of the user's own, twice at once in one task."""
+
+    def body(world: World, way: str) -> None:
+        async def ask(question: str) -> None:
+            if streaming:
+                response = await OwnStreaming(timeout=10, disable_validation=True).run(
+                    query=question
+                )
+                assert "".join([token async for token in response.async_response_gen()])
+            else:
+                await OwnWorkflow(timeout=10).run(query=question)
+
+        async def both() -> None:
+            await asyncio.gather(*map(ask, QUESTIONS))
+
+        asyncio.run(both())
+
+    return Shape(
+        group=GROUP,
+        name=name,
+        ways=("run",),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=QUERY_SPANS)
+            for q in QUESTIONS
+        ],
+    )
+
+
+def started_at_once() -> Shape:
+    """Workflows that were all started before the first was awaited."""
+
+    def body(world: World, way: str) -> None:
+        async def both() -> None:
+            runs = [OwnWorkflow(timeout=10).run(query=question) for question in QUESTIONS]
+            for run in runs:
+                await run
+
+        asyncio.run(both())
+
+    return Shape(
+        group=GROUP,
+        name="workflows started at once",
+        ways=("run",),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=QUERY_SPANS)
+            for q in QUESTIONS
+        ],
+    )
+
+
+def by_hand() -> Shape:
+    """Retriever and LLM called by hand, which have no common parent."""
+
+    def sync(world: World) -> None:
+        for question in QUESTIONS:
+            with world.evals.interaction(question):
+                nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
+                texts = "\n".join(node.get_content() for node in nodes)
+                reader().complete(f"Use only:\n{texts}\nQuestion: {question}")
+
+    async def asynchronous(world: World) -> None:
+        async def ask(question: str) -> None:
+            async with world.evals.interaction(question):
+                nodes = await index().as_retriever(similarity_top_k=2).aretrieve(question)
+                texts = "\n".join(node.get_content() for node in nodes)
+                prompt = f"Use only:\n{texts}\nQuestion: {question}"
+                await reader().achat([ChatMessage(role="user", content=prompt)])
+
+        await asyncio.gather(*map(ask, QUESTIONS))
+
+    def body(world: World, way: str) -> None:
+        if way == "sync":
+            sync(world)
+        else:
+            asyncio.run(asynchronous(world))
+
+    return Shape(
+        group=GROUP,
+        name="by hand, inside an interaction",
+        ways=("sync", "async"),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(question=q, contexts=top(q), answer=answer_to(q, top(q)), spans=QUERY_SPANS)
+            for q in QUESTIONS
+        ],
+    )
+
+
+def retrieves_nothing() -> Shape:
+    """An agent that calls a tool of another kind: no interaction."""
+
+    def body(world: World, way: str) -> None:
+        tool = FunctionTool.from_defaults(lambda input: "No idea.", name="ferries")
+        asyncio.run(_run(agent("function", tool)))
+
+    async def _run(made: Any) -> None:
+        await made.run(user_msg=QUESTION)
+
+    return Shape(
+        group=GROUP,
+        name="agent that retrieves nothing",
+        ways=("run",),
+        run=traced(body),
+        expected=lambda way: [],
+        missing=NO_AGENTS,
+    )
+
+
+def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
+    """An agent with either kind of tool."""
+    ways = ("run",)
+    return (
+        shape(
+            GROUP,
+            f"{name} with QueryEngineTool",
+            lambda s: agent(kind, query_tool()),
+            answer=said,
+            spans=ENGINE_SPANS,
+            ways=ways,
+            missing=NO_AGENTS,
+        ),
+        shape(
+            GROUP,
+            f"{name} with RetrieverTool",
+            lambda s: agent(kind, retriever_tool()),
+            answer=said,
+            spans=RETRIEVER_SPANS,
+            ways=ways,
+            missing=NO_AGENTS,
+        ),
+    )
+
+
+SHAPES = (
+    *of_agent("function", "FunctionAgent"),
+    *of_agent("react", "ReActAgent"),
+    streamed(),
+    cancelled(),
+    own("workflow of the user's own", streaming=False),
+    own("workflow that gives out a stream", streaming=True),
+    started_at_once(),
+    by_hand(),
+    retrieves_nothing(),
+)
