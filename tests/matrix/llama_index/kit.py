@@ -333,10 +333,15 @@ def traced(body: Callable[[World, str], None]) -> Callable[[World, str], None]:
 
     def run(world: World, way: str) -> None:
         registration = enable(world.evals)
+        # Sync calls of LlamaIndex run async code in the thread's loop; one of its own stays open.
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
         try:
             body(world, way)
         finally:
             registration.disable()
+            loop.close()
+            asyncio.set_event_loop(None)
 
     return run
 
