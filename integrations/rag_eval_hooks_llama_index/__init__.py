@@ -13,7 +13,8 @@ except ImportError as error:
         'pip install "rag-eval-hooks[llama-index]"'
     ) from error
 
+from rag_eval_hooks_llama_index.handler import RagEvalHandler
 from rag_eval_hooks_llama_index.instrumentation import Instrumentation, enable
 from rag_eval_hooks_llama_index.judge import LlamaIndexJudge
 
-__all__ = ["Instrumentation", "LlamaIndexJudge", "enable"]
+__all__ = ["Instrumentation", "LlamaIndexJudge", "RagEvalHandler", "enable"]

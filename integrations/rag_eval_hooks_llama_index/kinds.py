@@ -19,7 +19,15 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.run import Facts, RunKind
 from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
-__all__ = ["Role", "class_and_method", "facts_of", "model_facts", "name_of", "reply_facts", "role_of"]
+__all__ = [
+    "Role",
+    "class_and_method",
+    "facts_of",
+    "model_facts",
+    "name_of",
+    "reply_facts",
+    "role_of",
+]
 
 _ID_CHARS = 37
 """A dash and a UUID, at the end of every span id."""

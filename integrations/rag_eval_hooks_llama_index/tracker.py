@@ -179,20 +179,12 @@ class Tracker:
     def _note_nodes(self, run: Run, role: Role, method: str, given: Any) -> None:
         if isinstance(given, values.ANSWERS_WITH_SOURCES):
             if run.outermost or method in _QUERIES:
-                self._note_sources(run, given.source_nodes)
+                values.note_sources(self._recorder, run, given.source_nodes)
             return
         nodes = values.nodes_in(given)
         owns = role in (Role.RETRIEVAL, Role.POSTPROCESSING)
         if nodes is not None and (owns or (nodes and not run.within(RunKind.RETRIEVER))):
             self._recorder.documents(run, values.snapshot(nodes))
-
-    def _note_sources(self, run: Run, nodes: Any) -> None:
-        """The sources of an answer that were retrieved: others were made on the way."""
-        found = [context for each in run.interaction.lists for context in each.contexts]
-        sources = values.snapshot(nodes)
-        kept = sources if not found else values.retrieved_of(sources, found)
-        if kept:
-            self._recorder.documents(run, kept)
 
     def _note_stream(self, run: Run, instance: Any, given: Any) -> bool:
         """Notes a streamed answer; the interaction of an outermost one then waits for it."""

@@ -22,6 +22,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.workflow import Event, StopEvent
 from pydantic import BaseModel
 
+from rag_eval_hooks.capture import Recorder, Run
 from rag_eval_hooks.sample import Context
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "message_texts",
     "metadata_of",
     "nodes_in",
+    "note_sources",
     "question_of",
     "question_of_call",
     "retrieved_of",
@@ -169,6 +171,15 @@ def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:
         )
         for found in nodes
     )
+
+
+def note_sources(recorder: Recorder, run: Run, nodes: Iterable[NodeWithScore]) -> None:
+    """Records the sources of an answer that were retrieved: others were made on the way."""
+    found = [context for each in run.interaction.lists for context in each.contexts]
+    sources = snapshot(nodes)
+    kept = sources if not found else retrieved_of(sources, found)
+    if kept:
+        recorder.documents(run, kept)
 
 
 def retrieved_of(sources: Iterable[Context], found: Sequence[Context]) -> tuple[Context, ...]:

@@ -1,0 +1,165 @@
+"""The handler for LlamaIndex's older `CallbackManager`."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core.callbacks import CBEventType, EventPayload
+from llama_index.core.callbacks.base_handler import BaseCallbackHandler
+
+from rag_eval_hooks import RagEval, semconv
+from rag_eval_hooks.capture import Run, RunKind, host_edge
+from rag_eval_hooks_llama_index import values
+from rag_eval_hooks_llama_index.endings import stream_ending
+from rag_eval_hooks_llama_index.instrumentation import is_enabled
+from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts, told
+from rag_eval_hooks_llama_index.streams import Streams
+
+__all__ = ["RagEvalHandler"]
+
+_KINDS: Mapping[CBEventType, RunKind] = {
+    CBEventType.QUERY: RunKind.CHAIN,
+    CBEventType.SYNTHESIZE: RunKind.CHAIN,
+    CBEventType.SUB_QUESTION: RunKind.CHAIN,
+    CBEventType.AGENT_STEP: RunKind.CHAIN,
+    CBEventType.RETRIEVE: RunKind.RETRIEVER,
+    CBEventType.RERANKING: RunKind.RERANKER,
+    CBEventType.LLM: RunKind.MODEL,
+    CBEventType.FUNCTION_CALL: RunKind.TOOL,
+}
+"""What is followed; events of other types hold no others."""
+_IGNORED = [kind for kind in CBEventType if kind not in _KINDS]
+_MOST_ERRORS = 1000
+
+
+class RagEvalHandler(BaseCallbackHandler):
+    """Captures query engines by `CallbackManager([RagEvalHandler(evals)])`.
+
+    Prefer `enable`, which sees everything. Callback events of chat engines, agents and workflows
+    have no common parent: a query engine that one of them calls is an interaction of its own,
+    with the question that it was given. Where `enable(evals)` is on, too, this does nothing, so
+    that one interaction stays one sample.
+
+    Args:
+        evals: Where interactions go.
+    """
+
+    def __init__(self, evals: RagEval) -> None:
+        super().__init__(_IGNORED, _IGNORED)
+        self._evals = evals
+        self._recorder = evals.recorder
+        self._incidents = evals.incidents
+        self._streams = Streams()
+        self._errors: dict[Any, BaseException] = {}
+
+    def on_event_start(
+        self,
+        event_type: CBEventType,
+        payload: dict[str, Any] | None = None,
+        event_id: str = "",
+        parent_id: str = "",
+        **kwargs: Any,
+    ) -> str:
+        """An event begins.
+
+        Returns:
+            Its id.
+        """
+        event_id = event_id or str(uuid.uuid4())
+        self._start(event_type, payload or {}, event_id, parent_id)
+        return event_id
+
+    @host_edge
+    def on_event_end(
+        self,
+        event_type: CBEventType,
+        payload: dict[str, Any] | None = None,
+        event_id: str = "",
+        **kwargs: Any,
+    ) -> None:
+        """An event ends; one without a result was left by an exception."""
+        run = self._recorder.get(event_id)
+        if run is None:
+            return
+        error = (payload or {}).get(EventPayload.EXCEPTION)
+        if error is not None:
+            self._fail(run, error)
+        elif event_type is CBEventType.QUERY and EventPayload.RESPONSE not in (payload or {}):
+            self._fail(run, self._errors.get(run.interaction.root.id, asyncio.CancelledError()))
+        else:
+            self._end(run, event_type, payload or {})
+        if run.parent is None:
+            self._errors.pop(run.id, None)
+
+    def start_trace(self, trace_id: str | None = None) -> None:
+        """Does nothing: an interaction is a root event."""
+
+    def end_trace(
+        self, trace_id: str | None = None, trace_map: dict[str, list[str]] | None = None
+    ) -> None:
+        """Does nothing, likewise."""
+
+    @host_edge
+    def _start(
+        self, event_type: CBEventType, payload: Mapping[str, Any], event_id: str, parent_id: str
+    ) -> None:
+        parent = self._parent(parent_id)
+        if parent is None and is_enabled(self._evals):
+            return
+        kind = _KINDS[event_type]
+        run = self._recorder.start(event_id, parent, kind, event_type.value)
+        if run is None:
+            return
+        if EventPayload.QUERY_STR in payload:
+            run.query = self._recorder.text(run, payload[EventPayload.QUERY_STR])
+        if kind is RunKind.MODEL:
+            self._note_prompt(run, payload)
+        elif kind is RunKind.TOOL:
+            tool = payload.get(EventPayload.TOOL)
+            run.facts = told({semconv.GEN_AI_TOOL_NAME: getattr(tool, "name", None)})
+
+    def _parent(self, parent_id: str) -> str | None:
+        if self._recorder.knows(parent_id):
+            return parent_id
+        streaming = self._streams.around()
+        return None if streaming is None else str(streaming.id)
+
+    def _note_prompt(self, run: Run, payload: Mapping[str, Any]) -> None:
+        prompt = payload.get(EventPayload.PROMPT)
+        messages = payload.get(EventPayload.MESSAGES, ())
+        texts = values.message_texts(messages) if prompt is None else (str(prompt),)
+        self._recorder.prompt(run, texts)
+        run.facts = model_facts(payload.get(EventPayload.SERIALIZED) or {})
+
+    def _end(self, run: Run, event_type: CBEventType, payload: Mapping[str, Any]) -> None:
+        given = payload.get(EventPayload.RESPONSE, payload.get(EventPayload.COMPLETION))
+        nodes = payload.get(EventPayload.NODES)
+        if nodes is not None:
+            self._recorder.documents(run, values.snapshot(nodes))
+        elif isinstance(given, values.ANSWERS_WITH_SOURCES):
+            values.note_sources(self._recorder, run, given.source_nodes)
+        if event_type is CBEventType.LLM:
+            run.text = self._recorder.text(run, values.answer_of(given) or None)
+            run.facts = {**run.facts, **reply_facts(given)}
+        else:
+            self._note_answer(run, given)
+        self._recorder.end(run)
+
+    def _note_answer(self, run: Run, given: Any) -> None:
+        stream = self._streams.add(values.generator_of(given), run)
+        if stream is None:
+            run.text = self._recorder.text(run, values.answer_of(given))
+        elif run.outermost:
+            self._recorder.follow(run, stream_ending(run, stream))
+
+    def _fail(self, run: Run, error: BaseException) -> None:
+        root = run.interaction.root
+        if run is not root:
+            # Only the innermost event tells of an exception.
+            self._errors[root.id] = error
+            while len(self._errors) > _MOST_ERRORS:
+                self._errors.pop(next(iter(self._errors)), None)
+        self._recorder.fail(run, error)

@@ -1,0 +1,305 @@
+"""Laws of the capture of LlamaIndex that no single shape shows."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from llama_index.core.callbacks import CallbackManager
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.dispatcher import instrument_tags
+
+from rag_eval_hooks import RagEval, Status
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks_llama_index import RagEvalHandler, enable
+from tests.matrix.llama_index.kit import (
+    QUESTION,
+    QUESTIONS,
+    Scripted,
+    answer_to,
+    index,
+    reader,
+    top,
+)
+from tests.matrix.world import World
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    registration = enable(made.evals)
+    yield made
+    registration.disable()
+    made.close()
+
+
+@pytest.fixture
+def plain_world() -> Iterator[World]:
+    """Without the instrumentation."""
+    made = World()
+    yield made
+    made.close()
+
+
+def engine(**more: Any) -> Any:
+    return index().as_query_engine(**{"llm": reader(), "similarity_top_k": 2, **more})
+
+
+def samples(world: World) -> list[Sample]:
+    return [seen.sample for seen in world.seen()]
+
+
+def handlers() -> tuple[int, int]:
+    root = get_dispatcher()
+    return len(root.span_handlers), len(root.event_handlers)
+
+
+def test_enable_is_idempotent_and_can_be_taken_back(plain_world: World) -> None:
+    """Enabled twice there is one registration; disabled, everything is as it was."""
+    before = handlers()
+    registration = enable(plain_world.evals)
+    assert enable(plain_world.evals) is registration
+    assert handlers() == (before[0] + 1, before[1] + 1)
+    registration.disable()
+    registration.disable()
+    assert handlers() == before
+    engine().query(QUESTION)
+    assert not samples(plain_world)
+
+
+def test_two_evaluators_see_the_same(world: World, plain_world: World) -> None:
+    """Each evaluator that is enabled gets a sample of its own."""
+    registration = enable(plain_world.evals)
+    engine().query(QUESTION)
+    registration.disable()
+    assert [len(samples(each)) for each in (world, plain_world)] == [1, 1]
+
+
+def test_instrument_tags_are_metadata(world: World) -> None:
+    """Session, user, question id, reference and free keys come from the instrument tags."""
+    tags = {
+        "session_id": "s-1",
+        "user_id": "u-1",
+        "question_id": "q-1",
+        "reference": "At 07:40.",
+        "tags": ["beta"],
+        "tenant": "acme",
+    }
+    with instrument_tags(tags):
+        engine().query(QUESTION)
+    (sample,) = samples(world)
+    assert (sample.session_id, sample.user_id, sample.question_id) == ("s-1", "u-1", "q-1")
+    assert (sample.reference, sample.tags) == ("At 07:40.", ("beta",))
+    assert sample.metadata["tenant"] == "acme"
+
+
+def test_contexts_carry_id_score_and_metadata(world: World) -> None:
+    """A context is the node's text with its id, the score, and scalar metadata."""
+    engine().query(QUESTION)
+    first = (samples(world)[0].contexts or ())[0]
+    node = index().as_retriever(similarity_top_k=1).retrieve(QUESTION)[0]
+    assert (first.text, first.id, first.score) == (node.text, node.node_id, node.score)
+    assert first.metadata == {"page": 0}
+
+
+def test_a_stream_never_read_is_abandoned() -> None:
+    """A stream that is kept and not read holds its interaction until the time limit."""
+    world = World(interaction_ttl=0.05)
+    registration = enable(world.evals)
+    kept = engine(streaming=True).query(QUESTION)
+    assert len(world.evals.recorder) == 1
+    while len(world.evals.recorder):
+        world.evals.stats()
+    registration.disable()
+    assert [sample.status for sample in samples(world)] == [Status.ABANDONED]
+    assert "".join(kept.response_gen) == answer_to(QUESTION, top())
+    world.close()
+
+
+def test_a_stream_is_scored_without_another_request(world: World) -> None:
+    """What was streamed is offered when it was read, though nothing else is reported."""
+    assert "".join(engine(streaming=True).query(QUESTION).response_gen)
+    while not world.memory.results:
+        pass
+    assert world.memory.results[0].sample.answer == answer_to(QUESTION, top())
+
+
+def test_the_stream_is_the_users_own(world: World) -> None:
+    """Neither the response nor its generator is wrapped or replaced."""
+    response = engine(streaming=True).query(QUESTION)
+    generator = response.response_gen
+    assert type(generator).__name__ == "generator"
+    assert "rag_eval" not in str(generator.gi_code.co_filename)
+    list(generator)
+
+
+def test_callbacks_and_instrumentation_make_one_sample(world: World) -> None:
+    """With both on, an interaction is one sample."""
+    manager = CallbackManager([RagEvalHandler(world.evals)])
+    made = index().as_query_engine(llm=reader(), similarity_top_k=2)
+    made.callback_manager = manager
+    made.retriever.callback_manager = manager
+    made._response_synthesizer.callback_manager = manager
+    made.query(QUESTION)
+    assert len(samples(world)) == 1
+
+
+def by_callbacks(evals: RagEval, **more: Any) -> Any:
+    """A query engine that reports to the older callback manager only."""
+    made = engine(**more)
+    manager = CallbackManager([RagEvalHandler(evals)])
+    made.callback_manager = manager
+    made.retriever.callback_manager = manager
+    made._response_synthesizer.callback_manager = manager
+    return made
+
+
+@pytest.mark.parametrize("mode", ["compact", "refine", "tree_summarize", "simple_summarize"])
+def test_callbacks_alone_capture_a_query(mode: str, plain_world: World) -> None:
+    """The older callback manager alone tells a query engine's interaction."""
+    made = by_callbacks(plain_world.evals, response_mode=mode)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    made.query(QUESTION)
+    loop.run_until_complete(made.aquery(QUESTIONS[1]))
+    loop.close()
+    asyncio.set_event_loop(None)
+    found = {
+        s.question: ([c.text for c in s.contexts or ()], s.status) for s in samples(plain_world)
+    }
+    assert found == {question: (top(question), Status.OK) for question in QUESTIONS}
+    assert not plain_world.disorder({})
+
+
+def test_callbacks_alone_capture_a_stream(plain_world: World) -> None:
+    """So they do a stream that is read later."""
+    response = by_callbacks(plain_world.evals, streaming=True).query(QUESTION)
+    assert len(plain_world.evals.recorder) == 1
+    assert "".join(response.response_gen)
+    (sample,) = samples(plain_world)
+    assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
+
+
+def test_callbacks_alone_tell_failures(plain_world: World) -> None:
+    """An exception passes through them and is the interaction's status."""
+
+    def dead(_: object) -> str:
+        raise ConnectionError
+
+    made = by_callbacks(plain_world.evals, llm=Scripted(reply=dead))
+    with pytest.raises(ConnectionError):
+        made.query(QUESTION)
+    (sample,) = samples(plain_world)
+    assert (sample.status, sample.error_type) == (Status.ERROR, "ConnectionError")
+    assert not plain_world.disorder({})
+
+
+def test_what_fails_in_our_handlers_is_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LlamaIndex swallows what handlers raise; we count it, and log it once without content."""
+
+    def broken(*_: object) -> None:
+        raise ValueError(QUESTION)
+
+    monkeypatch.setattr(world.evals.recorder, "documents", broken)
+    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
+        engine().query(QUESTION)
+    assert world.evals.stats().incidents["capture exit: ValueError"] >= 1
+    assert QUESTION not in caplog.text
+
+
+def test_openinference_beside_us(world: World) -> None:
+    """With OpenInference's instrumentor on, capture is the same, and so is its own trace."""
+    instrumentation = pytest.importorskip("openinference.instrumentation.llama_index")
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    instrumentor = instrumentation.LlamaIndexInstrumentor()
+    instrumentor.instrument(tracer_provider=provider)
+    try:
+        engine().query(QUESTION)
+        assert "".join(engine(streaming=True).query(QUESTIONS[1]).response_gen)
+        asyncio.run(_read(QUESTION))
+    finally:
+        instrumentor.uninstrument()
+    found = [(s.question, s.answer, s.status) for s in samples(world)]
+    due = [QUESTION, QUESTION, QUESTIONS[1]]
+    assert found == [(q, answer_to(q, top(q)), Status.OK) for q in due]
+    assert exporter.get_finished_spans()
+
+
+async def _read(question: str) -> None:
+    response = await engine(streaming=True).aquery(question)
+    assert [token async for token in response.async_response_gen()]
+
+
+async def _one(number: int, made: dict[str, Any]) -> str:
+    """One of many requests; what becomes of it goes by its number."""
+    question = f"Request {number}: at what time does the ferry to Skarn leave the quay?"
+    kind = ("plain", "stream", "fails", "part", "dropped")[number % 5]
+    with instrument_tags({"session_id": f"s-{number}"}):
+        if kind == "fails":
+            with contextlib.suppress(ConnectionError):
+                await made["fails"].aquery(question)
+        elif kind == "plain":
+            await made["plain"].aquery(question)
+        else:
+            response = await made["stream"].aquery(question)
+            await asyncio.sleep(0.001 * (number % 7))
+            await _consume(response, kind)
+    return kind
+
+
+async def _consume(response: Any, kind: str) -> None:
+    if kind == "stream":
+        assert [token async for token in response.async_response_gen()]
+    elif kind == "part":
+        stream = response.async_response_gen()
+        await anext(stream)
+        await stream.aclose()
+        await response.response_gen.aclose()
+
+
+def test_many_at_once_do_not_mix(world: World) -> None:
+    """Of 500 concurrent queries, with failures and dropped streams, none is mixed up or lost."""
+
+    def numbered(messages: Any) -> str:
+        prompt = "\n".join(message.content or "" for message in messages)
+        number = prompt.rsplit("Request ", 1)[1].split(":")[0]
+        return f"This is the answer to request {number}."
+
+    def failing(messages: Any) -> str:
+        raise ConnectionError
+
+    made = {
+        "plain": engine(llm=Scripted(reply=numbered, delay=0.001)),
+        "stream": engine(llm=Scripted(reply=numbered, delay=0.001), streaming=True),
+        "fails": engine(llm=Scripted(reply=failing, delay=0.001)),
+    }
+
+    async def all_at_once() -> list[str]:
+        return list(await asyncio.gather(*(_one(number, made) for number in range(500))))
+
+    kinds = asyncio.run(all_at_once())
+    found = samples(world)
+    assert len(found) == len(kinds) == 500
+    due = {"plain": "ok", "stream": "ok", "fails": "error", "part": "closed", "dropped": "closed"}
+    for sample in found:
+        number = sample.question.split(":")[0].removeprefix("Request ")
+        assert sample.session_id == f"s-{number}"
+        assert sample.status == due[kinds[int(number)]]
+        if sample.status is Status.OK:
+            assert sample.answer == f"This is the answer to request {number}."
+    assert not world.disorder({})
+    stats = world.evals.stats()
+    assert (stats.scored, stats.dropped) == (200, {"error": 100, "closed": 200})
