@@ -50,8 +50,10 @@ ANSWERS_WITH_SOURCES = (
     AgentChatResponse,
     StreamingAgentChatResponse,
 )
-_EMPTY_STREAM = "_empty_response"
-"""Attribute and start of the generators' names where a synthesizer streams a fixed text."""
+_EMPTY = "_empty_response"
+"""A synthesizer's attribute, and a part of the names of the generators that stream it."""
+_EMPTY_TEXT = "Empty Response"
+"""What old versions stream."""
 
 _QUESTION_KEYS = (
     "question",
@@ -143,11 +145,9 @@ def generator_of(value: Any) -> Any:
 
 def known_text(synthesizer: Any, value: Any) -> str | None:
     """The whole text of a stream that a synthesizer makes of a fixed one, without a model."""
-    generator = generator_of(value)
-    if not getattr(generator, "__name__", "").startswith(_EMPTY_STREAM):
+    if _EMPTY not in "_" + getattr(generator_of(value), "__name__", ""):
         return None
-    text = getattr(synthesizer, _EMPTY_STREAM, None)
-    return text if isinstance(text, str) else None
+    return str(getattr(synthesizer, _EMPTY, _EMPTY_TEXT))
 
 
 def nodes_in(value: Any) -> list[NodeWithScore] | None:

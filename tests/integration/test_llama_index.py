@@ -30,6 +30,16 @@ from tests.matrix.world import World
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
+@pytest.fixture(autouse=True)
+def own_loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """Sync calls of LlamaIndex run async code in the thread's loop; one of its own stays open."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield loop
+    loop.close()
+    asyncio.set_event_loop(None)
+
+
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World()
@@ -142,7 +152,7 @@ def test_the_stream_is_the_users_own(world: World) -> None:
 def test_callbacks_and_instrumentation_make_one_sample(world: World) -> None:
     """With both on, an interaction is one sample."""
     manager = CallbackManager([RagEvalHandler(world.evals)])
-    made = index().as_query_engine(llm=reader(), similarity_top_k=2)
+    made = engine()
     made.callback_manager = manager
     made.retriever.callback_manager = manager
     made._response_synthesizer.callback_manager = manager
@@ -161,15 +171,13 @@ def by_callbacks(evals: RagEval, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("mode", ["compact", "refine", "tree_summarize", "simple_summarize"])
-def test_callbacks_alone_capture_a_query(mode: str, plain_world: World) -> None:
+def test_callbacks_alone_capture_a_query(
+    mode: str, plain_world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
     """The older callback manager alone tells a query engine's interaction."""
     made = by_callbacks(plain_world.evals, response_mode=mode)
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
     made.query(QUESTION)
-    loop.run_until_complete(made.aquery(QUESTIONS[1]))
-    loop.close()
-    asyncio.set_event_loop(None)
+    own_loop.run_until_complete(made.aquery(QUESTIONS[1]))
     found = {
         s.question: ([c.text for c in s.contexts or ()], s.status) for s in samples(plain_world)
     }

@@ -9,9 +9,9 @@ from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
-from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 
 from rag_eval_hooks import Status
+from tests.matrix.llama_index.flows import OwnStreaming, OwnWorkflow
 from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
     QUESTION,
@@ -173,52 +173,13 @@ def cancelled() -> Shape:
     )
 
 
-class Found(Event):
-    """What was retrieved."""
-
-    question: str
-    nodes: list[Any]
-
-
-class OwnWorkflow(Workflow):
-    """Retrieves in one step, answers in another."""
-
-    @step
-    async def retrieve(self, ev: StartEvent) -> Found:
-        """The first step."""
-        retriever = index().as_retriever(similarity_top_k=2)
-        return Found(question=ev.query, nodes=await retriever.aretrieve(ev.query))
-
-    @step
-    async def answer(self, ev: Found) -> StopEvent:
-        """The second step."""
-        texts = "\n".join(node.get_content() for node in ev.nodes)
-        reply = await reader().acomplete(f"Use only:\n{texts}\nQuestion: {ev.question}")
-        return StopEvent(result=reply.text)
-
-
-class OwnStreaming(OwnWorkflow):
-    """Gives out a stream."""
-
-    @step
-    async def retrieve(self, ev: StartEvent) -> StopEvent:
-        """The only step."""
-        engine = index().as_query_engine(llm=reader(), streaming=True, similarity_top_k=2)
-        return StopEvent(result=await engine.aquery(ev.query))
-
-    @step
-    async def answer(self, ev: Found) -> StopEvent:
-        """Is never reached."""
-        raise NotImplementedError
-
-
 def own(name: str, streaming: bool) -> Shape:
     """A workflow of the user's own, twice at once in one task."""
 
     def body(world: World, way: str) -> None:
         async def ask(question: str) -> None:
             if streaming:
-                response = await OwnStreaming(timeout=10, disable_validation=True).run(
+                response: Any = await OwnStreaming(timeout=10, disable_validation=True).run(
                     query=question
                 )
                 assert "".join([token async for token in response.async_response_gen()])

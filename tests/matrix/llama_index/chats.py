@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,7 +65,9 @@ def unread() -> Shape:
 
     def body(world: World, way: str) -> None:
         response = engine("context").stream_chat(QUESTION)
-        response.write_response_to_history_thread.join()
+        while not response.is_done:
+            time.sleep(0.01)
+        assert response.response
 
     return Shape(
         group=GROUP,

@@ -112,19 +112,19 @@ class Scripted(FunctionCallingLLM):
 
     Attributes:
         reply: From the messages to the reply. What it raises is the LLM's failure.
-        name: On spans.
+        model: The name on spans.
         delay: Seconds before a reply, in async calls.
         breaks_after: Words after which a stream breaks, or None.
     """
 
     reply: Reply
-    name: str = "scripted"
+    model: str = "scripted"
     delay: float = 0.0
     breaks_after: int | None = None
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name=self.name, is_chat_model=True, is_function_calling_model=True)
+        return LLMMetadata(model_name=self.model, is_chat_model=True, is_function_calling_model=True)
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
