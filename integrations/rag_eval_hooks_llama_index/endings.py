@@ -33,12 +33,18 @@ def stream_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
     return ending
 
 
-def chat_ending(run: Run) -> Callable[[], Status | None]:
-    """Of a chat engine's stream: LlamaIndex reads it itself, in a run that ends with the text."""
+def chat_ending(run: Run, stream: Stream | None) -> Callable[[], Status | None]:
+    """Of a chat engine's stream: LlamaIndex reads it itself, in a run that ends with the text.
+
+    Old versions let the user read it, or read it in a thread that knows of no run.
+    """
+    read_by_user = None if stream is None else stream_ending(run, stream)
 
     def ending() -> Status | None:
         writer = next(_inside(run, lambda inner: inner.name == _WRITER), None)
-        return None if writer is None or writer.end is None else _taken_over(run, writer)
+        if writer is not None:
+            return None if writer.end is None else _taken_over(run, writer)
+        return None if read_by_user is None else read_by_user()
 
     return ending
 

@@ -189,8 +189,9 @@ class Tracker:
     def _note_stream(self, run: Run, instance: Any, given: Any) -> bool:
         """Notes a streamed answer; the interaction of an outermost one then waits for it."""
         if isinstance(given, StreamingAgentChatResponse):
+            source = self._streams.add(given.chat_stream or given.achat_stream, run)
             if run.outermost:
-                self._recorder.follow(run, chat_ending(run))
+                self._recorder.follow(run, chat_ending(run, source))
             return True
         stream = self._streams.add(
             values.generator_of(given), run, values.known_text(instance, given)

@@ -124,7 +124,9 @@ class Scripted(FunctionCallingLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        return LLMMetadata(model_name=self.model, is_chat_model=True, is_function_calling_model=True)
+        return LLMMetadata(
+            model_name=self.model, is_chat_model=True, is_function_calling_model=True
+        )
 
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
