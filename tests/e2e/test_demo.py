@@ -282,3 +282,15 @@ def read(file: int) -> bytes:
         return os.read(file, 65536)
     except OSError:
         return b""
+
+
+def test_llama_index_shows_the_same(tmp_path: Path) -> None:
+    """On LlamaIndex all is scored too, and what was made unfaithful is found."""
+    run = demo(tmp_path, "--plain", "--framework", "llama-index")
+    assert (run.code, run.err) == (0, "")
+    assert set(run.results()) == {row.id for row in ROWS}
+    quoted = [faithfulness(run, row) for row in ROWS if row.mistake is None]
+    spoiled = [faithfulness(run, row) for row in ROWS if row.mistake in UNFAITHFUL]
+    numbers = [value for value in spoiled if value is not None]
+    assert len(numbers) == len(spoiled) >= 3
+    assert max(numbers) < min(value for value in quoted if value is not None)

@@ -17,6 +17,7 @@ EXPECTED = {
     "langgraph_agent.py": r"contexts: \['h1'\](.|\n)*faithfulness: 1\.0",
     # Both answers are passages word for word.
     "without_framework.py": r"ferry(.*)faithfulness 1\.0\n(.*)ticket(.*)faithfulness 1\.0",
+    "llama_index_quickstart.py": r"ragas\.faithfulness +0\.50",
 }
 
 

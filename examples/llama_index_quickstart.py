@@ -1,0 +1,69 @@
+"""A LlamaIndex query engine, observed by one call: every answer is scored, in the background.
+
+    pip install "rag-eval-hooks[llama-index]"
+    python examples/llama_index_quickstart.py
+
+The embedded judge needs no key and no network. The embeddings and the model stand in for yours:
+the model's second sentence is wrong, and the score shows it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core import MockEmbedding, VectorStoreIndex, set_global_tokenizer
+from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.schema import TextNode
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcome, Score
+from rag_eval_hooks_llama_index import enable
+
+set_global_tokenizer(str.split)  # LlamaIndex would download one
+
+PASSAGES = [
+    "The clock tower of Brennick was built in 1921 by the mason Ida Roth.",
+    "The tower of Brennick has 7 bells, and the largest weighs 900 kilograms.",
+]
+
+
+class Model(CustomLLM):
+    """Always gives the same answer."""
+
+    answer: str = "The clock tower of Brennick was built in 1921. The tower has 12 bells."
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What LlamaIndex asks of a model."""
+        return LLMMetadata(model_name="fixed")
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """The answer."""
+        return CompletionResponse(text=self.answer)
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        """The answer, in one piece."""
+        return (CompletionResponse(text=part, delta=part) for part in [self.answer])
+
+
+def show(sample: Sample, outcomes: Mapping[str, Outcome]) -> None:
+    """A sink: gets every scored sample."""
+    print(f"{sample.question}\n{sample.answer}")
+    for metric, outcome in outcomes.items():
+        told = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
+        print(f"  {metric:32} {told}")
+
+
+evals = RagEval(metrics=["ragas", "lexical"], sinks=[show])
+enable(evals)
+
+nodes = [TextNode(text=text) for text in PASSAGES]
+index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=8))
+engine = index.as_query_engine(llm=Model())
+engine.query("When was the clock tower of Brennick built?")
+evals.shutdown(timeout=10)
