@@ -9,7 +9,7 @@ from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.metrics import Field, Metric
+from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.pipeline import Stats
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.sampling_settings import RuleSettings, TailSettings
@@ -19,6 +19,7 @@ from rag_eval_hooks.tracing import setup_tracing
 
 __all__ = [
     "AnnotatorKind",
+    "AskedMetric",
     "Cause",
     "ConfigError",
     "Context",

@@ -13,8 +13,16 @@ except ImportError as error:
         'pip install "rag-eval-hooks[llama-index]"'
     ) from error
 
+from rag_eval_hooks_llama_index.evaluators import SuiteEvaluator, llama_index_metric
 from rag_eval_hooks_llama_index.handler import RagEvalHandler
 from rag_eval_hooks_llama_index.instrumentation import Instrumentation, enable
 from rag_eval_hooks_llama_index.judge import LlamaIndexJudge
 
-__all__ = ["Instrumentation", "LlamaIndexJudge", "RagEvalHandler", "enable"]
+__all__ = [
+    "Instrumentation",
+    "LlamaIndexJudge",
+    "RagEvalHandler",
+    "SuiteEvaluator",
+    "enable",
+    "llama_index_metric",
+]

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import checks, graphrag, lexical, nvidia, ragas, whitepaper
+from rag_eval_hooks.metrics.asked import AskedMetric
 from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.metrics.options import MetricOptions
 
-__all__ = ["ALL_METRICS", "Field", "Metric", "MetricOptions", "build", "choose"]
+__all__ = ["ALL_METRICS", "AskedMetric", "Field", "Metric", "MetricOptions", "build", "choose"]
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.pipeline.asked import ask_all
 from rag_eval_hooks.pipeline.inquiry import Inquiry, Sources
 from rag_eval_hooks.pipeline.plan import read_by, unfed
 from rag_eval_hooks.sample import Sample
@@ -71,8 +73,9 @@ class Scorer:
         )
         absent = {**left_out, **lacking}
         fed = [metric for metric in self._metrics if metric.id not in absent]
-        findings = await Inquiry(sample, fed, self._sources, self._incidents).run(
-            self._sample_timeout
+        inquiry = Inquiry(sample, fed, self._sources, self._incidents)
+        findings, asked = await asyncio.gather(
+            inquiry.run(self._sample_timeout), ask_all(fed, sample, self._incidents)
         )
         reads = {m.id: read_by(m, sample, findings, self._incidents) for m in fed}
         readers = Counter(kind for kinds in reads.values() for kind in kinds)
@@ -80,6 +83,8 @@ class Scorer:
         for metric in self._metrics:
             if metric.id in absent:
                 outcomes[metric.id] = absent[metric.id]
+            elif metric.id in asked:
+                outcomes[metric.id] = asked[metric.id]
             else:
                 outcome = self._measure(metric, sample, findings)
                 used = _usage(reads[metric.id], findings, readers)

@@ -230,7 +230,8 @@ SHAPES = (
         unread,
         ways=("stream",),
         status=Status.CLOSED,
-        spans=QUERY_SPANS[1:],
+        # Old versions call the LLM before the stream is read.
+        spans=None,
     ),
     one("cancelled", cancelled, ways=("aquery",), status=Status.CANCELLED),
     Shape(

@@ -1,0 +1,134 @@
+"""Evaluators of LlamaIndex as metrics of ours, and metrics of ours as its evaluators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
+from llama_index.core.prompts.mixin import PromptDictType
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.metrics import AskedMetric, Field
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import UNIT, AnnotatorKind, Cause, NotScored, Outcome, Scale, Score
+
+__all__ = ["SuiteEvaluator", "llama_index_metric"]
+
+_ALWAYS = frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER})
+
+
+def llama_index_metric(
+    evaluator: BaseEvaluator,
+    *,
+    id: str | None = None,
+    needs: Iterable[Field] = _ALWAYS,
+    scale: Scale = UNIT,
+    timeout: float = 60.0,
+) -> AskedMetric:
+    """A metric that asks an evaluator of LlamaIndex: `RagEval(metrics=[llama_index_metric(e)])`.
+
+    Args:
+        evaluator: Its `aevaluate` is called with query, response, contexts and, where the sample
+            has one, `reference`.
+        id: `<suite>.<metric>`; by default `llama_index.` and the class's name.
+        needs: Fields without which it is not asked.
+        scale: Of its scores, such as `Scale(1, 5)` for `CorrectnessEvaluator`. A result with
+            `passing` and without a score is 1 or 0.
+        timeout: Seconds that it may take.
+    """
+    name = type(evaluator).__name__
+
+    async def ask(sample: Sample) -> Outcome:
+        more = {} if sample.reference is None else {"reference": sample.reference}
+        contexts = [context.text for context in sample.contexts or ()]
+        result = await evaluator.aevaluate(
+            query=sample.question, response=sample.answer, contexts=contexts, **more
+        )
+        return _outcome(result, scale)
+
+    return AskedMetric(
+        id=id or f"llama_index.{name}",
+        ask=ask,
+        needs=frozenset(needs),
+        scale=scale,
+        timeout=timeout,
+        annotator=name,
+        summary=f"LlamaIndex's {name}.",
+    )
+
+
+def _outcome(result: EvaluationResult, scale: Scale) -> Outcome:
+    if result.invalid_result:
+        return NotScored(Cause.JUDGE_FAILED, "the evaluator calls its result invalid")
+    value = result.score
+    if value is None and result.passing is not None:
+        value = scale.high if result.passing else scale.low
+    if value is None or not math.isfinite(value):
+        return NotScored(Cause.UNDEFINED, "the evaluator gave no score")
+    return scale.score(
+        value,
+        label=None if result.passing is None else ("pass" if result.passing else "fail"),
+        explanation={"feedback": result.feedback} if result.feedback else {},
+        annotator_kind=AnnotatorKind.LLM,
+    )
+
+
+class SuiteEvaluator(BaseEvaluator):
+    """One of our metrics as an evaluator of LlamaIndex, as in `BatchEvalRunner`.
+
+    Args:
+        evals: Made with that metric; what it evaluates here is not counted in its `stats`.
+        metric: The id, such as `ragas.faithfulness`.
+        threshold: Normalised score, 0 to 1, from which on a result passes.
+    """
+
+    def __init__(self, evals: RagEval, metric: str, *, threshold: float = 0.5) -> None:
+        self._evals = evals
+        self._metric = metric
+        self._threshold = threshold
+
+    def _get_prompts(self) -> PromptDictType:
+        return {}
+
+    def _update_prompts(self, prompts: PromptDictType) -> None:
+        """Has none that could be changed."""
+
+    async def aevaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> EvaluationResult:
+        """The result; without a score it is invalid, with the reason.
+
+        Args:
+            query: The question.
+            response: The answer.
+            contexts: Texts of the contexts.
+            **kwargs: `reference`, where there is one; others are ignored.
+        """
+        sample = Sample(
+            question=query or "",
+            answer=response,
+            contexts=None if contexts is None else tuple(contexts),  # type: ignore[arg-type]
+            reference=kwargs.get("reference"),
+        )
+        outcomes = await self._evals.aevaluate(sample)
+        missing = NotScored(Cause.MISSING_INPUT, f"{self._metric} was not measured")
+        return self._result(sample, outcomes.get(self._metric, missing))
+
+    def _result(self, sample: Sample, outcome: Outcome) -> EvaluationResult:
+        told: dict[str, Any] = {
+            "query": sample.question,
+            "response": sample.answer,
+            "contexts": [context.text for context in sample.contexts or ()],
+        }
+        if isinstance(outcome, Score):
+            passing = outcome.normalised >= self._threshold
+            feedback = str(dict(outcome.explanation)) if outcome.explanation else None
+            return EvaluationResult(score=outcome.value, passing=passing, feedback=feedback, **told)
+        reason = f"{outcome.cause.value}: {outcome.detail}"
+        return EvaluationResult(invalid_result=True, invalid_reason=reason, **told)

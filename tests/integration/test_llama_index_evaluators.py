@@ -1,0 +1,137 @@
+"""Evaluators of LlamaIndex and ours take one another's place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.evaluation import (
+    BaseEvaluator,
+    BatchEvalRunner,
+    CorrectnessEvaluator,
+    EvaluationResult,
+    FaithfulnessEvaluator,
+)
+
+from rag_eval_hooks import Cause, NotScored, RagEval, Sample, Score
+from rag_eval_hooks.score import Scale
+from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric
+from tests.matrix.llama_index.kit import Scripted
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+SAMPLE = Sample(
+    question="When was the tower built?",
+    contexts=("The tower was built in 1921.",),
+    answer="The tower was built in 1921.",
+    reference="In 1921.",
+)
+
+
+class Odd(BaseEvaluator):
+    """Gives a fixed result, raises it, or never gives one."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+    async def aevaluate(
+        self,
+        query: str | None = None,
+        response: str | None = None,
+        contexts: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> EvaluationResult:
+        if self.result == "never":
+            await asyncio.Event().wait()
+        if isinstance(self.result, Exception):
+            raise self.result
+        result: EvaluationResult = self.result
+        return result
+
+
+def outcome_of(evaluator: BaseEvaluator, sample: Sample = SAMPLE, **options: Any) -> Any:
+    metric = llama_index_metric(evaluator, id="own.metric", **options)
+    with RagEval(metrics=[metric], judge="local") as evals:
+        return evals.evaluate(sample)["own.metric"]
+
+
+def says(text: str) -> Scripted:
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        return text
+
+    return Scripted(reply=reply)
+
+
+def test_their_faithfulness_is_a_metric() -> None:
+    """LlamaIndex's own evaluator scores a sample through its LLM."""
+    asyncio.set_event_loop(None)
+    outcome = outcome_of(FaithfulnessEvaluator(llm=says("YES")))
+    assert (outcome.value, outcome.label, outcome.annotator) == (
+        1.0,
+        "pass",
+        "FaithfulnessEvaluator",
+    )
+
+
+def test_their_scale_is_kept() -> None:
+    """A score from 1 to 5 keeps its scale and is normalised beside it."""
+    outcome = outcome_of(CorrectnessEvaluator(llm=says("4.0\nAlmost.")), scale=Scale(1, 5))
+    assert (outcome.value, outcome.normalised) == (4.0, 0.75)
+
+
+@pytest.mark.parametrize(
+    ("result", "cause"),
+    [
+        (EvaluationResult(invalid_result=True), Cause.JUDGE_FAILED),
+        (EvaluationResult(), Cause.UNDEFINED),
+        (EvaluationResult(score=float("nan")), Cause.UNDEFINED),
+        (EvaluationResult(score=7.0), Cause.METRIC_FAILED),
+        (ValueError("x"), Cause.METRIC_FAILED),
+        ("never", Cause.TIMEOUT),
+        ("no result", Cause.METRIC_FAILED),
+    ],
+)
+def test_no_score_has_a_cause(result: object, cause: Cause) -> None:
+    """What an evaluator fails to give is never a number."""
+    outcome = outcome_of(Odd(result), timeout=0.05)
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause is cause
+
+
+def test_passing_alone_is_a_score() -> None:
+    """A result that only says whether it passes is at one end of the scale."""
+    assert outcome_of(Odd(EvaluationResult(passing=False))).value == 0.0
+
+
+def test_a_sample_that_lacks_a_field_is_not_asked() -> None:
+    """Without an answer there is nothing to ask."""
+    outcome = outcome_of(Odd(ValueError()), Sample(question="?", contexts=()))
+    assert outcome.cause is Cause.MISSING_INPUT
+
+
+async def test_ours_in_their_batch_runner() -> None:
+    """Our suite runs in `BatchEvalRunner` and gives the score that it gives elsewhere."""
+    with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
+        runner = BatchEvalRunner(
+            {"faithful": SuiteEvaluator(evals, "ragas.faithfulness")}, workers=2
+        )
+        results = await runner.aevaluate_response_strs(
+            queries=["When was the tower built?"] * 2,
+            response_strs=["The tower was built in 1921.", "The tower has 12 bells."],
+            contexts_list=[["The tower was built in 1921."]] * 2,
+        )
+        expected = await evals.aevaluate(SAMPLE)
+    scores = [result.score for result in results["faithful"]]
+    faithful = expected["ragas.faithfulness"]
+    assert isinstance(faithful, Score)
+    assert scores == [faithful.value, 0.0]
+    assert [result.passing for result in results["faithful"]] == [True, False]
