@@ -11,6 +11,7 @@ from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.pipeline import Stats
+from rag_eval_hooks.pipeline.callables import evaluator_metric
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.sampling_settings import RuleSettings, TailSettings
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
@@ -42,5 +43,6 @@ __all__ = [
     "Status",
     "TailSettings",
     "__version__",
+    "evaluator_metric",
     "setup_tracing",
 ]

@@ -1,0 +1,50 @@
+"""Evaluators in the manner of LangSmith are metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import Cause, NotScored, RagEval, Sample, Score, evaluator_metric
+
+SAMPLE = Sample(question="When?", contexts=("In 1921.",), answer="In 1921.", reference="In 1921.")
+
+
+def exact(outputs: dict[str, Any], reference_outputs: dict[str, Any]) -> bool:
+    return bool(outputs["answer"] == reference_outputs["answer"])
+
+
+async def thorough(inputs: dict[str, Any], outputs: dict[str, Any], **_: Any) -> dict[str, Any]:
+    found = outputs["answer"] in inputs["contexts"]
+    return {"key": "thorough", "score": 0.25 if found else 0.0, "comment": "it is quoted"}
+
+
+def broken(outputs: dict[str, Any]) -> float:
+    raise ValueError("the answer")
+
+
+def undecided(outputs: dict[str, Any]) -> dict[str, Any]:
+    return {"key": "undecided", "score": None}
+
+
+@pytest.mark.parametrize(("evaluator", "value"), [(exact, 1.0), (thorough, 0.25)])
+def test_a_result_is_a_score(evaluator: Any, value: float) -> None:
+    """A boolean, and a mapping with a score, become the metric's value."""
+    with RagEval(metrics=[evaluator_metric(evaluator)], judge="local") as evals:
+        outcome = evals.evaluate(SAMPLE)[f"evaluator.{evaluator.__name__}"]
+    assert isinstance(outcome, Score)
+    assert (outcome.value, outcome.annotator) == (value, evaluator.__name__)
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "cause"), [(broken, Cause.METRIC_FAILED), (undecided, Cause.UNDEFINED)]
+)
+def test_no_result_has_a_cause(evaluator: Any, cause: Cause) -> None:
+    """What an evaluator fails to give is never a number, and its exception is counted."""
+    with RagEval(metrics=[evaluator_metric(evaluator)], judge="local") as evals:
+        outcome = evals.evaluate(SAMPLE)[f"evaluator.{evaluator.__name__}"]
+        incidents = evals.stats().incidents
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause is cause
+    assert bool(incidents) is (cause is Cause.METRIC_FAILED)
