@@ -43,10 +43,19 @@ def chat_ending(run: Run, stream: Stream | None) -> Callable[[], Status | None]:
     def ending() -> Status | None:
         writer = next(_inside(run, lambda inner: inner.name == _WRITER), None)
         if writer is not None:
-            return None if writer.end is None else _taken_over(run, writer)
+            return None if writer.end is None else _written(run, writer)
         return None if read_by_user is None else read_by_user()
 
     return ending
+
+
+def _written(run: Run, writer: Run) -> Status:
+    """As the writer ended; old ones do not tell the text, which is that of the last model."""
+    status = _taken_over(run, writer)
+    if run.text is None and status is Status.OK:
+        models = _inside(run, lambda inner: inner.kind is RunKind.MODEL)
+        run.text = next((model.text for model in models), None)
+    return status
 
 
 def _taken_over(run: Run, last: Run) -> Status:

@@ -93,7 +93,7 @@ class Tracker:
         if run.kind is RunKind.MODEL and streams:
             return
         if role is Role.WRITER:
-            run.text = instance.response
+            run.text = self._recorder.text(run, instance.response or None)
         elif run.outermost and not streams:
             run.text = values.answer_of(given)
         self._recorder.end(run)
