@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import Cause, NotScored, RagEval, Sample, Score, evaluator_metric
+from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score, evaluator_metric
 
-SAMPLE = Sample(question="When?", contexts=("In 1921.",), answer="In 1921.", reference="In 1921.")
+SAMPLE = Sample(
+    question="When?", contexts=(Context(text="In 1921."),), answer="In 1921.", reference="In 1921."
+)
 
 
 def exact(outputs: dict[str, Any], reference_outputs: dict[str, Any]) -> bool:

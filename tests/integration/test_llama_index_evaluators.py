@@ -16,7 +16,7 @@ from llama_index.core.evaluation import (
     FaithfulnessEvaluator,
 )
 
-from rag_eval_hooks import Cause, NotScored, RagEval, Sample, Score
+from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score
 from rag_eval_hooks.score import Scale
 from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric
 from tests.matrix.llama_index.kit import Scripted
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 SAMPLE = Sample(
     question="When was the tower built?",
-    contexts=("The tower was built in 1921.",),
+    contexts=(Context(text="The tower was built in 1921."),),
     answer="The tower was built in 1921.",
     reference="In 1921.",
 )
