@@ -158,8 +158,10 @@ def part(world: World, way: str) -> None:
 
 async def _part() -> None:
     response = await engine().aquery(QUESTION)
-    async for _ in response.async_response_gen():
-        break
+    stream = response.async_response_gen()
+    await anext(stream)
+    await stream.aclose()
+    await response.response_gen.aclose()
     del response
     gc.collect()
     await asyncio.sleep(0.01)
