@@ -23,6 +23,7 @@ from rag_eval_hooks_llama_index.kinds import (
     reply_facts,
     role_of,
 )
+from rag_eval_hooks_llama_index.other_instrumentors import find_other
 from rag_eval_hooks_llama_index.streams import Streams
 
 __all__ = ["Tracker"]
@@ -44,6 +45,7 @@ class Tracker:
         self.evals = evals
         self._recorder = evals.recorder
         self._incidents = evals.incidents
+        self._instrumentors = evals.instrumentors
         self._streams = Streams()
         self._workflows: dict[str, None] = {}
 
@@ -71,11 +73,12 @@ class Tracker:
         )
         if run is None:
             return
+        self._instrumentors.note(run, find_other)
         if role is Role.WORKFLOW:
             self._note_workflow(span_id)
         run.facts = facts_of(role, instance)
         if role is Role.RETRIEVAL or run.outermost:
-            run.query = values.question_of_call(arguments)
+            run.query = self._recorder.text(run, values.question_of_call(arguments))
         if run.outermost and run.parent is not None:
             run.interaction.add_metadata(values.metadata_of(told))
 
@@ -95,7 +98,7 @@ class Tracker:
         if role is Role.WRITER:
             run.text = self._recorder.text(run, instance.response or None)
         elif run.outermost and not streams:
-            run.text = values.answer_of(given)
+            run.text = self._recorder.text(run, values.answer_of(given))
         self._recorder.end(run)
         if role is Role.WRITER:
             self._recorder.settle(run)
@@ -117,7 +120,8 @@ class Tracker:
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
             run.kind = RunKind.MODEL
-            run.prompt = (given,) if isinstance(given, str) else values.message_texts(given)
+            texts = (given,) if isinstance(given, str) else values.message_texts(given)
+            self._recorder.prompt(run, texts)
             run.facts = model_facts(model)
 
     @host_edge
@@ -125,7 +129,7 @@ class Tracker:
         """A model's reply is complete, also where it was streamed."""
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.MODEL:
-            run.text = values.answer_of(response) or None
+            run.text = self._recorder.text(run, values.answer_of(response) or None)
             run.facts = {**run.facts, **reply_facts(response)}
             self._recorder.end(run)
 

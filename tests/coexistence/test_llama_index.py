@@ -13,11 +13,8 @@ from typing import Any, TypeAlias
 import pytest
 
 pytest.importorskip("openinference.instrumentation.llama_index")
-package: Any = pytest.importorskip("rag_eval_hooks_llama_index")
+pytest.importorskip("rag_eval_hooks_llama_index")
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(package, "enable"), reason="LlamaIndex cannot be captured"
-)
 SCORE = "rag.eval.ragas.faithfulness.score"
 Spans: TypeAlias = list[dict[str, Any]]
 shapes = pytest.mark.parametrize("shape", ["query", "aquery", "stream"])

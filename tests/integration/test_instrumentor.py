@@ -20,8 +20,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
-
 pytest.importorskip("opentelemetry.distro")
 GROUP = "opentelemetry_instrumentor"
 OTHERS = sorted({point.name for point in entry_points(group=GROUP)} - {"rag_eval_hooks"})
@@ -79,11 +77,6 @@ class Collector:
             for kept in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for part in kept.scope_metrics:
                     self.metrics |= {metric.name for metric in part.metrics}
-
-
-pytestmark = pytest.mark.skipif(
-    not hasattr(RagEvalCallbackHandler, "enable"), reason="the handler cannot be enabled globally"
-)
 
 
 @pytest.fixture

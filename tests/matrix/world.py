@@ -48,7 +48,8 @@ class World:
             metrics=[Metric(id="matrix.constant", score=_constant, needs=frozenset())],
             judge=ScriptedJudge(),
             sinks=[self.memory],
-            config=RagEvalConfig(**config),
+            # Carriers are traces of their own: what is counted here are those of the application.
+            config=RagEvalConfig(carrier="off", **config),
             tracer_provider=self.provider,
         )
 

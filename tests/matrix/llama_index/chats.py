@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.chat_engine.types import ChatMode, StreamingAgentChatResponse
 from llama_index.core.memory import ChatMemoryBuffer
 
 from rag_eval_hooks import Status
@@ -59,7 +59,7 @@ def llm() -> Scripted:
 def engine(mode: str) -> Any:
     """A chat engine with a past."""
     return index().as_chat_engine(
-        chat_mode=mode,
+        chat_mode=ChatMode(mode),
         llm=llm(),
         similarity_top_k=2,
         memory=ChatMemoryBuffer.from_defaults(chat_history=list(HISTORY), token_limit=3000),
@@ -97,7 +97,9 @@ def broken() -> Shape:
 
     def body(world: World, way: str) -> None:
         broken_llm = reader(breaks_after=3)
-        chat = index().as_chat_engine(chat_mode="context", llm=broken_llm, similarity_top_k=2)
+        chat = index().as_chat_engine(
+            chat_mode=ChatMode.CONTEXT, llm=broken_llm, similarity_top_k=2
+        )
 
         async def read() -> None:
             response = await chat.astream_chat(QUESTION)

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llama_index.core import Settings, VectorStoreIndex, set_global_tokenizer
