@@ -62,7 +62,8 @@ def _quoted(prompt: str, outputs: Mapping[Run, str]) -> list[Run]:
 def _answering_calls(calls: Sequence[Run], answer: str) -> list[Run]:
     """The call that gave the answer, or those whose outputs it is made of; else the last.
 
-    Of calls that gave the same the last counts: the others were tries.
+    Of calls that gave the same the last count, as many as the answer says it: the others were
+    tries.
     """
     outputs = {call: fold(call.text or "") or _picked(call) for call in calls}
     if answer:
@@ -71,9 +72,13 @@ def _answering_calls(calls: Sequence[Run], answer: str) -> list[Run]:
         if whole:
             return [(equal or whole)[-1]]
         # A short output such as a grader's stands in many answers by chance.
-        parts = {o: call for call, o in outputs.items() if len(o) >= TELLING and o in answer}
+        parts: dict[str, list[Run]] = {}
+        for call, output in outputs.items():
+            if len(output) >= TELLING and output in answer:
+                parts.setdefault(output, []).append(call)
         if parts:
-            return [parts[output] for output in sorted(parts, key=answer.find)]
+            said = sorted(parts, key=answer.find)
+            return [call for output in said for call in parts[output][-answer.count(output) :]]
     told = [call for call in calls if call.text]
     return told[-1:] or list(calls[-1:])
 
