@@ -8,6 +8,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.ids import result_id, score_id
 from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.pipeline import Stats
 from rag_eval_hooks.sample import Context, Sample, Status
@@ -36,5 +37,7 @@ __all__ = [
     "Stats",
     "Status",
     "__version__",
+    "result_id",
+    "score_id",
     "setup_tracing",
 ]

@@ -134,6 +134,13 @@ class RagEvalConfig(BaseModel):
         max_text_chars: Characters kept of each context, of the question and of the answer.
         capture_content: Whether question, contexts and answer are put on spans.
         workflow: Name on the RAG span; by default the name of the outermost run.
+        spool: Path of an SQLite file that keeps accepted samples and finished scores until they
+            are delivered, or `none`; processes of one machine may share it.
+        durability: `batch` (a process that is killed loses its last 50 ms at most) or `sync` (an
+            `offer` that gives True is on disk, and waits for it).
+        spool_wait: Seconds that an offer waits for the disk at most, with `sync`.
+        spool_max_mb: Megabytes that the spool may have; further samples are evaluated from memory
+            alone and counted as `undurable`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -193,6 +200,10 @@ class RagEvalConfig(BaseModel):
     max_text_chars: int = _count(20_000)
     capture_content: bool = _setting(False, "true or false")
     workflow: Optional = _setting(None, "a name, or 'none'")
+    spool: Optional = _setting(None, "the path of a file in a folder that exists, or 'none'")
+    durability: Literal["batch", "sync"] = _setting("batch", "'batch' or 'sync'")
+    spool_wait: float = _seconds(0.05)
+    spool_max_mb: int = _count(512)
 
     if not TYPE_CHECKING:
 

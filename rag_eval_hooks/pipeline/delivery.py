@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextvars import copy_context
 
+from rag_eval_hooks.ids import result_id
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.sinks.base import Sink
+from rag_eval_hooks.sinks.base import Resumable, Sink
 from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["Delivery"]
@@ -28,9 +30,28 @@ class Delivery:
     def __init__(self, sinks: Sequence[Sink], incidents: Incidents, timeout: float) -> None:
         self._lines = [_Line(sink, incidents, timeout) for sink in sinks]
 
-    async def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Delivers to all sinks at once; returns when all have taken over or failed."""
-        await asyncio.gather(*(line.deliver(sample, outcomes) for line in self._lines))
+    async def deliver(
+        self,
+        sample: Sample,
+        outcomes: Outcomes,
+        positions: Mapping[str, int] | None = None,
+    ) -> None:
+        """Delivers to all sinks at once; returns when all have taken over or failed.
+
+        Args:
+            sample: What was evaluated.
+            outcomes: The result.
+            positions: Where sinks stood when the sample was accepted, if by a process that has
+                ended: a sink that can tell whether it has the result is then asked first.
+        """
+        await asyncio.gather(*(line.deliver(sample, outcomes, positions) for line in self._lines))
+
+    def positions(self) -> Mapping[str, int]:
+        """Where the sinks stand that can tell what they hold, by their place."""
+        found: dict[str, int] = {}
+        for line in self._lines:
+            found |= line.position()
+        return found
 
     async def close(self) -> None:
         """Closes the sinks, after what was delivered before."""
@@ -45,19 +66,45 @@ class _Line:
         self._executor = DaemonExecutor("rag-eval-hooks-sink")
         self._stuck = False
 
-    async def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+    def position(self) -> dict[str, int]:
+        if not isinstance(self._sink, Resumable):
+            return {}
+        try:
+            return {self._sink.place: self._sink.position()}
+        except Exception as error:  # noqa: BLE001 - the sink's edge
+            self._incidents.report(f"sink {type(self._sink).__name__}", error)
+            return {}
+
+    async def deliver(
+        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
+    ) -> None:
         place = f"sink {type(self._sink).__name__}"
         if self._stuck:
             self._incidents.report(place, TimeoutError())
             return
         try:
             async with asyncio.timeout(self._timeout):
-                await self._deliver(sample, outcomes)
+                await self._deliver(sample, outcomes, positions)
         except Exception as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(place, error)
 
-    async def _deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        call = self._executor.submit(self._sink.deliver, sample, outcomes)
+    def _hand_over(
+        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
+    ) -> Awaitable[None] | None:
+        sink = self._sink
+        if positions is not None and isinstance(sink, Resumable):
+            since = positions.get(sink.place, 0)
+            if sink.holds(result_id(sample.sample_id, outcomes), since):
+                return None
+        return sink.deliver(sample, outcomes)
+
+    async def _deliver(
+        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
+    ) -> None:
+        # In our context: what a sink runs is no more captured than what a judge runs.
+        call = self._executor.submit(
+            copy_context().run, self._hand_over, sample, outcomes, positions
+        )
         try:
             # Shielded: a call that runs cannot be taken back, only waited for no longer.
             pending = await asyncio.shield(asyncio.wrap_future(call))

@@ -16,17 +16,23 @@ class Stats:
     """What became of the samples offered so far. `offered` is the sum of the rest.
 
     Attributes:
-        offered: Interactions that ended, and samples offered by hand.
+        offered: Interactions that ended, samples offered by hand, and samples recovered from the
+            spool.
         scored: Evaluated, with a score for at least one metric.
         sampled_out: Left out by the sample rate.
         dropped: Not evaluated, by reason: `queue_full`, `shutdown`, `no_thread`,
             `capture_failed`, or a status other than ok (`error`, `cancelled`, `closed`,
-            `abandoned`).
+            `abandoned`). With a spool also `spooled` (left in it at shutdown, for the next
+            process), `taken_over` (another process has the sample), and `gave_up` (its evaluation
+            was begun ten times by processes that did not live to its end).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.
         incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
             the sum: a sample whose sink failed is scored.
+        recovered: Of `offered`, those that processes which have ended left in the spool.
+        undurable: Of `offered`, those that could not be kept in the spool; they were evaluated
+            from memory.
     """
 
     offered: int = 0
@@ -36,6 +42,8 @@ class Stats:
     failed: Mapping[str, int] = field(default_factory=dict)
     pending: int = 0
     incidents: Mapping[str, int] = field(default_factory=dict)
+    recovered: int = 0
+    undurable: int = 0
 
 
 class Ledger:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from rag_eval_hooks import semconv
@@ -19,6 +21,10 @@ from rag_eval_hooks.pipeline.exit import ExitHook
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
 from rag_eval_hooks.pipeline.scorer import Scorer
+from rag_eval_hooks.pipeline.spool import Spool
+from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
+from rag_eval_hooks.pipeline.spool_file import Row, check_spool, spool_books
+from rag_eval_hooks.pipeline.spool_recovery import recovered
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
@@ -60,11 +66,19 @@ class Closable(Protocol):
     async def aclose(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Work:
     offer: Offer
     decision: Decision
     ticket: int
+    entry: Entry | None = None
+    positions: Mapping[str, int] | None = None
+    """Where sinks stood when it was accepted, by a process that has ended."""
+    outcomes: Outcomes | None = None
+    """What that process found."""
+
+    def sample(self) -> Sample:
+        return self.offer.sample() if self.entry is None else self.entry.sample()
 
 
 class Pipeline:
@@ -93,7 +107,12 @@ class Pipeline:
         self._external_tick = tick
         self._sampler = RatioSampler(config.sample_rate)
         self._scorer = scorer(self.incidents)
+        self._spool: Spool | None = None
+        self._parents: list[Spool] = []
+        left_over = config.spool is not None and check_spool(Path(config.spool))
         self.reset()
+        if self._spool is not None and left_over:
+            self._spool.start()
 
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
@@ -107,6 +126,8 @@ class Pipeline:
         self._delivery = Delivery(self._sinks, self.incidents, self._config.sink_timeout)
         self._exit = ExitHook(self, self._config.exit_timeout)
         self._clock = Clock(self._tick)
+        self._recovered = 0
+        self._reset_spool()
         self._evaluator: Evaluator[_Work] = Evaluator(
             self._evaluate,
             on_end=self._on_end,
@@ -116,11 +137,29 @@ class Pipeline:
             concurrency=self._config.evaluator_concurrency,
         )
 
+    def _reset_spool(self) -> None:
+        config = self._config
+        if self._spool is not None:
+            # Kept, as a connection of the parent's must not be closed in the child.
+            self._spool.abandon()
+            self._parents.append(self._spool)
+        if config.spool is not None:
+            self._spool = Spool(
+                Path(config.spool),
+                max_bytes=config.spool_max_mb * 1_000_000,
+                sync=config.durability == "sync",
+                wait=config.spool_wait,
+                incidents=self.incidents,
+                positions=lambda: self._delivery.positions(),
+                room=lambda: self._evaluator.room(),
+                take=self._recover,
+            )
+
     def offer(self, offer: Offer) -> bool:
         """Decides about an interaction and queues it. Never blocks.
 
         Returns:
-            Whether it will be evaluated.
+            Whether it will be evaluated and, where it is to be on disk by now, is.
         """
         if offer.status is not Status.OK:
             self._ledger.dropped(offer.status.value)
@@ -135,26 +174,65 @@ class Pipeline:
 
     def _accept(self, work: _Work) -> bool:
         self._exit.arm()
+        if self._spool is not None:
+            work.entry = Entry(
+                work.offer.sample,
+                probability=work.decision.probability,
+                reason=work.decision.reason,
+            )
         held = work.offer.held
         if held is not None and self._config.hold:
             # Held before it is queued: the evaluator may be done before submit returns.
             self._holder.hold(held)
         else:
             self._end(held, {})
-        reason = self._start_clock() or self._evaluator.submit(work, work.offer.size)
+        reason = self._start_threads() or self._evaluator.submit(
+            work, work.offer.size, on_taken=lambda: self._put(work)
+        )
         if reason is None:
-            return True
+            return self._spool is None or work.entry is None or self._spool.confirmed(work.entry)
         self._ledger.settle_dropped(work.ticket, reason)
         if held is not None:
             self._holder.finish(held, _dropped(reason))
         return False
 
-    def _start_clock(self) -> str | None:
+    def _start_threads(self) -> str | None:
         try:
             self._clock.start()
+            if self._spool is not None:
+                self._spool.begin_thread()
         except RuntimeError:
             return "no_thread"
         return None
+
+    def _put(self, work: _Work) -> None:
+        if self._spool is not None and work.entry is not None:
+            self._spool.put(work.entry)
+
+    def _recover(self, row: Row, generation: int) -> None:
+        """Takes over a sample of a process that has ended; called in the spool's thread."""
+        assert self._spool is not None
+        found = recovered(row, generation, self.incidents)
+        if found.refusal is not None:
+            self._recovered += 1
+            self._ledger.dropped(found.refusal)
+            self._spool.finish(found.entry, f"dropped:{found.refusal}")
+            return
+        sample = found.entry.sample()
+        key = sample.trace_id or sample.sample_id
+        offer = Offer(key=key, status=sample.status, sample=lambda: sample, size=sample.chars)
+        decision = Decision(True, row.probability, row.reason)
+        work = _Work(offer, decision, -1, found.entry, found.positions, found.outcomes)
+        self._exit.arm()
+        reason = self._start_threads() or self._evaluator.submit(
+            work, offer.size, on_taken=lambda: self._enter(work)
+        )
+        if reason is not None:
+            self._spool.give_up(found.entry)
+
+    def _enter(self, work: _Work) -> None:
+        self._recovered += 1
+        work.ticket = self._ledger.accepted()
 
     def refuse(self, reason: str) -> None:
         """Enters an interaction that could not be offered."""
@@ -166,16 +244,35 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """The books at this moment."""
-        return self._ledger.snapshot(self.incidents.counts())
+        stats = self._ledger.snapshot(self.incidents.counts())
+        if self._spool is None:
+            return stats
+        return replace(stats, recovered=self._recovered, undurable=self._spool.undurable)
+
+    def spooled(self) -> Mapping[str, int]:
+        """The books of the spool: of all processes, ever; empty without one, or a readable one."""
+        if self._config.spool is None:
+            return {}
+        try:
+            return spool_books(Path(self._config.spool))
+        except (sqlite3.Error, OSError) as error:
+            self.incidents.report("spool", error)
+            return {}
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
-        return self._ledger.wait(timeout)
+        began = time.monotonic()
+        finished = self._ledger.wait(timeout)
+        if self._spool is None or not finished:
+            return finished
+        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+        return self._spool.drain(left)
 
     def shutdown(self, timeout: float) -> bool:
         """Refuses new samples, finishes what is pending within `timeout` seconds, ends.
 
-        What is not finished by then is dropped as `shutdown`, held spans end. Idempotent.
+        What is not finished by then is left in the spool, else dropped as `shutdown`; held spans
+        end. Idempotent.
 
         Returns:
             Whether everything pending was finished.
@@ -183,7 +280,11 @@ class Pipeline:
         self._exit.disarm()
         self._evaluator.close()
         finished = self._ledger.wait(timeout)
+        if self._spool is not None:
+            self._spool.drain(_STOP_TIMEOUT)
         self._evaluator.stop(_STOP_TIMEOUT)
+        if self._spool is not None:
+            self._spool.stop(_STOP_TIMEOUT)
         self._clock.stop()
         self._holder.release_all(EvalStatus.SHUTDOWN)
         return finished
@@ -191,6 +292,13 @@ class Pipeline:
     def before_fork(self) -> None:
         """Ends held spans in the parent: in the child they would be exported a second time."""
         self._holder.release_all(EvalStatus.FORK)
+        if self._spool is not None:
+            self._spool.before_fork()
+
+    def after_fork(self) -> None:
+        """In the parent: goes on."""
+        if self._spool is not None:
+            self._spool.after_fork()
 
     async def _evaluate(self, work: _Work) -> None:
         try:
@@ -201,22 +309,23 @@ class Pipeline:
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self.incidents.report("evaluation", error)
             self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
-            self._ledger.settle_failed(work.ticket, Cause.METRIC_FAILED.value)
+            self._settle_failed(work, Cause.METRIC_FAILED)
 
     def _on_end(self, work: _Work) -> None:
         """Whatever ended the work: what is not settled by then was cancelled."""
-        self._ledger.settle_dropped(work.ticket, "shutdown")
+        kept = work.entry is not None and work.entry.generation != NOWHERE
+        self._ledger.settle_dropped(work.ticket, "spooled" if kept else "shutdown")
 
     async def _evaluate_sample(self, work: _Work) -> None:
         began = time.monotonic()
         try:
-            sample = work.offer.sample()
+            sample = work.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self.incidents.report("capture", error)
             self._ledger.settle_dropped(work.ticket, "capture_failed")
             self._finish(work, _dropped("capture_failed"))
             return
-        outcomes = await self._scorer.score(sample)
+        outcomes = await self._outcomes(work, sample)
         self._finish(
             work,
             attributes_of(
@@ -225,22 +334,46 @@ class Pipeline:
                 duration=time.monotonic() - began,
             ),
         )
-        await self._delivery.deliver(sample, outcomes)
-        self._settle(work.ticket, outcomes)
+        if await self._is_ours(work, outcomes):
+            await self._delivery.deliver(sample, outcomes, work.positions)
+            self._settle(work, outcomes)
+        else:
+            self._ledger.settle_dropped(work.ticket, "taken_over")
+
+    async def _outcomes(self, work: _Work, sample: Sample) -> Outcomes:
+        if work.outcomes is not None:
+            return work.outcomes
+        if self._spool is not None and work.entry is not None and work.positions is not None:
+            self._spool.begin(work.entry)
+        return await self._scorer.score(sample)
+
+    async def _is_ours(self, work: _Work, outcomes: Outcomes) -> bool:
+        if self._spool is None or work.entry is None or work.outcomes is not None:
+            return True
+        return await self._spool.keep(work.entry, outcomes)
 
     async def _evaluate_inline(self, sample: Sample) -> Outcomes:
         with quiet():
             return await self._scorer.score(sample)
 
-    def _settle(self, ticket: int, outcomes: Outcomes) -> None:
+    def _settle(self, work: _Work, outcomes: Outcomes) -> None:
         if any(isinstance(outcome, Score) for outcome in outcomes.values()):
-            self._ledger.settle_scored(ticket)
+            self._note(work, "scored")
+            self._ledger.settle_scored(work.ticket)
             return
         causes = [o.cause for o in outcomes.values() if isinstance(o, NotScored)]
         failures = [cause for cause in causes if cause.is_failure]
         # No outcome at all: the sample feeds no metric.
-        cause = next(iter(failures or causes), Cause.MISSING_INPUT)
-        self._ledger.settle_failed(ticket, cause.value)
+        self._settle_failed(work, next(iter(failures or causes), Cause.MISSING_INPUT))
+
+    def _settle_failed(self, work: _Work, cause: Cause) -> None:
+        self._note(work, f"failed:{cause.value}")
+        self._ledger.settle_failed(work.ticket, cause.value)
+
+    def _note(self, work: _Work, column: str) -> None:
+        """In the spool, before it is settled here: a flush waits for both."""
+        if self._spool is not None and work.entry is not None:
+            self._spool.finish(work.entry, column)
 
     def _finish(self, work: _Work, attributes: Attributes) -> None:
         if work.offer.held is not None:

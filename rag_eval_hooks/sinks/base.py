@@ -10,7 +10,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.jsonl import JsonlSink
 
-__all__ = ["CallableSink", "Sink", "SinkSpec", "as_sink"]
+__all__ = ["CallableSink", "Resumable", "Sink", "SinkSpec", "as_sink"]
 
 
 @runtime_checkable
@@ -26,6 +26,29 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Flushes and releases. Called once, at shutdown."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A sink that can tell what it holds.
+
+    With a spool, a process that dies between a delivery and the note of it leaves the result to
+    be delivered again. A sink that is also this is asked first, so it gets each result once; any
+    other may get that one twice, with the same ids (`result_id`, `score_id`).
+    """
+
+    @property
+    def place(self) -> str:
+        """What tells it from other sinks, also in the next process: kind and path."""
+        ...
+
+    def position(self) -> int:
+        """Where it stands: what is delivered from now on comes after. Quick; called often."""
+        ...
+
+    def holds(self, result_id: str, since: int) -> bool:
+        """Whether the whole result of this id is there, after a position of its own."""
         ...
 
 
