@@ -117,7 +117,11 @@ class RagEvalConfig(BaseModel):
         judge_temperature: Sampling temperature, or `none` to send none.
         judge_timeout: Seconds for one judge call.
         judge_retries: Further tries after a 429, a 5xx or a time-out.
-        judge_concurrency: Judge calls in flight at once.
+        judge_concurrency: Judge calls in flight at once, at most: fewer after a 429 or a time-out.
+        judge_breaker_failures: Judge calls that fail in a row (time-outs, 5xx, no connection, no
+            access) until no more are made and metrics fail at once as `judge_unavailable`.
+        judge_breaker_pause: Seconds until one call is let through to see; the pause doubles with
+            each that fails, up to six times as long.
         evaluator_concurrency: Samples evaluated at once.
         sample_timeout: Seconds for all findings of one sample.
         queue_size: Samples that may wait; one more is dropped and counted.
@@ -185,6 +189,8 @@ class RagEvalConfig(BaseModel):
     judge_timeout: float = _seconds(30.0)
     judge_retries: int = _setting(3, "a whole number, 0 or more", ge=0)
     judge_concurrency: int = _count(16)
+    judge_breaker_failures: int = _count(10)
+    judge_breaker_pause: float = _seconds(10.0)
     evaluator_concurrency: int = _count(16)
     sample_timeout: float = _seconds(120.0)
     queue_size: int = _count(1000)

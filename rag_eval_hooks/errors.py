@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError"]
+__all__ = ["ConfigError", "JudgeError", "JudgeTimeout", "JudgeUnavailable", "RagEvalError"]
 
 
 class RagEvalError(Exception):
@@ -46,3 +46,7 @@ class JudgeError(RagEvalError):
 
 class JudgeTimeout(JudgeError):
     """A judge or an embedder did not reply in time; its findings are absent as `timeout`."""
+
+
+class JudgeUnavailable(JudgeError):
+    """Too many calls failed in a row: none was made; its findings are `judge_unavailable`."""

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-__all__ = ["describe", "is_cut_off", "is_time_out", "is_transient", "response_header", "status_of"]
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout, JudgeUnavailable
+from rag_eval_hooks.score import Cause
+
+__all__ = [
+    "cause_of",
+    "describe",
+    "is_cut_off",
+    "is_time_out",
+    "is_transient",
+    "response_header",
+    "status_of",
+]
 
 _ADVICE = {
     401: "the key was not accepted; set api_key",
@@ -15,6 +26,13 @@ _ADVICE = {
 }
 _NO_CREDIT = "insufficient_quota"
 _TIME_OUT = ("Timeout", "TimeoutError", "TimeoutException")
+
+
+def cause_of(error: JudgeError) -> Cause:
+    """Why the findings of a call that ended so are absent."""
+    if isinstance(error, JudgeUnavailable):
+        return Cause.JUDGE_UNAVAILABLE
+    return Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
 
 
 def status_of(error: BaseException) -> int | None:

@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout, JudgeUnavailable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.disk import Disk
@@ -171,7 +171,7 @@ async def _shared(flight: Flight[Completion]) -> Completion:
 
 def _free(error: JudgeError | ReplyError) -> JudgeError | ReplyError:
     """The same error for another who waited, without usage."""
-    kinds = (ReplyError, JudgeTimeout, JudgeError)
+    kinds = (ReplyError, JudgeTimeout, JudgeUnavailable, JudgeError)
     kind = next(kind for kind in kinds if isinstance(error, kind))
     free = kind(str(error))
     free.usage = Usage()

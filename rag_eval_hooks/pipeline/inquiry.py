@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
+from rag_eval_hooks.judges.failures import cause_of
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.pipeline import known
@@ -246,10 +247,8 @@ class Inquiry:
             self._settle(findings)
             for kind, detail in known.misfits(self.findings, self._chunks).items():
                 self._miss(frozenset({kind}), NotScored(Cause.JUDGE_FAILED, detail))
-        except JudgeTimeout as error:
-            why = NotScored(Cause.TIMEOUT, str(error))
         except JudgeError as error:
-            why = NotScored(Cause.JUDGE_FAILED, str(error))
+            why = NotScored(cause_of(error), str(error))
         except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
             self._incidents.report(f"judge {self._sources.judge.name}", error)
             why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
