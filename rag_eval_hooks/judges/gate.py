@@ -101,6 +101,10 @@ class Gate:
         except asyncio.CancelledError:
             self._cancelled(turn)
             raise
+        if not self._breaker.is_closed:
+            # It opened between the call's being let in and now.
+            self._in_flight -= 1
+            raise JudgeUnavailable(_UNAVAILABLE)
         return False
 
     def _cancelled(self, turn: asyncio.Future[None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.deadline import charge
 from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.usage import Usage
 
@@ -24,11 +25,16 @@ class Meter:
 
     def sent(self) -> None:
         """Counts one request."""
-        self.usage += Usage(calls=1)
+        self._add(Usage(calls=1))
 
     def told(self, input_tokens: object, output_tokens: object) -> None:
         """Counts tokens as an endpoint tells them; what is no such number counts as none."""
-        self.usage += Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens))
+        self._add(Usage(input_tokens=_count(input_tokens), output_tokens=_count(output_tokens)))
+
+    def _add(self, usage: Usage) -> None:
+        self.usage += usage
+        # Also where it is found if this question is cancelled, and so never tells its own.
+        charge(usage)
 
     @contextmanager
     def charging(self) -> Iterator[None]:
