@@ -26,13 +26,14 @@ from rag_eval_hooks.score import Outcomes
 
 __all__ = ["Spool"]
 
-_GATHER_S = 0.02
+_GATHER_S = 0.015
 """How long `batch` waits for more to write along; well under the 50 ms that may be lost."""
 _LOOK_S = 1.0
 """How often samples of processes that have ended are looked for."""
 _START_S = 2.0
 """How long a new process waits with that: one that forks meanwhile leaves it to its children."""
-_CHUNK = 100
+_CHUNK = 16
+"""Samples taken over at a time; between them, what is accepted here is written."""
 _PATIENCE_S = 2.0
 """How long a result waits for the disk before it is delivered without being kept."""
 

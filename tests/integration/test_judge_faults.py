@@ -38,7 +38,7 @@ def by_openai(server: JudgeServer, **options: Any) -> Judge:
 
 
 def by_langchain(server: JudgeServer, **options: Any) -> Judge:
-    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)
     return LangChainJudge(model, **{"retries": 0, **options})
 
 
