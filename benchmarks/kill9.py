@@ -115,17 +115,19 @@ def run(folder: Path, kills: int, durability: str, seed: int, latency: float = 0
             apps[name] = _start(folder, server.url, durability, name)
             _wait_for(folder, name, apps[name])
 
-        start()
-        start()
-        for _ in range(kills):
-            time.sleep(chance.uniform(_SHORTEST, _LONGEST))
-            name = chance.choice(sorted(apps))
-            killed[name] = time.time()
-            _kill(apps.pop(name))
+        try:
             start()
-        for name, app in apps.items():
-            killed[name] = time.time()
-            _kill(app)
+            start()
+            for _ in range(kills):
+                time.sleep(chance.uniform(_SHORTEST, _LONGEST))
+                name = chance.choice(sorted(apps))
+                killed[name] = time.time()
+                _kill(apps.pop(name))
+                start()
+        finally:
+            for name, app in apps.items():
+                killed[name] = time.time()
+                _kill(app)
         last = _start(folder, server.url, durability, "last", "--drain")
         if last.wait(300):
             raise RuntimeError("the last process failed")

@@ -78,7 +78,7 @@ class Spool:
         self._wake = threading.Event()
         self._drained = threading.Condition(self._lock)
         self._added = self._done = 0
-        self._late = False
+        self._late = self._stalled = False
         self._stopping = False
         self._look_at = 0.0
         self._thread: threading.Thread | None = None
@@ -141,8 +141,14 @@ class Spool:
         try:
             operation = Keep(entry, outcomes_to_text(outcomes))
             self._add(operation)
+            if self._stalled:
+                return True
             async with asyncio.timeout(_PATIENCE_S):
                 return await asyncio.wrap_future(operation.mine)
+        except TimeoutError as error:
+            self._stalled = True
+            self._incidents.report("spool", error)
+            return True
         except Exception as error:  # noqa: BLE001 - a metric of the user's explains by any object
             self._incidents.report("spool", error)
             return True
@@ -154,6 +160,7 @@ class Spool:
             entry: The sample.
             column: Of the books.
         """
+        entry.forget()
         self._add(Finish(entry, column))
 
     def give_up(self, entry: Entry) -> None:
@@ -201,8 +208,11 @@ class Spool:
             pause = max(0.0, min(_LOOK_S, self._look_at - time.monotonic()))
             if self._wake.wait(pause) and not self._sync:
                 time.sleep(_GATHER_S)
-            self._write()
-            self._look()
+            try:
+                self._write()
+                self._look()
+            except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
+                self._incidents.report("spool", error)
         self._write()
         with self._file_lock:
             self._writer.close(give_up=True)
@@ -215,7 +225,7 @@ class Spool:
         with self._file_lock:
             self._writer.write(operations)
         with self._lock:
-            self._late = False
+            self._late = self._stalled = False
             self._done += len(operations)
             self._drained.notify_all()
 

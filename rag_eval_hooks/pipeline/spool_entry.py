@@ -56,3 +56,9 @@ class Entry:
             if self._sample is None:
                 self._sample = self._build()
             return self._sample
+
+    def forget(self) -> None:
+        """Lets go of all but the sample's id: what is done must not fill the memory."""
+        with self._lock:
+            if self._sample is not None:
+                self._sample = Sample(question="", sample_id=self._sample.sample_id)

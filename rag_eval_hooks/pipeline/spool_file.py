@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.pipeline.spool_owner import is_supported
 
 __all__ = ["Row", "SpoolFile", "SpoolFullError", "check_spool", "spool_books"]
 
@@ -217,8 +218,11 @@ def check_spool(path: Path) -> bool:
         Whether it holds samples. False also where it cannot be opened just now.
 
     Raises:
-        ConfigError: The path is no file's, its folder does not exist, or the file is not ours.
+        ConfigError: The path is no file's, its folder does not exist, the file is not ours, or
+            this system lacks the locks that claims are.
     """
+    if not is_supported():
+        raise ConfigError("spool", str(path), "a system with POSIX file locks, or 'none'")
     if path.is_dir() or not path.parent.is_dir():
         raise ConfigError("spool", str(path), "a file in a folder that exists")
     try:
