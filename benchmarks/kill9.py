@@ -42,6 +42,7 @@ class Report:
         told: Samples of which an application was told that they are accepted.
         lost: Of these, those that never reached the file.
         oldest_lost: Seconds between the acceptance of the oldest of them and the kill; 0 for none.
+        lost_late: Of the lost, those accepted more than 50 ms before the kill.
         delivered: Results in the file.
         twice: Samples with more than one.
         broken: Lines left unfinished by a kill.
@@ -53,6 +54,7 @@ class Report:
     told: int = 0
     lost: int = 0
     oldest_lost: float = 0.0
+    lost_late: int = 0
     delivered: int = 0
     twice: int = 0
     broken: int = 0
@@ -173,6 +175,7 @@ def _compare(folder: Path, kills: int, killed: Mapping[str, float]) -> Report:
         told=len(told),
         lost=len(lost),
         oldest_lost=max((killed[name] - at for name, at in lost), default=0.0),
+        lost_late=sum(killed[name] - at > 0.05 for name, at in lost),
         delivered=sum(found.values()),
         twice=sum(count > 1 for count in found.values()),
         broken=broken,

@@ -79,7 +79,7 @@ class Spool:
         self._drained = threading.Condition(self._lock)
         self._added = self._done = 0
         self._late = self._stalled = False
-        self._stopping = False
+        self._stopping = self._ended = False
         self._look_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -168,10 +168,11 @@ class Spool:
         self._add(GiveUp(entry))
 
     def drain(self, timeout: float | None) -> bool:
-        """Waits until all that was noted so far is on disk; whether it was in time."""
+        """Waits until all that was noted so far is on disk; whether it is."""
         with self._lock:
             last = self._added
-            return self._drained.wait_for(lambda: self._done >= last, timeout)
+            self._drained.wait_for(lambda: self._done >= last or self._ended, timeout)
+            return self._done >= last
 
     def stop(self, timeout: float) -> None:
         """Writes what is noted, gives up all claims and ends the thread."""
@@ -216,6 +217,9 @@ class Spool:
         self._write()
         with self._file_lock:
             self._writer.close(give_up=True)
+        with self._lock:
+            self._ended = True
+            self._drained.notify_all()
 
     def _write(self) -> None:
         with self._lock:

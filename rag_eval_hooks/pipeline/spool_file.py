@@ -7,6 +7,7 @@ import os
 import sqlite3
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -38,7 +39,11 @@ CREATE TABLE samples (
 CREATE INDEX samples_by_owner ON samples (owner);
 CREATE TABLE books (entry TEXT PRIMARY KEY, count INTEGER NOT NULL);
 """
-_COUNT = "INSERT INTO books VALUES (?, 1) ON CONFLICT (entry) DO UPDATE SET count = books.count + 1"
+_COUNT = (
+    "INSERT INTO books VALUES (?, ?)"
+    " ON CONFLICT (entry) DO UPDATE SET count = books.count + excluded.count"
+)
+_PAGES = "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
 _INSERT = (
     "INSERT OR IGNORE INTO samples (id, owner, sample, probability, reason, positions, accepted_at)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -94,6 +99,7 @@ class SpoolFile:
         try:
             self._inode = os.stat(path).st_ino
             self._prepare()
+            self._page = int(self._db.execute("PRAGMA page_size").fetchone()[0])
         except BaseException:
             self._db.close()
             raise
@@ -111,10 +117,18 @@ class SpoolFile:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """One transaction: all of it is kept, or nothing."""
+        """One transaction: all of it is kept, or nothing.
+
+        It takes few calls: before each, in a process that is busy, this thread may have to wait
+        for the interpreter.
+        """
+        self._counts: Counter[str] = Counter()
+        self._size: int | None = None
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            if self._counts:
+                self._db.executemany(_COUNT, self._counts.items())
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -127,12 +141,15 @@ class SpoolFile:
         Raises:
             SpoolFullError: There is no room for it.
         """
-        if self._size() + len(row.sample) > self._max_bytes:
+        if self._size is None:
+            self._size = self._page * int(self._db.execute(_PAGES).fetchone()[0])
+        if self._size + len(row.sample) > self._max_bytes:
             raise SpoolFullError
+        self._size += len(row.sample)
         positions = json.dumps(dict(row.positions))
         values = (row.id, owner, row.sample, row.probability, row.reason, positions, time.time())
         if self._db.execute(_INSERT, values).rowcount:
-            self._db.execute(_COUNT, ("accepted",))
+            self._counts["accepted"] += 1
 
     def keep_outcomes(self, sample_id: str, owner: str, outcomes: str) -> bool:
         """Keeps what was found; False when the claim is another's, or the sample is done."""
@@ -154,7 +171,7 @@ class SpoolFile:
             "DELETE FROM samples WHERE id = ? AND owner = ?", (sample_id, owner)
         )
         if gone.rowcount:
-            self._db.execute(_COUNT, (entry,))
+            self._counts[entry] += 1
 
     def release(self, owner: str, to: str | None = None) -> None:
         """Gives all claims of one owner to another, or up."""
@@ -188,13 +205,6 @@ class SpoolFile:
             "UPDATE samples SET owner = ? WHERE id = ?", [(owner, row[0]) for row in found]
         )
         return [_row(values) for values in found]
-
-    def _size(self) -> int:
-        pages, free, size = (
-            self._db.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        return int((pages - free) * size)
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")

@@ -94,6 +94,7 @@ class SpoolWriter:
         self._generation = NOWHERE
         self._down_until = 0.0
         self._late: list[Operation] = []
+        self._lost: list[SpoolFile] = []
         self.undurable = 0
 
     def write(self, operations: Sequence[Operation]) -> None:
@@ -157,7 +158,9 @@ class SpoolWriter:
         if time.monotonic() < self._down_until:
             raise _DownError
         if self._file is not None and self._file.is_gone():
-            self._close_file()
+            # Closing it would remove the log of the file that may be in its place by now.
+            self._lost.append(self._file)
+            self._file = None
             # What was in the lost file is now in memory alone.
             self._generation += 1
             self._incidents.report("spool", FileNotFoundError())
@@ -172,10 +175,15 @@ class SpoolWriter:
     def _rename(self, file: SpoolFile) -> None:
         """Takes a name, and our claims along where others can see the old one no more."""
         old, new = self._owner, Owner(self._path.with_name(f"{self._path.name}-owners"))
-        new.sweep()
+        try:
+            new.sweep()
+            if old is not None:
+                with file.writing():
+                    file.release(old.name, to=new.name)
+        except BaseException:
+            new.leave()
+            raise
         if old is not None:
-            with file.writing():
-                file.release(old.name, to=new.name)
             old.leave()
         self._owner = new
 

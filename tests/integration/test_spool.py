@@ -99,7 +99,7 @@ def sample(name):
 def test_samples_leave_the_spool_when_they_are_delivered(make: Make, durability: str) -> None:
     """After a flush nothing is left in it, and its books tell what became of everything."""
     memory = MemorySink()
-    evals = make(sinks=[memory], durability=durability)
+    evals = make(sinks=[memory], durability=durability, spool_wait=10.0)
     assert all(evals.offer(sample(n)) for n in range(20))
     assert evals.flush(10)
     assert len(memory.results) == 20
