@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -21,9 +21,9 @@ from rag_eval_hooks.pipeline.exit import ExitHook
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
 from rag_eval_hooks.pipeline.scorer import Scorer
-from rag_eval_hooks.pipeline.spool import Spool
+from rag_eval_hooks.pipeline.spool import Spool, books_of
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
-from rag_eval_hooks.pipeline.spool_file import Row, check_spool, spool_books
+from rag_eval_hooks.pipeline.spool_file import Row, check_spool
 from rag_eval_hooks.pipeline.spool_recovery import recovered
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample, Status
@@ -112,7 +112,9 @@ class Pipeline:
         left_over = config.spool is not None and check_spool(Path(config.spool))
         self.reset()
         if self._spool is not None and left_over:
-            self._spool.start()
+            with suppress(RuntimeError):
+                # Without a thread now, recovery begins with the first sample.
+                self._spool.start()
 
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
@@ -138,25 +140,20 @@ class Pipeline:
         )
 
     def _reset_spool(self) -> None:
-        config = self._config
         if self._spool is not None:
             # Kept, as a connection of the parent's must not be closed in the child.
             self._spool.abandon()
             self._parents.append(self._spool)
-        if config.spool is not None:
-            self._spool = Spool(
-                Path(config.spool),
-                max_bytes=config.spool_max_mb * 1_000_000,
-                sync=config.durability == "sync",
-                wait=config.spool_wait,
-                incidents=self.incidents,
-                positions=lambda: self._delivery.positions(),
-                room=lambda: self._evaluator.room(),
-                take=self._recover,
-            )
+        self._spool = Spool.of(
+            self._config,
+            incidents=self.incidents,
+            positions=lambda: self._delivery.positions(),
+            room=lambda: self._evaluator.room(),
+            take=self._recover,
+        )
 
     def offer(self, offer: Offer) -> bool:
-        """Decides about an interaction and queues it. Never blocks.
+        """Decides about an interaction and queues it. Waits for the disk alone, where asked to.
 
         Returns:
             Whether it will be evaluated and, where it is to be on disk by now, is.
@@ -251,13 +248,7 @@ class Pipeline:
 
     def spooled(self) -> Mapping[str, int]:
         """The books of the spool: of all processes, ever; empty without one, or a readable one."""
-        if self._config.spool is None:
-            return {}
-        try:
-            return spool_books(Path(self._config.spool))
-        except (sqlite3.Error, OSError) as error:
-            self.incidents.report("spool", error)
-            return {}
+        return books_of(self._config.spool, self.incidents)
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypedDict, Unpack
 
+from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.spool_codec import outcomes_to_text
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
-from rag_eval_hooks.pipeline.spool_file import Row
+from rag_eval_hooks.pipeline.spool_file import Row, spool_books
 from rag_eval_hooks.pipeline.spool_writer import (
     Begin,
     Finish,
@@ -24,7 +27,7 @@ from rag_eval_hooks.pipeline.spool_writer import (
 )
 from rag_eval_hooks.score import Outcomes
 
-__all__ = ["Spool"]
+__all__ = ["Spool", "books_of"]
 
 _GATHER_S = 0.015
 """How long `batch` waits for more to write along; well under the 50 ms that may be lost."""
@@ -36,6 +39,15 @@ _CHUNK = 16
 """Samples taken over at a time; between them, what is accepted here is written."""
 _PATIENCE_S = 2.0
 """How long a result waits for the disk before it is delivered without being kept."""
+
+
+class SpoolParts(TypedDict):
+    """What the spool of a process works with; see `Spool`."""
+
+    incidents: Incidents
+    positions: Callable[[], Mapping[str, int]]
+    room: Callable[[], int]
+    take: Callable[[Row, int], None]
 
 
 class Spool:
@@ -82,6 +94,19 @@ class Spool:
         self._stopping = self._ended = False
         self._look_at = 0.0
         self._thread: threading.Thread | None = None
+
+    @classmethod
+    def of(cls, config: RagEvalConfig, **parts: Unpack[SpoolParts]) -> Spool | None:
+        """The spool that the settings name, or None."""
+        if config.spool is None:
+            return None
+        return cls(
+            Path(config.spool),
+            max_bytes=config.spool_max_mb * 1_000_000,
+            sync=config.durability == "sync",
+            wait=config.spool_wait,
+            **parts,
+        )
 
     @property
     def undurable(self) -> int:
@@ -244,3 +269,12 @@ class Spool:
             self._take(row, generation)
         if len(rows) == _CHUNK:
             self._look_at = 0.0
+
+
+def books_of(path: str | None, incidents: Incidents) -> Mapping[str, int]:
+    """The books of a spool; empty without one, or with one that cannot be read just now."""
+    try:
+        return {} if path is None else spool_books(Path(path))
+    except (sqlite3.Error, OSError) as error:
+        incidents.report("spool", error)
+        return {}

@@ -7,8 +7,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import httpx
 import pytest
 from langchain_openai import ChatOpenAI
+from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+from llama_index.core.llms import CustomLLM
 
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.judges import Judge
@@ -17,6 +20,7 @@ from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks_langchain import LangChainJudge
+from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 
@@ -43,8 +47,6 @@ def by_langchain(server: JudgeServer, **options: Any) -> Judge:
 
 
 def by_function(server: JudgeServer, **options: Any) -> Judge:
-    import httpx
-
     async def ask(messages: Messages) -> str:
         async with httpx.AsyncClient() as client:
             reply = await client.post(
@@ -56,7 +58,33 @@ def by_function(server: JudgeServer, **options: Any) -> Judge:
     return CallableJudge(ask, **options)
 
 
-JUDGES = [by_openai, by_langchain, by_function]
+class OverHttp(CustomLLM):
+    """An LLM of LlamaIndex that is not async by itself."""
+
+    url: str
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="m", is_chat_model=False)
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+        user = prompt.split("user: ", 1)[1].rsplit("\nassistant:", 1)[0].rstrip()
+        messages = [{"role": "user", "content": user}]
+        reply = httpx.post(
+            f"{self.url}/chat/completions", json={"model": "m", "messages": messages}
+        )
+        reply.raise_for_status()
+        return CompletionResponse(text=reply.json()["choices"][0]["message"]["content"])
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+        raise NotImplementedError
+
+
+def by_llama_index(server: JudgeServer, **options: Any) -> Judge:
+    return LlamaIndexJudge(OverHttp(url=server.url), **{"retries": 0, **options})
+
+
+JUDGES = [by_openai, by_langchain, by_llama_index, by_function]
 Make = Callable[..., Judge]
 
 
