@@ -189,7 +189,7 @@ class RagEvalConfig(BaseModel):
     judge_timeout: float = _seconds(30.0)
     judge_retries: int = _setting(3, "a whole number, 0 or more", ge=0)
     judge_concurrency: int = _count(16)
-    judge_breaker_failures: int = _count(10)
+    judge_breaker_failures: int = _count(20)
     judge_breaker_pause: float = _seconds(10.0)
     evaluator_concurrency: int = _count(16)
     sample_timeout: float = _seconds(120.0)

@@ -20,7 +20,8 @@ __all__ = [
     "check_limits",
 ]
 
-BREAKER_FAILURES = 10
+BREAKER_FAILURES = 20
+"""More than are in flight at once by default: one bad moment of all of them does not open it."""
 BREAKER_PAUSE = 10.0
 
 
