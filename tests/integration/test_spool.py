@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -166,7 +167,7 @@ def test_a_frozen_process_keeps_its_samples(make: Make, tmp_path: Path) -> None:
     # Long enough for several looks at what others left behind.
     time.sleep(2.5)
     assert evals.stats().recovered == 0
-    os.kill(pid, 18)
+    os.kill(pid, signal.SIGCONT)
     thread.join(60)
     assert child[0].returncode == 0, child[0].stderr
     assert spool.exists()
