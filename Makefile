@@ -38,6 +38,8 @@ bench: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet --group bench
 	$(VENV)/bin/python benchmarks/handler_overhead.py
 	$(VENV)/bin/python benchmarks/stuck_judge.py
+	$(VENV)/bin/python benchmarks/spool_cost.py
+	$(VENV)/bin/python benchmarks/kill9.py
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -9,6 +9,7 @@ from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.ids import result_id, score_id
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.pipeline import Stats
 from rag_eval_hooks.pipeline.callables import evaluator_metric
@@ -44,5 +45,7 @@ __all__ = [
     "TailSettings",
     "__version__",
     "evaluator_metric",
+    "result_id",
+    "score_id",
     "setup_tracing",
 ]

@@ -125,7 +125,11 @@ class RagEvalConfig(BaseModel):
         judge_temperature: Sampling temperature, or `none` to send none.
         judge_timeout: Seconds for one judge call.
         judge_retries: Further tries after a 429, a 5xx or a time-out.
-        judge_concurrency: Judge calls in flight at once.
+        judge_concurrency: Judge calls in flight at once, at most: fewer after a 429 or a time-out.
+        judge_breaker_failures: Judge calls that fail in a row (time-outs, 5xx, no connection, no
+            access) until no more are made and metrics fail at once as `judge_unavailable`.
+        judge_breaker_pause: Seconds until one call is let through to see; the pause doubles with
+            each that fails, up to six times as long.
         evaluator_concurrency: Samples evaluated at once.
         sample_timeout: Seconds for all findings of one sample.
         queue_size: Samples that may wait; one more is dropped and counted.
@@ -166,6 +170,13 @@ class RagEvalConfig(BaseModel):
         references: Path of a golden file (JSON lines or CSV), or `none`. See docs/sampling.md.
         references_threshold: Least cosine of a question and a golden question that lends its
             reference, or `none`: equal questions only. Needs an embedder.
+        spool: Path of an SQLite file that keeps accepted samples and finished scores until they
+            are delivered, or `none`; processes of one machine may share it.
+        durability: `batch` (a process that is killed loses its last 50 ms at most) or `sync` (an
+            `offer` that gives True is on disk, and waits for it).
+        spool_wait: Seconds that an offer waits for the disk at most, with `sync`.
+        spool_max_mb: Megabytes that the spool may have; further samples are evaluated from memory
+            alone and counted as `undurable`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -210,6 +221,8 @@ class RagEvalConfig(BaseModel):
     judge_timeout: float = _seconds(30.0)
     judge_retries: int = _setting(3, "a whole number, 0 or more", ge=0)
     judge_concurrency: int = _count(16)
+    judge_breaker_failures: int = _count(20)
+    judge_breaker_pause: float = _seconds(10.0)
     evaluator_concurrency: int = _count(16)
     sample_timeout: float = _seconds(120.0)
     queue_size: int = _count(1000)
@@ -250,6 +263,10 @@ class RagEvalConfig(BaseModel):
     references_threshold: Annotated[
         Annotated[float, Field(gt=0, le=1)] | None, BeforeValidator(_none)
     ] = _setting(None, "a number above 0, up to 1, or 'none'")
+    spool: Optional = _setting(None, "the path of a file in a folder that exists, or 'none'")
+    durability: Literal["batch", "sync"] = _setting("batch", "'batch' or 'sync'")
+    spool_wait: float = _seconds(0.05)
+    spool_max_mb: int = _count(512)
 
     if not TYPE_CHECKING:
 

@@ -6,7 +6,14 @@ from collections.abc import Iterable
 
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["BudgetError", "ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError"]
+__all__ = [
+    "BudgetError",
+    "ConfigError",
+    "JudgeError",
+    "JudgeTimeout",
+    "JudgeUnavailable",
+    "RagEvalError",
+]
 
 
 class RagEvalError(Exception):
@@ -50,3 +57,7 @@ class JudgeTimeout(JudgeError):
 
 class BudgetError(JudgeError):
     """The budget has no room for a call, so it was not sent; findings are `over_budget`."""
+
+
+class JudgeUnavailable(JudgeError):
+    """Too many calls failed in a row: none was made; its findings are `judge_unavailable`."""

@@ -7,7 +7,7 @@ import functools
 import os
 import uuid
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -169,8 +169,12 @@ class RagEval:
     def offer(self, sample: Sample) -> bool:
         """Offers a sample of your own for evaluation in the background. Never blocks.
 
+        With a spool and `durability="sync"` it waits until the sample is on disk, at most
+        `spool_wait` seconds, and not at all while the disk is known to be behind.
+
         Returns:
-            Whether it will be evaluated: not sampled out, not dropped.
+            Whether it will be evaluated: not sampled out, not dropped. With `sync` also that it
+            is on disk; a sample that is not, for whatever reason, is evaluated all the same.
         """
         key = sample.trace_id or sample.sample_id
         return self._pipeline.offer(
@@ -243,6 +247,14 @@ class RagEval:
         self.recorder.sweep()
         return self._pipeline.stats()
 
+    def spooled(self) -> Mapping[str, int]:
+        """What became of all samples in the spool, of all processes, since the file was made.
+
+        `accepted` is the sum of `scored`, `failed:<cause>`, `dropped:<reason>` and `pending`.
+        Empty without a spool, or with one that cannot be read just now.
+        """
+        return self._pipeline.spooled()
+
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until everything accepted so far is evaluated and delivered.
 
@@ -257,7 +269,8 @@ class RagEval:
     def shutdown(self, timeout: float = 5.0) -> bool:
         """Finishes what is pending within `timeout` seconds, then ends; called at exit too.
 
-        What is not finished is dropped as `shutdown`; later offers are dropped as well.
+        What is not finished is left in the spool where there is one, else dropped as `shutdown`;
+        later offers are dropped as well.
 
         Returns:
             Whether everything pending was finished.
@@ -325,20 +338,23 @@ def _traits(interaction: Interaction) -> Traits:
 
 
 def _guard_forks(pipeline: Pipeline, recorder: Recorder, others: OtherSpans) -> None:
-    if not hasattr(os, "register_at_fork"):
-        return
+    if hasattr(os, "register_at_fork"):
+        # Fork hooks cannot be taken back, so they must not keep anything alive.
+        os.register_at_fork(
+            before=_weakly(pipeline.before_fork),
+            after_in_parent=_weakly(pipeline.after_fork),
+            after_in_child=_weakly(pipeline.reset),
+        )
+        os.register_at_fork(after_in_child=_weakly(recorder.reset))
+        os.register_at_fork(after_in_child=_weakly(others.reset))
 
-    # Fork hooks cannot be taken back, so they must not keep anything alive.
-    pipelines, recorders = weakref.ref(pipeline), weakref.ref(recorder)
-    spans = weakref.ref(others)
 
-    def before() -> None:
-        if (alive := pipelines()) is not None:
-            alive.before_fork()
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """Calls a method of an object that it does not keep alive."""
+    reference = weakref.WeakMethod(method)
 
-    def in_child() -> None:
-        for alive in (pipelines(), recorders(), spans()):
-            if alive is not None:
-                alive.reset()
+    def call() -> None:
+        if (alive := reference()) is not None:
+            alive()
 
-    os.register_at_fork(before=before, after_in_child=in_child)
+    return call

@@ -31,6 +31,8 @@ class Cause(StrEnum):
     UNDEFINED = "undefined"
     """The formula has no value for this sample: a share of no items."""
     JUDGE_FAILED = "judge_failed"
+    JUDGE_UNAVAILABLE = "judge_unavailable"
+    """The judge failed too often in a row, so it was not asked."""
     METRIC_FAILED = "metric_failed"
     """The metric's own code raised."""
     TIMEOUT = "timeout"

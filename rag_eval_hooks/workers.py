@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -27,9 +28,13 @@ class DaemonExecutor(Executor):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._calls: _Calls = queue.SimpleQueue()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Queues a call; the future gets its result or exception."""
@@ -43,6 +48,9 @@ class DaemonExecutor(Executor):
             except BaseException as error:  # noqa: BLE001 - handed to the caller
                 future.set_exception(error)
 
+        if self._process != os.getpid():
+            # The lock may have been held, by a thread that the child does not have.
+            self._begin()
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._start()

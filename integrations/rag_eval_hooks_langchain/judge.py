@@ -14,7 +14,7 @@ from langsmith.run_helpers import tracing_context
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.foreign import ForeignChat, Reply, Send, Way
 from rag_eval_hooks.judges.ladder import only_text
-from rag_eval_hooks.judges.limits import Limits
+from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE, Limits
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.options import LLMOptions, equipped
@@ -104,7 +104,9 @@ class LangChainJudge(LLMJudge):
             else stay as they are.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out, besides the model's own.
-        concurrency: Calls in flight at once.
+        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        breaker_failures: In a row, after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
         memo: Keeps valid replies and serves them again; it goes by the model's name.
         prices: Puts costs on the usage.
         **options: Keywords of `LLMJudge`.
@@ -120,13 +122,21 @@ class LangChainJudge(LLMJudge):
         timeout: float = 60.0,
         retries: int = 2,
         concurrency: int = 16,
+        breaker_failures: int = BREAKER_FAILURES,
+        breaker_pause: float = BREAKER_PAUSE,
         memo: Memo | None = None,
         prices: Prices | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
         if not isinstance(model, Runnable):
             raise ConfigError("judge", type(model).__name__, "a chat model of LangChain")
-        limits = Limits(timeout=timeout, retries=retries, concurrency=concurrency)
+        limits = Limits(
+            timeout=timeout,
+            retries=retries,
+            concurrency=concurrency,
+            breaker_failures=breaker_failures,
+            breaker_pause=breaker_pause,
+        )
         super().__init__(equipped(LangChainChat(model, limits), memo, prices), **options)
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, create_model
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.foreign import ForeignChat, Reply, Send, Way
 from rag_eval_hooks.judges.ladder import only_text
-from rag_eval_hooks.judges.limits import Limits
+from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE, Limits
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.options import LLMOptions, equipped
@@ -94,7 +94,9 @@ class LlamaIndexJudge(LLMJudge):
         llm: Its temperature and all else stay as they are.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out, besides the LLM's own.
-        concurrency: Calls in flight at once.
+        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        breaker_failures: In a row, after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
         memo: Keeps valid replies and serves them again; it goes by the model's name.
         prices: Puts costs on the usage.
         **options: Keywords of `LLMJudge`.
@@ -110,13 +112,21 @@ class LlamaIndexJudge(LLMJudge):
         timeout: float = 60.0,
         retries: int = 2,
         concurrency: int = 16,
+        breaker_failures: int = BREAKER_FAILURES,
+        breaker_pause: float = BREAKER_PAUSE,
         memo: Memo | None = None,
         prices: Prices | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
         if not isinstance(llm, LLM):
             raise ConfigError("judge", type(llm).__name__, "an LLM of LlamaIndex")
-        limits = Limits(timeout=timeout, retries=retries, concurrency=concurrency)
+        limits = Limits(
+            timeout=timeout,
+            retries=retries,
+            concurrency=concurrency,
+            breaker_failures=breaker_failures,
+            breaker_pause=breaker_pause,
+        )
         super().__init__(equipped(LlamaIndexChat(llm, limits), memo, prices), **options)
 
 

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.chat import Chat
+from rag_eval_hooks.judges.chat import Chat, Completion
+from rag_eval_hooks.judges.deadline import Tab, charged_to, deadline, in_time, late
 from rag_eval_hooks.judges.failures import cause_of
-from rag_eval_hooks.prompts import Ask, Items, Reading, ReplyError, Values
+from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError, Values
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage
 
@@ -97,7 +98,7 @@ class Asker:
         self, ask: Ask, items: Items, problems: tuple[str, ...]
     ) -> tuple[Reading, Usage]:
         try:
-            completion = await self._chat.complete(ask.prompt(items, problems))
+            completion = await self._completed(ask.prompt(items, problems))
         except ReplyError as error:
             return Reading({}, (str(error),)), error.usage
         try:
@@ -107,6 +108,18 @@ class Asker:
         if not (reading.problems or without(items, reading.values)):
             completion.accept()
         return reading, completion.usage
+
+    async def _completed(self, prompt: Prompt) -> Completion:
+        """The model's reply; past the sample's deadline a `JudgeTimeout` with what it took."""
+        if not in_time():
+            raise late(Usage())
+        spent = Tab()
+        try:
+            with charged_to(spent):
+                async with asyncio.timeout_at(deadline()):
+                    return await self._chat.complete(prompt)
+        except TimeoutError:
+            raise late(spent.usage) from None
 
 
 def without(items: Items, values: Values) -> Items:

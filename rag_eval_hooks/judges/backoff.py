@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from tenacity import (
@@ -17,13 +15,12 @@ from tenacity import (
 )
 
 from rag_eval_hooks.judges.failures import is_transient, response_header
+from rag_eval_hooks.judges.retry_after import LONGEST_WAIT, retry_after
 
 __all__ = ["LONGEST_WAIT", "retried", "retry_after"]
 
 T = TypeVar("T")
 
-LONGEST_WAIT = 60.0
-"""Seconds. A server that asks for a longer pause gets this one."""
 _backoff = wait_random_exponential(multiplier=0.5, min=0.1, max=20.0)
 
 
@@ -53,29 +50,3 @@ def _wait(state: RetryCallState) -> float:
     asked = retry_after(header, time.time())
     # The jitter also spreads the callers that a server told the same time.
     return min(asked, LONGEST_WAIT) + float(_backoff(state))
-
-
-def retry_after(header: str | None, now: float) -> float:
-    """Seconds that a `Retry-After` header asks for; 0 for none, a past date or nonsense.
-
-    Args:
-        header: Seconds, or an HTTP date.
-        now: The present time in seconds since the epoch.
-    """
-    if header is None:
-        return 0.0
-    try:
-        seconds = float(header)
-    except ValueError:
-        seconds = _seconds_until(header, now)
-    return seconds if 0.0 < seconds < float("inf") else 0.0
-
-
-def _seconds_until(date: str, now: float) -> float:
-    try:
-        moment = parsedate_to_datetime(date)
-    except ValueError:
-        return 0.0
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp() - now

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, Unpack
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.judges.foreign import ForeignChat, Reply
 from rag_eval_hooks.judges.ladder import only_text
-from rag_eval_hooks.judges.limits import Limits
+from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE, Limits
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.options import LLMOptions, equipped
@@ -83,7 +83,9 @@ class CallableJudge(LLMJudge):
         name: What the scores are said to come from: `callable:` and this. By default the
             function's name.
         timeout: Seconds for one call.
-        concurrency: Calls in flight at once.
+        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        breaker_failures: In a row, after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
         memo: Keeps valid replies and serves them again; it keeps them by `name`.
         **options: Keywords of `LLMJudge`.
 
@@ -99,13 +101,20 @@ class CallableJudge(LLMJudge):
         name: str | None = None,
         timeout: float = 60.0,
         concurrency: int = 16,
+        breaker_failures: int = BREAKER_FAILURES,
+        breaker_pause: float = BREAKER_PAUSE,
         memo: Memo | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
         _check(function)
         if memo is not None and not name:
             raise ConfigError("name", name, "a name of the function's model: a memo goes by it")
-        limits = Limits(timeout=timeout, concurrency=concurrency)
+        limits = Limits(
+            timeout=timeout,
+            concurrency=concurrency,
+            breaker_failures=breaker_failures,
+            breaker_pause=breaker_pause,
+        )
         chat = CallableChat(function, f"callable:{name or _name_of(function)}", limits)
         super().__init__(equipped(chat, memo, None), **options)
 

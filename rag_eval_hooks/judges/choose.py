@@ -123,6 +123,8 @@ def _endpoint(config: RagEvalConfig) -> dict[str, Any]:
         "timeout": config.judge_timeout,
         "retries": config.judge_retries,
         "concurrency": config.judge_concurrency,
+        "breaker_failures": config.judge_breaker_failures,
+        "breaker_pause": config.judge_breaker_pause,
     }
 
 

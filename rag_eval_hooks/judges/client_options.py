@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.limits import check_limits
+from rag_eval_hooks.judges.limits import (
+    BREAKER_FAILURES,
+    BREAKER_PAUSE,
+    check_breaker,
+    check_limits,
+)
 
 __all__ = ["ClientOptions"]
 
@@ -25,7 +30,9 @@ class ClientOptions:
         query: Extra query parameters, such as `api-version`.
         timeout: Seconds for one call, from sending to the reply's end; retries count anew.
         retries: Further tries after a 429, a 5xx or a time-out.
-        concurrency: Calls in flight at once.
+        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        breaker_failures: In a row, after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
     """
 
     base_url: str | None = None
@@ -35,6 +42,8 @@ class ClientOptions:
     timeout: float = 30.0
     retries: int = 3
     concurrency: int = 16
+    breaker_failures: int = BREAKER_FAILURES
+    breaker_pause: float = BREAKER_PAUSE
 
     def __post_init__(self) -> None:
         """Refuses what no request can be sent with.
@@ -47,6 +56,7 @@ class ClientOptions:
             raise ConfigError("base_url", self.base_url, "a URL with http:// or https://")
         _check_key(self)
         check_limits(self.timeout, self.retries, self.concurrency)
+        check_breaker(self.breaker_failures, self.breaker_pause)
 
 
 def _check_key(options: ClientOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
 from rag_eval_hooks.score import Cause
 
 __all__ = [
@@ -28,6 +28,15 @@ _NO_CREDIT = "insufficient_quota"
 _TIME_OUT = ("Timeout", "TimeoutError", "TimeoutException")
 
 
+def cause_of(error: JudgeError) -> Cause:
+    """Why the findings of a call that ended so are absent."""
+    if isinstance(error, BudgetError):
+        return Cause.OVER_BUDGET
+    if isinstance(error, JudgeUnavailable):
+        return Cause.JUDGE_UNAVAILABLE
+    return Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
+
+
 def status_of(error: BaseException) -> int | None:
     """The HTTP status that an exception carries, or None.
 
@@ -41,13 +50,6 @@ def status_of(error: BaseException) -> int | None:
             if isinstance(value, int) and 400 <= value < 600:
                 return value
     return None
-
-
-def cause_of(error: JudgeError) -> Cause:
-    """Why the findings are absent that an error of judging leaves unmade."""
-    if isinstance(error, BudgetError):
-        return Cause.OVER_BUDGET
-    return Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
 
 
 def response_header(error: BaseException, name: str) -> str | None:

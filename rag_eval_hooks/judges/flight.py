@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
+from rag_eval_hooks.judges.deadline import Tab
+
 __all__ = ["Flight"]
 
 T = TypeVar("T")
@@ -16,9 +18,15 @@ class Flight(Generic[T]):
 
     Args:
         call: Begun at once, in the running loop.
+        spent: Where what it takes is put down.
+
+    Attributes:
+        spent: The same.
+        ended: Whether nobody can wait for it any more.
     """
 
-    def __init__(self, call: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, call: Coroutine[Any, Any, T], spent: Tab) -> None:
+        self.spent = spent
         self._task = asyncio.create_task(call)
         self._waiting = 0
         self._claimed = False

@@ -70,7 +70,9 @@ class ForeignChat:
         self.name = name
         self._ways = ways
         self._limits = limits
-        self._slots = Slots(limits.concurrency)
+        self._slots = Slots(
+            limits.concurrency, failures=limits.breaker_failures, pause=limits.breaker_pause
+        )
         self._learned = 0
 
     def __repr__(self) -> str:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.judges.breaker import Breaker
+from rag_eval_hooks.judges.gate import Gate, GateState
 
-__all__ = ["Limits", "Slots", "check_limits"]
+__all__ = [
+    "BREAKER_FAILURES",
+    "BREAKER_PAUSE",
+    "Limits",
+    "Slots",
+    "check_breaker",
+    "check_limits",
+]
+
+BREAKER_FAILURES = 20
+"""More than are in flight at once by default: one bad moment of all of them does not open it."""
+BREAKER_PAUSE = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +32,16 @@ class Limits:
     Attributes:
         timeout: Seconds for one call, from sending to the reply's end; retries count anew.
         retries: Further tries after a 429, a 5xx or a time-out.
-        concurrency: Calls in flight at once.
+        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        breaker_failures: In a row, after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
     """
 
     timeout: float = 60.0
     retries: int = 0
     concurrency: int = 16
+    breaker_failures: int = BREAKER_FAILURES
+    breaker_pause: float = BREAKER_PAUSE
 
     def __post_init__(self) -> None:
         """Refuses limits that nothing fits.
@@ -32,6 +50,19 @@ class Limits:
             ConfigError: One is out of range.
         """
         check_limits(self.timeout, self.retries, self.concurrency)
+        check_breaker(self.breaker_failures, self.breaker_pause)
+
+
+def check_breaker(failures: int, pause: float) -> None:
+    """Refuses limits that nothing fits.
+
+    Raises:
+        ConfigError: One is out of range.
+    """
+    if failures < 1:
+        raise ConfigError("breaker_failures", failures, "a whole number, 1 or more")
+    if not 0 < pause < float("inf"):
+        raise ConfigError("breaker_pause", pause, "seconds, above 0")
 
 
 def check_limits(timeout: float, retries: int, concurrency: int) -> None:
@@ -49,18 +80,34 @@ def check_limits(timeout: float, retries: int, concurrency: int) -> None:
 
 
 class Slots:
-    """Calls in flight at once; each event loop has its own, as semaphores cannot move.
+    """Calls in flight at once; each event loop has its own, as waiting calls cannot move.
 
     Args:
-        count: How many.
+        count: How many at most.
+        failures: In a row, after which no call is made for a while.
+        pause: Seconds of that while, at first.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(
+        self, count: int, *, failures: int = BREAKER_FAILURES, pause: float = BREAKER_PAUSE
+    ) -> None:
         self._count = count
-        self._here: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
-            WeakKeyDictionary()
-        )
+        self._failures = failures
+        self._pause = pause
+        self._here: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
 
-    def here(self) -> asyncio.Semaphore:
-        """The slots of the running loop, to be entered by `async with`."""
-        return self._here.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._count))
+    def here(self) -> AbstractAsyncContextManager[None]:
+        """Room for one call in the running loop, to be entered by `async with`.
+
+        Entering raises `JudgeUnavailable` while the judge is taken for dead.
+        """
+        loop = asyncio.get_running_loop()
+        gate = self._here.get(loop)
+        if gate is None:
+            breaker = Breaker(self._failures, self._pause)
+            gate = self._here[loop] = Gate(self._count, breaker)
+        return gate.call()
+
+    def states(self) -> list[GateState]:
+        """How calls stand, in each event loop."""
+        return [gate.state() for gate in list(self._here.values())]

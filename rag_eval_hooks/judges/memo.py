@@ -14,9 +14,16 @@ from os import PathLike
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.errors import BudgetError, ConfigError, JudgeError, JudgeTimeout
+from rag_eval_hooks.errors import (
+    BudgetError,
+    ConfigError,
+    JudgeError,
+    JudgeTimeout,
+    JudgeUnavailable,
+)
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.chat import Chat, Completion
+from rag_eval_hooks.judges.deadline import Tab, charge, charged_to
 from rag_eval_hooks.judges.disk import Disk
 from rag_eval_hooks.judges.flight import Flight
 from rag_eval_hooks.prompts import Prompt, ReplyError
@@ -133,9 +140,14 @@ class MemoChat:
         flights = self._flights.setdefault(asyncio.get_running_loop(), {})
         flight = flights.get(key)
         if flight is None:
-            flight = flights[key] = Flight(self._load_or_ask(key, prompt))
+            spent = Tab()
+            flight = flights[key] = Flight(self._load_or_ask(key, prompt, spent), spent)
         try:
             return await _shared(flight)
+        except asyncio.CancelledError:
+            if flight.ended and flight.claim():
+                charge(flight.spent.usage)
+            raise
         finally:
             # Its reader accepts before anyone else's turn: no equal prompt can slip in between.
             if flight.ended and flights.get(key) is flight:
@@ -146,10 +158,11 @@ class MemoChat:
         await self._chat.aclose()
         await self._memo.aclose()
 
-    async def _load_or_ask(self, key: bytes, prompt: Prompt) -> Completion:
+    async def _load_or_ask(self, key: bytes, prompt: Prompt, spent: Tab) -> Completion:
         if (text := await self._memo.load(key)) is not None:
             return Completion(text, Usage())
-        told = await self._chat.complete(prompt)
+        with charged_to(spent):
+            told = await self._chat.complete(prompt)
         return Completion(told.text, told.usage, partial(self._memo.keep, key, told.text))
 
     def _key(self, prompt: Prompt) -> bytes:
@@ -171,7 +184,7 @@ async def _shared(flight: Flight[Completion]) -> Completion:
 
 def _free(error: JudgeError | ReplyError) -> JudgeError | ReplyError:
     """The same error for another who waited, without usage."""
-    kinds = (ReplyError, JudgeTimeout, BudgetError, JudgeError)
+    kinds = (ReplyError, JudgeTimeout, BudgetError, JudgeUnavailable, JudgeError)
     kind = next(kind for kind in kinds if isinstance(error, kind))
     free = kind(str(error))
     free.usage = Usage()

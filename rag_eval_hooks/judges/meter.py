@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.allowance import Allowance, Reservation, current_allowance
+from rag_eval_hooks.judges.deadline import charge
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.prompts.parts import tokens
 from rag_eval_hooks.usage import Usage
@@ -41,17 +42,22 @@ class Meter:
         self._give_up()
         if self._allowance is not None:
             self._reserved = self._allowance.reserve(self._expected())
-        self.usage += Usage(calls=1)
+        self._add(Usage(calls=1))
 
     def told(self, input_tokens: object, output_tokens: object) -> None:
         """Counts tokens as an endpoint tells them; what is no such number counts as none."""
         used = Usage(
             input_tokens=token_count(input_tokens), output_tokens=token_count(output_tokens)
         )
-        self.usage += used
+        self._add(used)
         if self._reserved is not None:
             self._reserved.settle(used.input_tokens, used.output_tokens)
             self._reserved = None
+
+    def _add(self, usage: Usage) -> None:
+        self.usage += usage
+        # Also where it is found if this question is cancelled, and so never tells its own.
+        charge(usage)
 
     @contextmanager
     def charging(self) -> Iterator[None]:

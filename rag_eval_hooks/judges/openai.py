@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Unpack
 
 from rag_eval_hooks.judges.client_options import ClientOptions
+from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai_chat import OpenAIChat
@@ -27,7 +28,9 @@ class OpenAIJudge(LLMJudge):
         temperature: Sampling temperature, or None to send none.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out.
-        concurrency: Calls in flight at once.
+        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        breaker_failures: In a row, after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
         memo: Keeps valid replies and serves them again.
         prices: Puts costs on the usage.
         **options: Keywords of `LLMJudge`.
@@ -48,6 +51,8 @@ class OpenAIJudge(LLMJudge):
         timeout: float = 30.0,
         retries: int = 3,
         concurrency: int = 16,
+        breaker_failures: int = BREAKER_FAILURES,
+        breaker_pause: float = BREAKER_PAUSE,
         memo: Memo | None = None,
         prices: Prices | None = None,
         **options: Unpack[LLMOptions],
@@ -60,6 +65,8 @@ class OpenAIJudge(LLMJudge):
             timeout=timeout,
             retries=retries,
             concurrency=concurrency,
+            breaker_failures=breaker_failures,
+            breaker_pause=breaker_pause,
         )
         chat = OpenAIChat(model, client, temperature=temperature)
         scope = f"{base_url} {sorted(client.query.items())} {temperature}"

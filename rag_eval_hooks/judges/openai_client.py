@@ -62,7 +62,9 @@ class Endpoint:
     def __init__(self, name: str, options: ClientOptions) -> None:
         self.name = name
         self._options = options
-        self._slots = Slots(options.concurrency)
+        self._slots = Slots(
+            options.concurrency, failures=options.breaker_failures, pause=options.breaker_pause
+        )
         # Connections cannot move between loops: each has its own.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
             WeakKeyDictionary()
@@ -83,6 +85,7 @@ class Endpoint:
         Raises:
             RequestRefusedError: Status 400, 404 or 422.
             JudgeTimeout: No try was answered in time.
+            JudgeUnavailable: Too many calls failed in a row; none is made for a while.
             JudgeError: The endpoint cannot be reached or replied no JSON; the text tells what to
                 set.
         """

@@ -11,6 +11,7 @@ from typing import Any
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
+from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.meter import token_count
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
 from rag_eval_hooks.judges.prices import Prices
@@ -34,7 +35,9 @@ class OpenAIEmbedder:
         query: Extra query parameters, such as `api-version`.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out, and after a malformed reply.
-        concurrency: Calls in flight at once.
+        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        breaker_failures: In a row, after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
         cache_size: Vectors kept, the least recently used leave first.
         prices: Puts costs on the usage.
 
@@ -53,6 +56,8 @@ class OpenAIEmbedder:
         timeout: float = 30.0,
         retries: int = 3,
         concurrency: int = 16,
+        breaker_failures: int = BREAKER_FAILURES,
+        breaker_pause: float = BREAKER_PAUSE,
         cache_size: int = 1024,
         prices: Prices | None = None,
     ) -> None:
@@ -64,6 +69,8 @@ class OpenAIEmbedder:
             timeout=timeout,
             retries=retries,
             concurrency=concurrency,
+            breaker_failures=breaker_failures,
+            breaker_pause=breaker_pause,
         )
         self._model = model
         self._endpoint = Endpoint(f"openai:{model}", options)

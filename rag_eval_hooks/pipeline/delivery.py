@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from typing import ParamSpec
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
 
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.ids import result_id
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.sinks.base import FeedbackSink, Sink
+from rag_eval_hooks.sinks.base import FeedbackSink, Resumable, Sink
 from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["Delivery"]
-
-P = ParamSpec("P")
 
 
 class Delivery:
@@ -32,9 +32,28 @@ class Delivery:
     def __init__(self, sinks: Sequence[Sink], incidents: Incidents, timeout: float) -> None:
         self._lines = [_Line(sink, incidents, timeout) for sink in sinks]
 
-    async def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Delivers to all sinks at once; returns when all have taken over or failed."""
-        await asyncio.gather(*(line.deliver(sample, outcomes) for line in self._lines))
+    async def deliver(
+        self,
+        sample: Sample,
+        outcomes: Outcomes,
+        positions: Mapping[str, int] | None = None,
+    ) -> None:
+        """Delivers to all sinks at once; returns when all have taken over or failed.
+
+        Args:
+            sample: What was evaluated.
+            outcomes: The result.
+            positions: Where sinks stood when the sample was accepted, if by a process that has
+                ended: a sink that can tell whether it has the result is then asked first.
+        """
+        await asyncio.gather(*(line.deliver(sample, outcomes, positions) for line in self._lines))
+
+    def positions(self) -> Mapping[str, int]:
+        """Where the sinks stand that can tell what they hold, by their place."""
+        found: dict[str, int] = {}
+        for line in self._lines:
+            found |= line.position()
+        return found
 
     async def deliver_feedback(self, feedback: Feedback) -> None:
         """Delivers to all sinks that take feedback, in the same way."""
@@ -54,32 +73,52 @@ class _Line:
         self._executor = DaemonExecutor("rag-eval-hooks-sink")
         self._stuck = False
 
+    def position(self) -> dict[str, int]:
+        if not isinstance(self._sink, Resumable):
+            return {}
+        try:
+            return {self._sink.place: self._sink.position()}
+        except Exception as error:  # noqa: BLE001 - the sink's edge
+            self._incidents.report(f"sink {type(self._sink).__name__}", error)
+            return {}
+
     @property
     def takes_feedback(self) -> bool:
         return isinstance(self._sink, FeedbackSink)
 
-    async def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        await self._call(self._sink.deliver, sample, outcomes)
+    async def deliver(
+        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
+    ) -> None:
+        await self._call(partial(self._hand_over, sample, outcomes, positions))
 
     async def deliver_feedback(self, feedback: Feedback) -> None:
         if isinstance(self._sink, FeedbackSink):
-            await self._call(self._sink.feedback, feedback)
+            await self._call(partial(self._sink.feedback, feedback))
 
-    async def _call(
-        self, method: Callable[P, Awaitable[None] | None], *given: P.args, **named: P.kwargs
-    ) -> None:
+    async def _call(self, method: Callable[[], Awaitable[None] | None]) -> None:
         place = f"sink {type(self._sink).__name__}"
         if self._stuck:
             self._incidents.report(place, TimeoutError())
             return
         try:
             async with asyncio.timeout(self._timeout):
-                await self._run(lambda: method(*given, **named))
+                await self._run(method)
         except Exception as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(place, error)
 
+    def _hand_over(
+        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
+    ) -> Awaitable[None] | None:
+        sink = self._sink
+        if positions is not None and isinstance(sink, Resumable):
+            since = positions.get(sink.place, 0)
+            if sink.holds(result_id(sample.sample_id, outcomes), since):
+                return None
+        return sink.deliver(sample, outcomes)
+
     async def _run(self, method: Callable[[], Awaitable[None] | None]) -> None:
-        call = self._executor.submit(method)
+        # In our context: what a sink runs is no more captured than what a judge runs.
+        call = self._executor.submit(copy_context().run, method)
         try:
             # Shielded: a call that runs cannot be taken back, only waited for no longer.
             pending = await asyncio.shield(asyncio.wrap_future(call))

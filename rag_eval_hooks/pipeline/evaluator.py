@@ -64,12 +64,19 @@ class Evaluator(Generic[W]):
         self._woken = False
         self._calls: set[_Call[Any]] = set()
 
-    def submit(self, item: W, size: int) -> str | None:
+    def room(self) -> int:
+        """How many more items may wait."""
+        return 0 if self._closed else self._queue_size - len(self._queue)
+
+    def submit(
+        self, item: W, size: int, *, on_taken: Callable[[], None] = lambda: None
+    ) -> str | None:
         """Queues an item. O(1), never waits for the evaluator.
 
         Args:
             item: What to work on.
             size: Characters that it keeps in memory.
+            on_taken: Called when the item is taken, before it is worked on.
 
         Returns:
             None when the item is taken, else why not: `shutdown`, `queue_full` or `no_thread`.
@@ -85,6 +92,7 @@ class Evaluator(Generic[W]):
             except RuntimeError:
                 # The system has no thread left for us, or the interpreter is ending.
                 return "no_thread"
+            on_taken()
             self._queue.append((item, size))
             self._waiting_chars += size
             self._wake()

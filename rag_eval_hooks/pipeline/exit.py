@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import sys
 import threading
 import time
 import weakref
-from typing import Protocol
+from typing import Any, Protocol
 
 __all__ = ["ExitHook"]
 
@@ -25,6 +26,9 @@ class ExitHook:
     still resolve names and start threads then, which they cannot later. Samples are still taken,
     because other threads of the application may go on serving. At the very end, all is shut down.
 
+    The children of `multiprocessing` leave by `os._exit`, which runs neither; what they run before
+    it is this module's third hook.
+
     Args:
         pipeline: What is flushed and shut down; not kept alive, as one of the two hooks cannot
             be taken back.
@@ -35,6 +39,7 @@ class ExitHook:
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
         self._armed = False
+        self._finalizers: list[Any] = []
 
     def arm(self) -> None:
         """Registers the hooks, once.
@@ -53,18 +58,38 @@ class ExitHook:
             register = getattr(threading, "_register_atexit", None)
             if register is not None:
                 register(self._at_main_end)
+        self._arm_child()
+
+    def _arm_child(self) -> None:
+        # Only where it is loaded: a process that does not use it is no child of it.
+        util = sys.modules.get("multiprocessing.util")
+        process = sys.modules.get("multiprocessing.process")
+        if util is not None and process is not None and process.parent_process() is not None:
+            self._finalizers.append(util.Finalize(None, self._at_child_end, exitpriority=0))
 
     def disarm(self) -> None:
         """Makes the hooks do nothing."""
         self._armed = False
         atexit.unregister(self._at_exit)
+        for finalizer in self._finalizers:
+            finalizer.cancel()
 
     def _at_main_end(self) -> None:
         pipeline = self._pipeline()
         if self._armed and pipeline is not None:
-            began = time.monotonic()
-            pipeline.flush(self._left)
-            self._left = max(0.0, self._left - (time.monotonic() - began))
+            self._flush(pipeline)
+
+    def _flush(self, pipeline: _Pipeline) -> bool:
+        began = time.monotonic()
+        finished = pipeline.flush(self._left)
+        self._left = max(0.0, self._left - (time.monotonic() - began))
+        return finished
+
+    def _at_child_end(self) -> None:
+        pipeline = self._pipeline()
+        # What other threads of the child still offer is finished when the last of them ends.
+        if self._armed and pipeline is not None and not self._flush(pipeline):
+            pipeline.shutdown(0.0)
 
     def _at_exit(self) -> None:
         pipeline = self._pipeline()

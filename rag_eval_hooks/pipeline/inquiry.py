@@ -10,6 +10,7 @@ from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder, TokenScorer
+from rag_eval_hooks.judges.deadline import OUT_OF_TIME, in_time, until
 from rag_eval_hooks.judges.failures import cause_of
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
@@ -40,7 +41,9 @@ _ABOUT_REFERENCE = frozenset({Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREE
 
 _NO_EMBEDDER = NotScored(Cause.MISSING_INPUT, "no embedder is configured")
 _NO_SCORER = NotScored(Cause.MISSING_INPUT, "no token scorer is configured")
-_OUT_OF_TIME = NotScored(Cause.TIMEOUT, "the sample's time ran out")
+_OUT_OF_TIME = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
+_GRACE = 0.25
+"""Seconds that a judge has to hand over what it has, after the sample's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +96,13 @@ class Inquiry:
         """
         if not self._wanted and all(metric.then is None for metric in self._metrics):
             return self.findings
+        when = asyncio.get_running_loop().time() + timeout
         try:
-            async with asyncio.timeout(timeout):
-                await self._run()
+            # Judges of ours keep the deadline and tell what they have and what they spent; any
+            # other is cut off.
+            with until(when):
+                async with asyncio.timeout_at(when + _GRACE):
+                    await self._run()
         except TimeoutError:
             self._miss(self._open(self._wanted), _OUT_OF_TIME)
         return self.findings
@@ -111,6 +118,8 @@ class Inquiry:
         )
         self._miss_what_nobody_makes()
         await self._decompose()
+        if not in_time():
+            raise TimeoutError
         await asyncio.gather(
             self._verify(),
             self._rate(),

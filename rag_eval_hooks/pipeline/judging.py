@@ -13,7 +13,7 @@ from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 
-__all__ = ["BUDGET", "Judging", "is_refused"]
+__all__ = ["BUDGET", "Judging", "column_of", "is_refused"]
 
 BUDGET: Final = "budget"
 """Why metrics were refused, and samples of which no metric was left."""
@@ -66,19 +66,31 @@ class Judging:
 
     def settle(self, ticket: int, outcomes: Outcomes) -> None:
         """Enters what became of an evaluated sample."""
-        causes = [o.cause for o in outcomes.values() if isinstance(o, NotScored)]
-        if refused := causes.count(Cause.OVER_BUDGET):
+        if refused := _causes(outcomes).count(Cause.OVER_BUDGET):
             self._ledger.note("refused", BUDGET, refused)
-        if is_refused(outcomes):
-            self._ledger.settle_dropped(ticket, BUDGET)
-            return
-        if any(isinstance(outcome, Score) for outcome in outcomes.values()):
+        column, _, reason = column_of(outcomes).partition(":")
+        if column == "dropped":
+            self._ledger.settle_dropped(ticket, reason)
+        elif column == "scored":
             self._ledger.settle_scored(ticket)
-            return
-        failures = [cause for cause in causes if cause.is_failure]
-        # No outcome at all: the sample feeds no metric.
-        cause = next(iter(failures or causes), Cause.MISSING_INPUT)
-        self._ledger.settle_failed(ticket, cause.value)
+        else:
+            self._ledger.settle_failed(ticket, reason)
+
+
+def column_of(outcomes: Outcomes) -> str:
+    """Where a sample stands in the books: `scored`, `dropped:<reason>` or `failed:<cause>`."""
+    if is_refused(outcomes):
+        return f"dropped:{BUDGET}"
+    if any(isinstance(outcome, Score) for outcome in outcomes.values()):
+        return "scored"
+    causes = _causes(outcomes)
+    failures = [cause for cause in causes if cause.is_failure]
+    # No outcome at all: the sample feeds no metric.
+    return f"failed:{next(iter(failures or causes), Cause.MISSING_INPUT).value}"
+
+
+def _causes(outcomes: Outcomes) -> list[Cause]:
+    return [outcome.cause for outcome in outcomes.values() if isinstance(outcome, NotScored)]
 
 
 def is_refused(outcomes: Outcomes) -> bool:

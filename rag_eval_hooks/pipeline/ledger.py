@@ -16,13 +16,17 @@ class Stats:
     """What became of the samples offered so far. `offered` is the sum of the rest.
 
     Attributes:
-        offered: Interactions that ended, samples offered by hand, and evaluations that a feedback
-            asked for: each of these is counted once more, as a unit of its own.
+        offered: Interactions that ended, samples offered by hand, samples recovered from the spool,
+            and evaluations that a feedback asked for: each of these is counted once more, as a unit
+            of its own.
         scored: Evaluated, with a score for at least one metric.
         sampled_out: Left out by the sample rate, a rate of metrics or a rule.
         dropped: Not evaluated, by reason: `queue_full`, `shutdown`, `no_thread`,
             `capture_failed`, `rate_limit`, `budget` (it left no metric), or a status other than
-            ok (`error`, `cancelled`, `closed`, `abandoned`, `interrupted`).
+            ok (`error`, `cancelled`, `closed`, `abandoned`, `interrupted`). With a spool also
+            `spooled` (left in it at shutdown, for the next process), `taken_over` (another process
+            has the sample), and `gave_up` (its evaluation was begun ten times by processes that
+            did not live to its end).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.
@@ -34,6 +38,9 @@ class Stats:
             why it could not be taken. Likewise.
         incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
             the sum: a sample whose sink failed is scored.
+        recovered: Of `offered`, those that processes which have ended left in the spool.
+        undurable: Of `offered`, those that could not be kept in the spool; they were evaluated
+            from memory.
     """
 
     offered: int = 0
@@ -43,6 +50,8 @@ class Stats:
     failed: Mapping[str, int] = field(default_factory=dict)
     pending: int = 0
     incidents: Mapping[str, int] = field(default_factory=dict)
+    recovered: int = 0
+    undurable: int = 0
     decisions: Mapping[str, int] = field(default_factory=dict, compare=False)
     refused: Mapping[str, int] = field(default_factory=dict, compare=False)
     feedback: Mapping[str, int] = field(default_factory=dict, compare=False)
@@ -173,6 +182,7 @@ class Ledger:
             dropped, failed = dict(self._dropped), dict(self._failed)
             pending = len(self._pending) - len(self._errands)
             counted = self._scored + self._sampled_out + pending
+            notes = {column: dict(counts) for column, counts in self._notes.items()}
             return Stats(
                 offered=counted + sum(dropped.values()) + sum(failed.values()),
                 scored=self._scored,
@@ -181,5 +191,7 @@ class Ledger:
                 failed=failed,
                 pending=pending,
                 incidents=incidents,
-                **{column: dict(counts) for column, counts in self._notes.items()},
+                decisions=notes["decisions"],
+                refused=notes["refused"],
+                feedback=notes["feedback"],
             )

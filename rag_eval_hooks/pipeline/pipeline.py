@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from opentelemetry.trace import SpanContext
-
-from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
-from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.budget import Budget
 from rag_eval_hooks.pipeline.clock import Clock
+from rag_eval_hooks.pipeline.course import Course
 from rag_eval_hooks.pipeline.delivery import Delivery
+from rag_eval_hooks.pipeline.durable import Durable, Host
+from rag_eval_hooks.pipeline.endings import dropped, refusal, sampled_out
 from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
 from rag_eval_hooks.pipeline.joining import RATE_LIMIT, FeedbackWork, Joining
-from rag_eval_hooks.pipeline.judging import BUDGET, Judging, is_refused
+from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.offer import Offer
-from rag_eval_hooks.pipeline.recent import Joinable, Recent
+from rag_eval_hooks.pipeline.recent import Recent
 from rag_eval_hooks.pipeline.references import References
+from rag_eval_hooks.pipeline.rules import traits_of
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.scorer import Scorer
-from rag_eval_hooks.pipeline.selection import Selection, by_rates
+from rag_eval_hooks.pipeline.selection import Selection
+from rag_eval_hooks.pipeline.spool_recovery import Recovered
+from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.quiet import quiet
-from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.score import Cause, Outcomes
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.base import Sink
 from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
@@ -73,16 +75,6 @@ class Makers:
     telemetry: Callable[[Incidents], Telemetry]
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    offer: Offer
-    decision: Decision
-    ticket: int
-    joinable: Joinable
-    is_open: bool
-    """Whether the sample has to be looked at before the decision stands."""
-
-
 class Pipeline:
     """Everything behind `offer`. Thread-safe.
 
@@ -113,8 +105,19 @@ class Pipeline:
         self._references = makers.references(self.incidents)
         self._budget = makers.budget(self.incidents)
         self._telemetry = makers.telemetry(self.incidents)
+        self._durable = Durable(
+            config,
+            self.incidents,
+            Host(
+                positions=lambda: self._delivery.positions(),
+                room=lambda: self._evaluator.room(),
+                work=self._recovered,
+                submit=self._submit,
+            ),
+        )
         self.reset()
         self._telemetry.watch(self)
+        self._durable.look_back()
 
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
@@ -144,7 +147,9 @@ class Pipeline:
         )
         self._exit = ExitHook(self, self._config.exit_timeout)
         self._clock = Clock(self._tick)
-        self._evaluator: Evaluator[_Work | FeedbackWork] = Evaluator(
+        self._durable.reset(self._ledger)
+        self._course = self._new_course()
+        self._evaluator: Evaluator[Work | FeedbackWork] = Evaluator(
             self._evaluate,
             on_end=self._on_end,
             on_close=self._close,
@@ -153,35 +158,48 @@ class Pipeline:
             concurrency=self._config.evaluator_concurrency,
         )
 
+    def _new_course(self) -> Course:
+        return Course(
+            selection=self._selection,
+            judging=self._judging,
+            joining=self._joining,
+            telemetry=self._telemetry,
+            delivery=self._delivery,
+            durable=self._durable,
+            ledger=self._ledger,
+            holder=self._holder,
+            incidents=self.incidents,
+        )
+
     def offer(self, offer: Offer) -> bool:
-        """Decides about an interaction and queues it. Never blocks.
+        """Decides about an interaction and queues it. Waits for the disk alone, where asked to.
 
         Returns:
-            Whether it will be evaluated.
+            Whether it will be evaluated and, where it is to be on disk by now, is.
         """
         decision = self._selection.decide(offer)
         if decision is None:
-            return self._pass_over(offer, None, offer.status.value, _refusal(offer.status))
+            return self._pass_over(offer, None, offer.status.value, refusal(offer.status))
         if self._selection.is_open(offer):
             return self._accept(offer, decision, is_open=True)
         self._ledger.note("decisions", decision.reason)
         if not decision.sampled:
-            return self._pass_over(offer, decision, None, _sampled_out(decision))
+            return self._pass_over(offer, decision, None, sampled_out(decision))
         admitted = self._selection.admitted(decision)
         if admitted is None:
             self._ledger.note("decisions", RATE_LIMIT)
-            return self._pass_over(offer, decision, RATE_LIMIT, _dropped(RATE_LIMIT))
+            return self._pass_over(offer, decision, RATE_LIMIT, dropped(RATE_LIMIT))
         return self._accept(offer, admitted, is_open=False)
 
     def _pass_over(
-        self, offer: Offer, decision: Decision | None, dropped: str | None, told: Attributes
+        self, offer: Offer, decision: Decision | None, reason: str | None, told: Attributes
     ) -> bool:
         """Enters an interaction that is not evaluated: dropped for a reason, or sampled out."""
         self._joining.remember(offer, decision, accepted=False)
-        if dropped is None:
+        if reason is None:
             self._ledger.sampled_out()
         else:
-            self._ledger.dropped(dropped)
+            self._ledger.dropped(reason)
         self._end(offer.held, told)
         return False
 
@@ -202,7 +220,7 @@ class Pipeline:
         work = FeedbackWork(feedback, entry, self._ledger.errand())
         self._exit.arm()
         size = len(feedback.reference or "") + len(feedback.label or "")
-        reason = self._start_clock() or self._evaluator.submit(work, size)
+        reason = self._start_threads() or self._evaluator.submit(work, size)
         if reason is not None:
             self._ledger.end_errand(work.ticket)
         self._ledger.note("feedback", reason or "joined")
@@ -216,36 +234,64 @@ class Pipeline:
     def _accept(self, offer: Offer, decision: Decision, *, is_open: bool) -> bool:
         self._exit.arm()
         joinable = self._joining.remember(offer, decision, accepted=True)
-        work = _Work(offer, decision, self._ledger.accepted(), joinable, is_open)
+        work = Work(offer, decision, joinable, self._ledger.accepted(), is_open)
+        self._durable.enroll(work)
         if offer.held is not None and self._config.hold:
             # Held before it is queued: the evaluator may be done before submit returns.
             self._holder.hold(offer.held)
         else:
             self._end(offer.held, {})
-        reason = self._start_clock() or self._evaluator.submit(work, offer.size)
+        reason = self._submit(work, lambda: self._durable.put(work))
         if reason is None:
-            return True
+            return self._durable.confirmed(work)
         joinable.finish()
         self._ledger.settle_dropped(work.ticket, reason)
-        self._finish(work, _dropped(reason))
+        self._course.finish(work, dropped(reason))
         return False
 
-    def _start_clock(self) -> str | None:
+    def _submit(self, work: Work, on_taken: Callable[[], None]) -> str | None:
+        self._exit.arm()
+        return self._start_threads() or self._evaluator.submit(
+            work, work.offer.size, on_taken=on_taken
+        )
+
+    def _start_threads(self) -> str | None:
         try:
             self._clock.start()
+            self._durable.start()
         except RuntimeError:
             return "no_thread"
         return None
 
+    def _recovered(self, found: Recovered, probability: float) -> Work:
+        """The work of a sample that another process left, decided as it was there."""
+        sample = found.entry.sample()
+        offer = Offer(
+            key=sample.trace_id or sample.sample_id,
+            status=sample.status,
+            sample=lambda: sample,
+            size=sample.chars,
+            traits=lambda: traits_of(sample),
+            ids=tuple(filter(None, (sample.trace_id, id_of(sample.sample_id)))),
+            trace_id=sample.trace_id,
+            span_id=sample.span_id,
+        )
+        decision = self._selection.decided_before(offer, probability, found.entry.reason)
+        joinable = self._joining.remember(offer, decision, accepted=True)
+        is_open = self._selection.is_open(offer)
+        return Work(
+            offer, decision, joinable, -1, is_open, found.entry, found.positions, found.outcomes
+        )
+
     def hold(self, held: HeldSpan) -> None:
         """Begins to hold a span whose interaction may still be offered."""
-        self._start_clock()
+        self._start_threads()
         self._holder.hold(held)
 
     def watch(self) -> None:
         """Begins to call `tick`, which has something to look after."""
         self._exit.arm()
-        self._start_clock()
+        self._start_threads()
 
     def refuse(self, reason: str) -> None:
         """Enters an interaction that could not be offered."""
@@ -257,7 +303,11 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """The books at this moment."""
-        return self._ledger.snapshot(self.incidents.counts())
+        return self._durable.told(self._ledger.snapshot(self.incidents.counts()))
+
+    def spooled(self) -> Mapping[str, int]:
+        """The books of the spool: of all processes, ever; empty without one, or a readable one."""
+        return self._durable.books()
 
     def outcomes(self) -> Mapping[tuple[str, str | None], int]:
         """The settled samples of the books by outcome and reason."""
@@ -276,12 +326,17 @@ class Pipeline:
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
         self._external_tick()
-        return self._ledger.wait(timeout)
+        began = time.monotonic()
+        if not self._ledger.wait(timeout):
+            return False
+        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+        return self._durable.drain(left)
 
     def shutdown(self, timeout: float) -> bool:
         """Refuses new samples, finishes what is pending within `timeout` seconds, ends.
 
-        What is not finished by then is dropped as `shutdown`, held spans end. Idempotent.
+        What is not finished by then is left in the spool, else dropped as `shutdown`; held spans
+        end. Idempotent.
 
         Returns:
             Whether everything pending was finished.
@@ -290,7 +345,9 @@ class Pipeline:
         self._exit.disarm()
         self._evaluator.close()
         finished = self._ledger.wait(timeout)
+        self._durable.drain(_STOP_TIMEOUT)
         self._evaluator.stop(_STOP_TIMEOUT)
+        self._durable.stop(_STOP_TIMEOUT)
         self._clock.stop()
         self._holder.close()
         return finished
@@ -298,95 +355,31 @@ class Pipeline:
     def before_fork(self) -> None:
         """Ends held spans in the parent: in the child they would be exported a second time."""
         self._holder.release_all(EvalStatus.FORK)
+        self._durable.before_fork()
 
-    async def _evaluate(self, work: _Work | FeedbackWork) -> None:
+    def after_fork(self) -> None:
+        """In the parent: goes on."""
+        self._durable.after_fork()
+
+    async def _evaluate(self, work: Work | FeedbackWork) -> None:
         try:
             with quiet():
                 if isinstance(work, FeedbackWork):
                     await self._joining.handle(work)
                 else:
-                    await self._evaluate_sample(work)
+                    await self._course.run(work)
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self.incidents.report("evaluation", error)
-            if isinstance(work, _Work):
-                self._finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
-                self._ledger.settle_failed(work.ticket, Cause.METRIC_FAILED.value)
+            if isinstance(work, Work):
+                self._course.fail(work)
 
-    def _on_end(self, work: _Work | FeedbackWork) -> None:
-        """Whatever ended the work: what is not settled by then was cancelled."""
+    def _on_end(self, work: Work | FeedbackWork) -> None:
         if isinstance(work, FeedbackWork):
             self._ledger.end_errand(work.ticket)
         else:
-            work.joinable.finish()
-            self._ledger.settle_dropped(work.ticket, "shutdown")
-
-    async def _evaluate_sample(self, work: _Work) -> None:
-        start, began = time.time_ns(), time.monotonic_ns()
-        try:
-            sample = work.offer.sample()
-        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
-            self.incidents.report("capture", error)
-            self._joining.unreadable(work.joinable)
-            self._drop(work, "capture_failed")
-            return
-        if work.offer.status is Status.ERROR:
-            # What came of it is no answer that anybody got.
-            sample = replace(sample, answer=None)
-        sample = self._judging.with_equal(sample)
-        decision = await self._decided(work, sample)
-        if decision is None:
-            return
-        sample = await self._judging.with_alike(sample)
-        outcomes = by_rates(await self._judging.score(sample, decision.chosen), decision)
-        self._joining.evaluated(work.joinable, sample, decision, outcomes)
-        evaluation = self._telemetry.evaluated(
-            sample,
-            outcomes,
-            probability=decision.probability,
-            reason=decision.reason,
-            start=start,
-            # The wall clock may be set meanwhile; what the evaluation took must stay true.
-            end=start + time.monotonic_ns() - began,
-        )
-        refused = _dropped(BUDGET) if is_refused(outcomes) else {}
-        self._telemetry.publish(evaluation, functools.partial(self._finish, work, more=refused))
-        await self._delivery.deliver(sample, outcomes)
-        self._judging.settle(work.ticket, outcomes)
-
-    async def _decided(self, work: _Work, sample: Sample) -> Decision | None:
-        """The decision that stands, or None: the sample is settled without an evaluation."""
-        if not work.is_open:
-            return work.decision
-        decision = await self._selection.looked_at(sample, work.decision)
-        self._ledger.note("decisions", decision.reason)
-        if not decision.sampled:
-            self._joining.passed_over(work.joinable, sample, decision)
-            self._ledger.settle_sampled_out(work.ticket)
-            self._finish(work, _sampled_out(decision))
-            return None
-        admitted = self._selection.admitted(decision)
-        if admitted is None:
-            self._ledger.note("decisions", RATE_LIMIT)
-            self._joining.passed_over(work.joinable, sample, decision)
-            self._drop(work, RATE_LIMIT)
-        return admitted
-
-    def _drop(self, work: _Work, reason: str) -> None:
-        self._ledger.settle_dropped(work.ticket, reason)
-        self._finish(work, _dropped(reason))
-
-    def _finish(
-        self,
-        work: _Work,
-        attributes: Attributes,
-        links: Sequence[SpanContext] = (),
-        *,
-        more: Attributes | None = None,
-    ) -> None:
-        if work.offer.held is not None:
-            self._holder.finish(work.offer.held, {**attributes, **(more or {})}, links)
+            self._course.end(work)
 
     def _end(self, held: HeldSpan | None, attributes: Attributes) -> None:
         # One of another instrumentor's may be held since it ended.
@@ -406,20 +399,3 @@ class Pipeline:
                 await part.aclose()
             except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
                 self.incidents.report(f"close {part.name}", error)
-
-
-def _refusal(status: Status) -> Attributes:
-    if status is Status.ABANDONED:
-        return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
-    return _dropped(status.value)
-
-
-def _sampled_out(decision: Decision) -> Attributes:
-    return {
-        semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value,
-        semconv.EVAL_REASON: decision.because,
-    }
-
-
-def _dropped(reason: str) -> Attributes:
-    return {semconv.EVAL_STATUS: EvalStatus.DROPPED.value, semconv.EVAL_REASON: reason}

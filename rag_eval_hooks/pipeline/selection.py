@@ -14,7 +14,7 @@ from rag_eval_hooks.pipeline.rate_limit import RateLimit
 from rag_eval_hooks.pipeline.rates import Names, sampler_of
 from rag_eval_hooks.pipeline.recent import Joinable
 from rag_eval_hooks.pipeline.rules import Traits
-from rag_eval_hooks.pipeline.sampler import Decision
+from rag_eval_hooks.pipeline.sampler import Decision, Rates, Share
 from rag_eval_hooks.pipeline.tail import tail_of
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcome, Outcomes
@@ -82,6 +82,26 @@ class Selection:
         except Exception as error:  # noqa: BLE001 - the host's edge: metadata holds its objects
             self._incidents.report("rules", error)
             return self._decided(offer, Traits)
+
+    def decided_before(self, offer: Offer, probability: float, reason: str) -> Decision:
+        """The decision about a sample that an earlier process chose.
+
+        It is made anew, with the share of then where a rate limit had a part in it. What the
+        settings of now leave out is evaluated as it was chosen then, by all metrics.
+
+        Args:
+            offer: The sample.
+            probability: Its inclusion probability then.
+            reason: Why it was chosen then.
+        """
+        decision = self.decide(offer)
+        if decision is not None and self.is_open(offer):
+            return decision
+        if decision is None or not decision.sampled:
+            ids = (metric.id for metric in self._metrics)
+            return Decision(0, Rates(dict.fromkeys(ids, Share(probability, reason))))
+        limited = probability < decision.probability
+        return decision.admitted(probability / decision.probability if limited else None)
 
     def _decided(self, offer: Offer, traits: Callable[[], Traits]) -> Decision | None:
         if offer.status is Status.OK:

@@ -11,7 +11,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.jsonl import JsonlSink
 
-__all__ = ["CallableSink", "FeedbackSink", "Sink", "SinkSpec", "as_sink"]
+__all__ = ["CallableSink", "FeedbackSink", "Resumable", "Sink", "SinkSpec", "as_sink"]
 
 
 @runtime_checkable
@@ -36,6 +36,29 @@ class FeedbackSink(Protocol):
 
     def feedback(self, feedback: Feedback) -> Awaitable[None] | None:
         """Takes over one feedback, which names the sample and the span that it is about."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A sink that can tell what it holds.
+
+    With a spool, a process that dies between a delivery and the note of it leaves the result to
+    be delivered again. A sink that is also this is asked first, so it gets each result once; any
+    other may get that one twice, with the same ids (`result_id`, `score_id`).
+    """
+
+    @property
+    def place(self) -> str:
+        """What tells it from other sinks, also in the next process: kind and path."""
+        ...
+
+    def position(self) -> int:
+        """Where it stands: what is delivered from now on comes after. Quick; called often."""
+        ...
+
+    def holds(self, result_id: str, since: int) -> bool:
+        """Whether the whole result of this id is there, after a position of its own."""
         ...
 
 

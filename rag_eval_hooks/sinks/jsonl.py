@@ -7,12 +7,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.ids import result_id
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes
+from rag_eval_hooks.sinks.append import append, find
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["JsonlSink", "outcome_to_dict"]
@@ -21,10 +23,11 @@ _CONTENT = ("question", "contexts", "answer", "reference")
 
 
 class JsonlSink:
-    """Appends a line per sample: `{"sample": {...}, "outcomes": {id: {...}}}`.
+    """Appends a line per sample: `{"sample": {...}, "outcomes": {id: {...}}, "result_id": "..."}`.
 
-    The file is opened with the first line, flushed after each, and may be shared by processes
-    as far as the file system's append is atomic.
+    The file is opened with the first line and may be shared by processes. A line that a killed
+    process left unfinished is ended before the next one is written. With a spool, each result is
+    there once.
 
     Args:
         path: File to append to; its folder must exist.
@@ -39,7 +42,12 @@ class JsonlSink:
         if self._path.is_dir() or not self._path.parent.is_dir():
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
         self._content = content
-        self._file: TextIO | None = None
+        self._file: BinaryIO | None = None
+
+    @property
+    def place(self) -> str:
+        """`jsonl:` and the file's full path."""
+        return f"jsonl:{self._path.absolute()}"
 
     def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
         """Writes one line.
@@ -47,7 +55,12 @@ class JsonlSink:
         Raises:
             OSError: The file cannot be written.
         """
-        self._write(self._record(sample, outcomes))
+        # The id comes last: a line that has it is whole.
+        told = {
+            **self._record(sample, outcomes),
+            "result_id": result_id(sample.sample_id, outcomes),
+        }
+        self._write(told)
 
     def feedback(self, feedback: Feedback) -> None:
         """Writes a line `{"feedback": {...}}`, which names its sample and trace.
@@ -64,10 +77,26 @@ class JsonlSink:
         record = _finite(told)
         line = json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
         if self._file is None:
-            # A lone surrogate, which some models give, must not cost the line.
-            self._file = self._path.open("a", encoding="utf-8", errors="replace")
-        self._file.write(line + "\n")
-        self._file.flush()
+            self._file = self._path.open("ab+", buffering=0)
+        # A lone surrogate, which some models give, must not cost the line.
+        append(self._file, line.encode("utf-8", errors="replace") + b"\n")
+
+    def position(self) -> int:
+        """The file's size in bytes."""
+        try:
+            return self._path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    def holds(self, result_id: str, since: int) -> bool:
+        """Whether the line of a result is in the file.
+
+        Args:
+            result_id: The result's.
+            since: Bytes at the file's beginning that need not be looked at; of a file that has
+                become shorter, everything is.
+        """
+        return find(self._path, f'"result_id": "{result_id}"}}'.encode(), since)
 
     def close(self) -> None:
         """Closes the file."""

@@ -7,26 +7,35 @@ import json
 import logging
 import time
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
 from langchain_core.globals import set_llm_cache
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableLambda
-from langchain_core.tracers.context import collect_runs, tracing_v2_enabled
+from langchain_core.tracers.context import (
+    _configure_hooks,
+    collect_runs,
+    register_configure_hook,
+    tracing_v2_enabled,
+)
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_openai import ChatOpenAI
 from langsmith import Client
 
+from rag_eval_hooks import Outcomes, RagEval, Sample
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.quiet import is_quiet, quiet
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks_langchain import LangChainJudge
+from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
@@ -376,3 +385,58 @@ async def test_calls_are_quiet_where_the_evaluator_is() -> None:
     with quiet():
         await verified(Marked())
     assert marks == [True]
+
+
+class Store(BaseRetriever):
+    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+        return [Document(page_content=f"of {query}")]
+
+
+async def test_a_judge_that_retrieves_is_not_captured_by_a_global_handler() -> None:
+    """Our own calls are no interactions, though a handler is installed for every run there is."""
+    asked: list[str] = []
+    retriever = Store()
+
+    async def judge_by_rag(messages: list[BaseMessage]) -> str:
+        documents = await retriever.ainvoke("q")
+        asked.append(documents[0].page_content)
+        return reply_to(messages)
+
+    judge = LangChainJudge(RunnableLambda(judge_by_rag))
+    chain = retriever | RunnableLambda(lambda documents: str(documents[0].page_content))
+    evals = RagEval(metrics=["ragas.faithfulness"], judge=judge, embedder="none")
+    handler = RagEvalCallbackHandler(evals)
+    everywhere: ContextVar[Any] = ContextVar("everywhere", default=handler)
+    register_configure_hook(everywhere, inheritable=True)
+    try:
+        await chain.ainvoke("q")
+        assert await asyncio.to_thread(evals.flush, 10)
+        assert asked
+        assert evals.stats().offered == 1
+    finally:
+        _configure_hooks.pop()
+        evals.shutdown(1)
+
+
+async def test_a_sink_that_retrieves_is_not_captured_by_a_global_handler() -> None:
+    """Neither is what a sink runs: it would be evaluated, and given to the sink again."""
+    retriever = Store()
+    delivered: list[str] = []
+
+    def sink(sample: Sample, _outcomes: Outcomes) -> None:
+        chain.invoke("by the sink")
+        delivered.append(sample.question)
+
+    chain = retriever | RunnableLambda(lambda documents: str(documents[0].page_content))
+    evals = RagEval(metrics=["lexical.source_citation"], embedder="none", sinks=[sink])
+    handler = RagEvalCallbackHandler(evals)
+    everywhere: ContextVar[Any] = ContextVar("everywhere", default=handler)
+    register_configure_hook(everywhere, inheritable=True)
+    try:
+        await chain.ainvoke("q")
+        assert await asyncio.to_thread(evals.flush, 10)
+        assert delivered == ["q"]
+        assert evals.stats().offered == 1
+    finally:
+        _configure_hooks.pop()
+        evals.shutdown(1)

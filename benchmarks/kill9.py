@@ -1,0 +1,214 @@
+"""`kill -9` at random moments: what of the accepted samples is scored, lost, or scored twice.
+
+Two application processes share a spool, a JSONL file and a judge server on loopback. One of them
+at a time is killed at a random moment and started again. At the end a last process scores what is
+left, and the files are compared with what the applications had been told was accepted.
+
+    python benchmarks/kill9.py [--kills 100] [--durability sync|batch] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from tests.servers.judge_server import JudgeServer
+
+_RATE_S = 0.01
+_SHORTEST, _LONGEST = 0.05, 0.8
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it.
+
+    Attributes:
+        kills: Processes killed.
+        told: Samples of which an application was told that they are accepted.
+        lost: Of these, those that never reached the file.
+        oldest_lost: Seconds between the acceptance of the oldest of them and the kill; 0 for none.
+        lost_late: Of the lost, those accepted more than 50 ms before the kill.
+        delivered: Results in the file.
+        twice: Samples with more than one.
+        broken: Lines left unfinished by a kill.
+        at_least_once: Deliveries to a callable, which cannot tell what it has.
+        books: The spool's own.
+    """
+
+    kills: int = 0
+    told: int = 0
+    lost: int = 0
+    oldest_lost: float = 0.0
+    lost_late: int = 0
+    delivered: int = 0
+    twice: int = 0
+    broken: int = 0
+    at_least_once: int = 0
+    books: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether accepted = scored + failed + dropped + pending."""
+        accepted = self.books.get("accepted", 0)
+        return accepted == sum(n for name, n in self.books.items() if name != "accepted")
+
+
+def application(folder: Path, url: str, durability: str, name: str, drain: bool) -> None:
+    """Offers samples at a steady rate until it is killed; or scores what is left, and ends."""
+    log = os.open(folder / "told", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    calls = os.open(folder / "calls", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def call(sample: Sample, _outcomes: Outcomes) -> None:
+        os.write(calls, f"{sample.sample_id}\n".encode())
+
+    evals = RagEval(
+        metrics=["ragas.faithfulness"],
+        judge=OpenAIJudge("m", base_url=url, api_key="k"),
+        sinks=[f"jsonl:{folder / 'results.jsonl'}", call],
+        config=RagEvalConfig(
+            spool=str(folder / "spool.sqlite"), durability=durability, queue_size=100_000
+        ),
+        embedder="none",
+    )
+    if drain:
+        while evals.spooled().get("pending"):
+            time.sleep(0.1)
+        evals.shutdown(10)
+        return
+    number = 0
+    while True:
+        number += 1
+        sample_id = f"{name}-{number}"
+        sample = Sample(
+            question=f"When was quay {sample_id} opened?",
+            contexts=("The quay opened in 1931. It has two berths.",),  # type: ignore[arg-type]
+            answer=f"Quay {sample_id} opened in 1931.",
+            sample_id=sample_id,
+        )
+        if evals.offer(sample):
+            os.write(log, f"{sample_id} {name} {time.time()}\n".encode())
+        time.sleep(_RATE_S)
+
+
+def run(folder: Path, kills: int, durability: str, seed: int, latency: float = 0.03) -> Report:
+    """Kills so many processes, lets the last one finish, and compares."""
+    chance = random.Random(seed)
+    killed: dict[str, float] = {}
+    with JudgeServer(latency=latency) as server:
+        apps: dict[str, subprocess.Popen[bytes]] = {}
+
+        def start() -> None:
+            name = f"p{len(killed) + len(apps)}"
+            apps[name] = _start(folder, server.url, durability, name)
+            _wait_for(folder, name, apps[name])
+
+        try:
+            start()
+            start()
+            for _ in range(kills):
+                time.sleep(chance.uniform(_SHORTEST, _LONGEST))
+                name = chance.choice(sorted(apps))
+                killed[name] = time.time()
+                _kill(apps.pop(name))
+                start()
+        finally:
+            for name, app in apps.items():
+                killed[name] = time.time()
+                _kill(app)
+        last = _start(folder, server.url, durability, "last", "--drain")
+        if last.wait(300):
+            raise RuntimeError("the last process failed")
+    return _compare(folder, kills, killed)
+
+
+def _start(
+    folder: Path, url: str, durability: str, name: str, *more: str
+) -> subprocess.Popen[bytes]:
+    arguments = ["--app", str(folder), "--url", url, "--durability", durability, "--name", name]
+    return subprocess.Popen([sys.executable, __file__, *arguments, *more])
+
+
+def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
+    """Until the application has been told of a sample: a start-up has nothing to lose."""
+    told = folder / "told"
+    while not (told.exists() and f" {name} " in told.read_text()):
+        if app.poll() is not None:
+            raise RuntimeError("the application failed")
+        time.sleep(0.02)
+
+
+def _kill(app: subprocess.Popen[bytes]) -> None:
+    app.send_signal(signal.SIGKILL)
+    app.wait()
+
+
+def _compare(folder: Path, kills: int, killed: Mapping[str, float]) -> Report:
+    told = [line.split() for line in (folder / "told").read_text().splitlines()]
+    found: Counter[str] = Counter()
+    broken = 0
+    for line in (folder / "results.jsonl").read_text().splitlines():
+        try:
+            found[json.loads(line)["sample"]["sample_id"]] += 1
+        except ValueError:
+            broken += 1
+    lost = [(name, float(at)) for sample_id, name, at in told if sample_id not in found]
+    spool = RagEval(
+        judge="local", config=RagEvalConfig(spool=str(folder / "spool.sqlite")), embedder="none"
+    )
+    return Report(
+        kills=kills,
+        told=len(told),
+        lost=len(lost),
+        oldest_lost=max((killed[name] - at for name, at in lost), default=0.0),
+        lost_late=sum(killed[name] - at > 0.05 for name, at in lost),
+        delivered=sum(found.values()),
+        twice=sum(count > 1 for count in found.values()),
+        broken=broken,
+        at_least_once=len((folder / "calls").read_text().splitlines()),
+        books=spool.spooled(),
+    )
+
+
+def main() -> None:
+    """Runs the benchmark, or one application of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--durability", choices=("sync", "batch"), default="sync")
+    parser.add_argument("--seed", type=int, default=1)
+    for hidden in ("--app", "--url", "--name"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    parser.add_argument("--drain", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.app:
+        application(Path(options.app), options.url, options.durability, options.name, options.drain)
+        return
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = run(Path(folder), options.kills, options.durability, options.seed)
+    print(f"{options.durability}: {report.kills} kills in {time.monotonic() - began:.0f} s")
+    print(f"told accepted {report.told}, lost {report.lost}", end="")
+    print(
+        f" (the oldest {report.oldest_lost * 1000:.0f} ms before its kill)" if report.lost else ""
+    )
+    print(f"in the file {report.delivered}, twice {report.twice}, broken lines {report.broken}")
+    print(f"to a callable {report.at_least_once}")
+    print(f"books of the spool {dict(report.books)}: {'add up' if report.adds_up else 'WRONG'}")
+
+
+if __name__ == "__main__":
+    main()

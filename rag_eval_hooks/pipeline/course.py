@@ -1,0 +1,170 @@
+"""One sample in the evaluator: look at it, judge it, publish and deliver what came of it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from opentelemetry.trace import SpanContext
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.delivery import Delivery
+from rag_eval_hooks.pipeline.durable import Durable
+from rag_eval_hooks.pipeline.endings import dropped, sampled_out
+from rag_eval_hooks.pipeline.joining import RATE_LIMIT, Joining
+from rag_eval_hooks.pipeline.judging import BUDGET, Judging, column_of, is_refused
+from rag_eval_hooks.pipeline.ledger import Ledger
+from rag_eval_hooks.pipeline.sampler import SAMPLED_OUT, Decision
+from rag_eval_hooks.pipeline.selection import Selection, by_rates
+from rag_eval_hooks.pipeline.work import Work
+from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.score import Cause, Outcomes
+from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.sinks.held_span import SpanHolder
+from rag_eval_hooks.sinks.limits import Attributes
+from rag_eval_hooks.sinks.telemetry import Telemetry
+
+__all__ = ["Course"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """The way of accepted samples through the evaluator; every one is settled at its end.
+
+    Attributes:
+        selection: Decides, where that takes the sample itself.
+        judging: Evaluates.
+        joining: Remembers for feedback.
+        telemetry: Publishes.
+        delivery: Hands to sinks.
+        durable: Keeps on disk.
+        ledger: The books.
+        holder: Of RAG spans that wait.
+        incidents: Where exceptions are counted.
+    """
+
+    selection: Selection
+    judging: Judging
+    joining: Joining
+    telemetry: Telemetry
+    delivery: Delivery
+    durable: Durable
+    ledger: Ledger
+    holder: SpanHolder
+    incidents: Incidents
+
+    async def run(self, work: Work) -> None:
+        """Evaluates and settles a sample."""
+        start, began = time.time_ns(), time.monotonic_ns()
+        sample = self._sample(work)
+        if sample is None:
+            return
+        if work.outcomes is not None:
+            await self._deliver(work, sample, work.outcomes)
+            return
+        sample = self.judging.with_equal(sample)
+        decision = await self._decided(work, sample)
+        if decision is None:
+            return
+        self.durable.begin(work)
+        sample = await self.judging.with_alike(sample)
+        outcomes = by_rates(await self.judging.score(sample, decision.chosen), decision)
+        # The wall clock may be set meanwhile; what the evaluation took must stay true.
+        end = start + time.monotonic_ns() - began
+        self.joining.evaluated(work.joinable, sample, decision, outcomes)
+        if await self.durable.keep(work, outcomes):
+            self._publish(work, sample, outcomes, decision, start, end)
+            await self._deliver(work, sample, outcomes)
+        else:
+            self.ledger.settle_dropped(work.ticket, "taken_over")
+            self.finish(work, dropped("taken_over"))
+
+    def fail(self, work: Work) -> None:
+        """Settles a sample whose evaluation raised."""
+        self.finish(work, {semconv.EVAL_STATUS: EvalStatus.ERROR.value})
+        self.durable.finish(work, f"failed:{Cause.METRIC_FAILED.value}")
+        self.ledger.settle_failed(work.ticket, Cause.METRIC_FAILED.value)
+
+    def end(self, work: Work) -> None:
+        """Whatever ended the work: what is not settled by then was cancelled."""
+        work.joinable.finish()
+        held = self.durable.holds(work)
+        self.ledger.settle_dropped(work.ticket, "spooled" if held else "shutdown")
+
+    def finish(
+        self,
+        work: Work,
+        attributes: Attributes,
+        links: Sequence[SpanContext] = (),
+        *,
+        more: Attributes | None = None,
+    ) -> None:
+        """Ends the RAG span, if it still waits."""
+        if work.offer.held is not None:
+            self.holder.finish(work.offer.held, {**attributes, **(more or {})}, links)
+
+    def _sample(self, work: Work) -> Sample | None:
+        try:
+            sample = work.sample()
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+            self.incidents.report("capture", error)
+            self.joining.unreadable(work.joinable)
+            self._drop(work, "capture_failed")
+            return None
+        if work.offer.status is Status.ERROR:
+            # What came of it is no answer that anybody got.
+            sample = replace(sample, answer=None)
+        return sample
+
+    async def _decided(self, work: Work, sample: Sample) -> Decision | None:
+        """The decision that stands, or None: the sample is settled without an evaluation."""
+        if not work.is_open:
+            return work.decision
+        decision = await self.selection.looked_at(sample, work.decision)
+        self.ledger.note("decisions", decision.reason)
+        if not decision.sampled:
+            self.joining.passed_over(work.joinable, sample, decision)
+            self.durable.finish(work, SAMPLED_OUT)
+            self.ledger.settle_sampled_out(work.ticket)
+            self.finish(work, sampled_out(decision))
+            return None
+        admitted = self.selection.admitted(decision)
+        if admitted is None:
+            self.ledger.note("decisions", RATE_LIMIT)
+            self.joining.passed_over(work.joinable, sample, decision)
+            self._drop(work, RATE_LIMIT)
+        return admitted
+
+    def _publish(
+        self,
+        work: Work,
+        sample: Sample,
+        outcomes: Outcomes,
+        decision: Decision,
+        start: int,
+        end: int,
+    ) -> None:
+        """Sends telemetry once: what another process found is left to what that one has sent."""
+        evaluation = self.telemetry.evaluated(
+            sample,
+            outcomes,
+            probability=decision.probability,
+            reason=decision.reason,
+            start=start,
+            end=end,
+        )
+        refused = dropped(BUDGET) if is_refused(outcomes) else {}
+        self.telemetry.publish(evaluation, functools.partial(self.finish, work, more=refused))
+
+    async def _deliver(self, work: Work, sample: Sample, outcomes: Outcomes) -> None:
+        await self.delivery.deliver(sample, outcomes, work.positions)
+        self.durable.finish(work, column_of(outcomes))
+        self.judging.settle(work.ticket, outcomes)
+
+    def _drop(self, work: Work, reason: str) -> None:
+        self.durable.finish(work, f"dropped:{reason}")
+        self.ledger.settle_dropped(work.ticket, reason)
+        self.finish(work, dropped(reason))

@@ -1,0 +1,175 @@
+"""The spool as the pipeline sees it: without one, nothing is kept and nothing recovered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.ledger import Ledger, Stats
+from rag_eval_hooks.pipeline.spool import Spool, books_of
+from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
+from rag_eval_hooks.pipeline.spool_file import Row, check_spool
+from rag_eval_hooks.pipeline.spool_recovery import Recovered, recovered
+from rag_eval_hooks.pipeline.work import Work
+from rag_eval_hooks.score import Outcomes
+
+__all__ = ["Durable", "Host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What recovery needs of the pipeline.
+
+    Attributes:
+        positions: Where sinks stand now.
+        room: How many more samples may wait.
+        work: Makes the work of a recovered sample, with its inclusion probability.
+        submit: Queues it, and calls the function when it is taken; tells why not, else None.
+    """
+
+    positions: Callable[[], Mapping[str, int]]
+    room: Callable[[], int]
+    work: Callable[[Recovered, float], Work]
+    submit: Callable[[Work, Callable[[], None]], str | None]
+
+
+class Durable:
+    """Keeps accepted samples and their outcomes on disk, if there is a spool.
+
+    Args:
+        config: The settings.
+        incidents: Where failures of the disk are counted.
+        host: The pipeline.
+
+    Raises:
+        ConfigError: The file cannot be a spool.
+    """
+
+    def __init__(self, config: RagEvalConfig, incidents: Incidents, host: Host) -> None:
+        self._config = config
+        self._incidents = incidents
+        self._host = host
+        self._spool: Spool | None = None
+        self._parents: list[Spool] = []
+        self._left_over = config.spool is not None and check_spool(Path(config.spool))
+
+    def reset(self, ledger: Ledger) -> None:
+        """Begins anew: what a forked child needs."""
+        self._ledger = ledger
+        self._recovered = 0
+        if self._spool is not None:
+            # Kept, as a connection of the parent's must not be closed in the child.
+            self._spool.abandon()
+            self._parents.append(self._spool)
+        self._spool = Spool.of(
+            self._config,
+            incidents=self._incidents,
+            positions=self._host.positions,
+            room=self._host.room,
+            take=self._recover,
+        )
+
+    def look_back(self) -> None:
+        """Recovers what earlier processes left, soon."""
+        if self._spool is not None and self._left_over:
+            with suppress(RuntimeError):
+                # Without a thread now, recovery begins with the first sample.
+                self._spool.start()
+
+    def start(self) -> None:
+        """Starts the writing thread, once.
+
+        Raises:
+            RuntimeError: The system gives no thread.
+        """
+        if self._spool is not None:
+            self._spool.begin_thread()
+
+    def enroll(self, work: Work) -> None:
+        """Gives a sample that is accepted now its place."""
+        if self._spool is not None:
+            work.entry = Entry(
+                work.offer.sample,
+                probability=work.decision.probability,
+                reason=work.decision.reason,
+            )
+
+    def put(self, work: Work) -> None:
+        """Keeps a sample, soon. O(1), never waits."""
+        if self._spool is not None and work.entry is not None:
+            self._spool.put(work.entry)
+
+    def confirmed(self, work: Work) -> bool:
+        """Whether a sample is on disk where it is to be by now."""
+        return self._spool is None or work.entry is None or self._spool.confirmed(work.entry)
+
+    def holds(self, work: Work) -> bool:
+        """Whether the disk holds a sample, for another process to take over."""
+        return work.entry is not None and work.entry.generation != NOWHERE
+
+    def begin(self, work: Work) -> None:
+        """Notes that a recovered sample is evaluated now."""
+        if self._spool is not None and work.entry is not None and work.positions is not None:
+            self._spool.begin(work.entry)
+
+    async def keep(self, work: Work, outcomes: Outcomes) -> bool:
+        """Keeps outcomes until they are delivered; whether they are ours to deliver."""
+        if self._spool is None or work.entry is None or work.outcomes is not None:
+            return True
+        return await self._spool.keep(work.entry, outcomes)
+
+    def finish(self, work: Work, column: str) -> None:
+        """Lets go of a sample, before it is settled in the books: a flush waits for both."""
+        if self._spool is not None and work.entry is not None:
+            self._spool.finish(work.entry, column)
+
+    def told(self, stats: Stats) -> Stats:
+        """The books with what concerns the spool."""
+        if self._spool is None:
+            return stats
+        return replace(stats, recovered=self._recovered, undurable=self._spool.undurable)
+
+    def books(self) -> Mapping[str, int]:
+        """Those of the spool: of all processes, ever; empty without one, or a readable one."""
+        return books_of(self._config.spool, self._incidents)
+
+    def drain(self, timeout: float | None) -> bool:
+        """Waits until all that was noted so far is on disk; whether it is."""
+        return self._spool is None or self._spool.drain(timeout)
+
+    def stop(self, timeout: float) -> None:
+        """Ends the writing thread."""
+        if self._spool is not None:
+            self._spool.stop(timeout)
+
+    def before_fork(self) -> None:
+        """In the parent."""
+        if self._spool is not None:
+            self._spool.before_fork()
+
+    def after_fork(self) -> None:
+        """In the parent: goes on."""
+        if self._spool is not None:
+            self._spool.after_fork()
+
+    def _recover(self, row: Row, generation: int) -> None:
+        """Takes over a sample of a process that has ended; called in the spool's thread."""
+        assert self._spool is not None
+        found = recovered(row, generation, self._incidents)
+        if found.refusal is not None:
+            self._recovered += 1
+            self._ledger.dropped(found.refusal)
+            self._spool.finish(found.entry, f"dropped:{found.refusal}")
+            return
+        work = self._host.work(found, row.probability)
+        if self._host.submit(work, lambda: self._enter(work)) is not None:
+            work.joinable.finish()
+            self._spool.give_up(found.entry)
+
+    def _enter(self, work: Work) -> None:
+        self._recovered += 1
+        work.ticket = self._ledger.accepted()

@@ -1,0 +1,75 @@
+"""Samples and outcomes as text, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
+from rag_eval_hooks.usage import Usage
+
+__all__ = ["outcomes_from_text", "outcomes_to_text", "sample_from_text", "sample_to_text"]
+
+
+def sample_to_text(sample: Sample) -> str:
+    """The sample as JSON; metadata that JSON does not know becomes its text.
+
+    Raises:
+        ValueError: The metadata contains itself.
+    """
+    return json.dumps(sample.to_dict(), default=str)
+
+
+def sample_from_text(text: str) -> Sample:
+    """The sample again, with its id.
+
+    Raises:
+        ValueError: The text is no JSON.
+        TypeError: It is no sample.
+    """
+    data = json.loads(text)
+    return Sample.from_dict({**data, "truncated": tuple(data.get("truncated", ()))})
+
+
+def outcomes_to_text(outcomes: Outcomes) -> str:
+    """Outcomes as JSON, in their order.
+
+    Raises:
+        ValueError: An explanation contains itself.
+    """
+    return json.dumps({name: _plain(outcome) for name, outcome in outcomes.items()}, default=str)
+
+
+def outcomes_from_text(text: str) -> Outcomes:
+    """The outcomes again.
+
+    Raises:
+        ValueError: The text is no JSON, or holds no outcome.
+        TypeError: Likewise.
+        KeyError: Likewise.
+    """
+    return {name: _outcome(data) for name, data in json.loads(text).items()}
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    values = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
+    return {
+        key: asdict(value) if isinstance(value, Usage) else _mapping(value)
+        for key, value in values.items()
+    }
+
+
+def _mapping(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _outcome(data: dict[str, Any]) -> Outcome:
+    data["usage"] = Usage(**data["usage"])
+    if "cause" in data:
+        return NotScored(**{**data, "cause": Cause(data["cause"])})
+    data["annotator_kind"] = AnnotatorKind(data["annotator_kind"])
+    data["warnings"] = tuple(data["warnings"])
+    return Score(**data)

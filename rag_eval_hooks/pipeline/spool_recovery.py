@@ -1,0 +1,55 @@
+"""What a process takes over from one that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.spool_codec import outcomes_from_text, sample_from_text
+from rag_eval_hooks.pipeline.spool_entry import Entry
+from rag_eval_hooks.pipeline.spool_file import Row
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
+
+__all__ = ["Recovered", "recovered"]
+
+_MOST_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """A sample from the spool.
+
+    Attributes:
+        entry: The sample.
+        positions: Where sinks stood when it was accepted: what they hold of it comes after.
+        outcomes: What was found already.
+        refusal: Why it is not to be evaluated, or None.
+    """
+
+    entry: Entry
+    positions: Mapping[str, int]
+    outcomes: Outcomes | None = None
+    refusal: str | None = None
+
+
+def recovered(row: Row, generation: int, incidents: Incidents) -> Recovered:
+    """The sample of a row.
+
+    A row that cannot be read is refused, and so is one whose evaluation was begun too often by
+    processes that did not live to its end: it may be what ends them.
+    """
+    refusal = "gave_up" if row.tries >= _MOST_TRIES else None
+    outcomes = None
+    try:
+        sample = sample_from_text(row.sample)
+        if row.outcomes is not None:
+            outcomes = outcomes_from_text(row.outcomes)
+    except Exception as error:  # noqa: BLE001 - the file's edge: who knows what wrote it
+        incidents.report("spool", error)
+        sample, refusal = Sample(question="", sample_id=row.id), "unreadable"
+    entry = Entry(
+        lambda: sample, probability=row.probability, reason=row.reason, generation=generation
+    )
+    return Recovered(entry=entry, positions=row.positions, outcomes=outcomes, refusal=refusal)

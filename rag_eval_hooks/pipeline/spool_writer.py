@@ -1,0 +1,277 @@
+"""The spool's file with all that can go wrong with it: opens, reopens, writes in batches."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.spool_codec import sample_to_text
+from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
+from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile, SpoolFullError
+from rag_eval_hooks.pipeline.spool_owner import Owner
+
+__all__ = ["Begin", "Finish", "GiveUp", "Insert", "Keep", "Operation", "SpoolWriter"]
+
+_PAUSE_S = 2.0
+"""After a failure: how long the spool does without its file before it tries again."""
+_CLEAR_UP = 5000
+"""Notes of finished samples kept for a file that fails; more are forgotten, oldest first."""
+_FAILURES = (sqlite3.Error, OSError)
+
+
+@dataclass(slots=True)
+class Insert:
+    """Keep a sample."""
+
+    entry: Entry
+
+
+@dataclass(slots=True)
+class Keep:
+    """Keep what was found; the future tells whether the sample is still ours."""
+
+    entry: Entry
+    outcomes: str
+    mine: Future[bool] = field(default_factory=Future)
+
+
+@dataclass(slots=True)
+class Begin:
+    """Count a try."""
+
+    entry: Entry
+
+
+@dataclass(slots=True)
+class GiveUp:
+    """Leave a sample to others."""
+
+    entry: Entry
+
+
+@dataclass(slots=True)
+class Finish:
+    """Let go of a sample."""
+
+    entry: Entry
+    column: str
+
+
+Operation = Insert | Keep | Begin | GiveUp | Finish
+
+
+class SpoolWriter:
+    """Not thread-safe: its owner calls it from one thread at a time.
+
+    Whatever happens to the file, no operation raises: a sample that cannot be kept is counted
+    and goes on without, what is to be noted later is noted when the file is back.
+
+    Args:
+        path: The file.
+        max_bytes: Size that it may have.
+        incidents: Counts failures.
+        positions: Where sinks stand, by their place.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_bytes: int,
+        incidents: Incidents,
+        positions: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._incidents = incidents
+        self._positions = positions
+        self._file: SpoolFile | None = None
+        self._owner: Owner | None = None
+        self._generation = NOWHERE
+        self._down_until = 0.0
+        self._late: list[Operation] = []
+        self._lost: list[SpoolFile] = []
+        self.undurable = 0
+
+    def write(self, operations: Sequence[Operation]) -> None:
+        """Does all of them, in order, in one transaction."""
+        pending = [*self._late, *operations]
+        self._late = []
+        if not pending:
+            return
+        try:
+            file, owner = self._ready()
+            with file.writing():
+                results = [self._do(file, owner, operation) for operation in pending]
+        except _FAILURES as error:
+            self._failed(error)
+            self._give_up(pending)
+        else:
+            for operation, result in zip(pending, results, strict=True):
+                self._settle(operation, result)
+
+    def claim(self, limit: int) -> tuple[list[Row], int]:
+        """Samples taken over from processes that have ended, and the file's generation."""
+        try:
+            file, owner = self._ready()
+            if limit < 1 or not file.has_others(owner.name):
+                return [], self._generation
+            with file.writing():
+                return file.claim(owner.name, limit, owner.is_alive), self._generation
+        except _FAILURES as error:
+            self._failed(error)
+            return [], NOWHERE
+
+    def close(self, *, give_up: bool) -> None:
+        """Closes the file, to be opened again when it is needed.
+
+        Args:
+            give_up: Whether the claims are given up too, for others to take.
+        """
+        try:
+            if give_up and self._file is not None and self._owner is not None:
+                with self._file.writing():
+                    self._file.release(self._owner.name)
+        except _FAILURES as error:
+            self._incidents.report("spool", error)
+        self._close_file()
+        if give_up and self._owner is not None:
+            self._owner.leave()
+            self._owner = None
+
+    def abandon(self) -> None:
+        """Lets go of what belongs to the parent of a forked child, without touching it."""
+        if self._owner is not None:
+            self._owner.abandon()
+            self._owner = None
+
+    def _ready(self) -> tuple[SpoolFile, Owner]:
+        """The open file and our name.
+
+        Raises:
+            OSError: It is not to be had, or was lately not to be had.
+        """
+        if time.monotonic() < self._down_until:
+            raise _DownError
+        if self._file is not None and self._file.is_gone():
+            # Closing it would remove the log of the file that may be in its place by now.
+            self._lost.append(self._file)
+            self._file = None
+            # What was in the lost file is now in memory alone.
+            self._generation += 1
+            self._incidents.report("spool", FileNotFoundError())
+        if self._file is None:
+            self._file = SpoolFile(self._path, self._max_bytes)
+            self._generation = max(self._generation, NOWHERE + 1)
+        if self._owner is None or not self._owner.is_intact():
+            self._rename(self._file)
+        assert self._owner is not None
+        return self._file, self._owner
+
+    def _rename(self, file: SpoolFile) -> None:
+        """Takes a name, and our claims along where others can see the old one no more."""
+        old, new = self._owner, Owner(self._path.with_name(f"{self._path.name}-owners"))
+        try:
+            new.sweep()
+            if old is not None:
+                with file.writing():
+                    file.release(old.name, to=new.name)
+        except BaseException:
+            new.leave()
+            raise
+        if old is not None:
+            old.leave()
+        self._owner = new
+
+    def _do(self, file: SpoolFile, owner: Owner, operation: Operation) -> bool:
+        entry = operation.entry
+        if isinstance(operation, Insert):
+            return self._insert(file, owner, entry)
+        if entry.generation not in (self._generation, _JUST_NOW):
+            # The sample is not in this file: nobody else can have it.
+            return True
+        sample_id = entry.sample().sample_id
+        if isinstance(operation, Keep):
+            return file.keep_outcomes(sample_id, owner.name, operation.outcomes)
+        if isinstance(operation, Begin):
+            file.begin(sample_id, owner.name)
+        elif isinstance(operation, GiveUp):
+            file.give_up(sample_id, owner.name)
+        else:
+            file.finish(sample_id, owner.name, operation.column)
+        return True
+
+    def _insert(self, file: SpoolFile, owner: Owner, entry: Entry) -> bool:
+        try:
+            sample = entry.sample()
+            text = sample_to_text(sample)
+            sample.sample_id.encode()
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+            self._incidents.report("spool", error)
+            return False
+        row = Row(
+            id=sample.sample_id,
+            sample=text,
+            probability=entry.probability,
+            reason=entry.reason,
+            positions=self._positions(),
+        )
+        try:
+            file.insert(row, owner.name)
+        except SpoolFullError as error:
+            self._incidents.report("spool", error)
+            return False
+        # Operations on it may follow in the same transaction.
+        entry.generation = _JUST_NOW
+        return True
+
+    def _settle(self, operation: Operation, result: bool) -> None:
+        if isinstance(operation, Keep):
+            _tell(operation, result)
+        elif isinstance(operation, Insert):
+            operation.entry.generation = self._generation if result else NOWHERE
+            self.undurable += not result
+            operation.entry.written.set()
+
+    def _give_up(self, operations: Sequence[Operation]) -> None:
+        for operation in operations:
+            if isinstance(operation, Insert):
+                self._settle(operation, False)
+            elif isinstance(operation, Keep):
+                # Nobody can tell; that it reaches the sinks is worth more.
+                _tell(operation, True)
+            elif operation.entry.generation != NOWHERE:
+                self._late.append(operation)
+        del self._late[:-_CLEAR_UP]
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, _DownError):
+            self._incidents.report("spool", error)
+            self._down_until = time.monotonic() + _PAUSE_S
+            self._close_file()
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except sqlite3.Error as error:
+                self._incidents.report("spool", error)
+
+
+def _tell(keep: Keep, result: bool) -> None:
+    # Who asked may have lost patience.
+    if keep.mine.set_running_or_notify_cancel():
+        keep.mine.set_result(result)
+
+
+_JUST_NOW = -1
+"""The generation of a sample whose transaction is not over."""
+
+
+class _DownError(OSError):
+    """The file failed lately."""

