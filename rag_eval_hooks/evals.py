@@ -17,7 +17,9 @@ from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Offer, Pipeline, Scorer, Stats
+from rag_eval_hooks.pipeline import Offer, Pipeline, Stats
+from rag_eval_hooks.placement import placed
+from rag_eval_hooks.recipe import Recipe, named
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.base import SinkSpec
@@ -69,18 +71,21 @@ class RagEval:
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
-        available = build(metric_options(self.config))
+        options = metric_options(self.config)
+        available = build(options)
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
+        recipe = Recipe(
+            config=self.config,
+            options=options,
+            metrics=named(chosen, available),
+            judge=judge if isinstance(judge, Judge) else None,
+            embedder=embedder if isinstance(embedder, Embedder) else None,
+            token_scorer=token_scorer,
+        )
         self._pipeline = Pipeline(
             self.config,
-            lambda incidents: Scorer(
-                available if chosen is None else chosen,
-                sources,
-                self.config.sample_timeout,
-                incidents,
-                only_fed=chosen is None,
-            ),
+            placed(recipe, available if chosen is None else chosen, sources),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             sink_list(sinks, self.config),
             tick=lambda: self.recorder.sweep(),

@@ -37,6 +37,8 @@ class Cause(StrEnum):
     OVER_BUDGET = "over_budget"
     SAMPLED_OUT = "sampled_out"
     DROPPED = "dropped"
+    EVALUATOR_DIED = "evaluator_died"
+    """The evaluator process ended twice while it worked on the sample, or cannot be started."""
 
     @property
     def is_failure(self) -> bool:

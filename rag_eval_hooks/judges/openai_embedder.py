@@ -14,6 +14,7 @@ from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.meter import token_count
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.judges.rebuilt import Rebuilt
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["OpenAIEmbedder"]
@@ -23,7 +24,7 @@ _BATCH = 128
 _WINDOW = 0.005  # seconds; little beside a request
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(Rebuilt):
     """Vectors from `/embeddings`. Texts of concurrent callers share requests.
 
     Args:

@@ -18,7 +18,7 @@ from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
-from rag_eval_hooks.pipeline.scorer import Scorer
+from rag_eval_hooks.pipeline.scorer import Scoring
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
@@ -81,7 +81,7 @@ class Pipeline:
     def __init__(
         self,
         config: RagEvalConfig,
-        scorer: Callable[[Incidents], Scorer],
+        scorer: Callable[[Incidents], Scoring],
         parts: Sequence[Closable],
         sinks: Sequence[Sink],
         tick: Callable[[], None],
@@ -98,6 +98,7 @@ class Pipeline:
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
         self.incidents.reset()
+        self._scorer.reset()
         self._ledger = Ledger()
         self._holder = SpanHolder(
             hold_timeout=self._config.hold_timeout,
@@ -255,6 +256,7 @@ class Pipeline:
         self._external_tick()
 
     async def _close(self) -> None:
+        await self._scorer.aclose()
         await self._delivery.close()
         for part in self._parts:
             try:

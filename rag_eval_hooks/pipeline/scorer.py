@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.findings import Finding, Findings
@@ -25,10 +26,26 @@ from rag_eval_hooks.score import (
 from rag_eval_hooks.tasks import EMBEDDED, TOKEN_SCORED
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Scorer"]
+__all__ = ["Scorer", "Scoring"]
 
 Reads = Mapping[str, frozenset[Finding]]
 """What each metric reads of one sample."""
+
+
+class Scoring(Protocol):
+    """Evaluates samples, wherever that is done."""
+
+    async def score(self, sample: Sample) -> Outcomes:
+        """One outcome per metric. Raises nothing but cancellation."""
+        ...
+
+    async def aclose(self) -> None:
+        """Ends what was started for it, at shutdown."""
+        ...
+
+    def reset(self) -> None:
+        """Makes it usable in a forked child."""
+        ...
 
 
 class Scorer:
@@ -75,6 +92,12 @@ class Scorer:
                 used = _usage(reads[metric.id], findings, readers)
                 outcomes[metric.id] = self._signed(outcome, reads[metric.id], used)
         return _fed(outcomes) if self._only_fed else outcomes
+
+    async def aclose(self) -> None:
+        """Nothing: its sources are closed by whoever made them."""
+
+    def reset(self) -> None:
+        """Nothing: it keeps nothing between samples."""
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
