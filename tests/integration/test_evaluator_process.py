@@ -24,7 +24,6 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.metrics import Field
 from rag_eval_hooks.pipeline.process import NotPortable, packed
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
@@ -120,7 +119,7 @@ def test_the_background_goes_the_same_way(make: Make) -> None:
     """Offered samples are evaluated in the process, delivered and counted here."""
     sink = MemorySink()
     evals = make(about, sinks=[sink])
-    assert all([evals.offer(ask(question=str(n))) for n in range(20)])
+    assert all(evals.offer(ask(question=str(n))) for n in range(20))
     assert evals.flush(60)
     assert evals.stats().scored == evals.stats().offered == 20
     pids = {result.outcomes["own.about"].explanation["pid"] for result in sink.results}  # type: ignore[union-attr]
@@ -364,9 +363,7 @@ def test_auto_stays_where_a_process_cannot_be_had(
 
 
 @pytest.mark.parametrize("where", ["auto", "process"])
-def test_what_the_process_refuses(
-    make: Make, where: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_the_process_refuses(make: Make, where: str, caplog: pytest.LogCaptureFixture) -> None:
     """A process that cannot be made is tried once: `auto` goes on in the thread, else it fails."""
     evals = make(about, judge=Choosy(), evaluator=where)
     for _ in range(3):
