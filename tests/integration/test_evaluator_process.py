@@ -25,6 +25,7 @@ from rag_eval_hooks import (
 from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.pipeline.process import NotPortable, packed
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.servers.judge_server import JudgeServer
@@ -84,7 +85,7 @@ def told(evals: RagEval, sample: Sample | None = None) -> Any:
 
 def test_scores_are_those_of_the_thread(make: Make) -> None:
     """Every metric has the same outcome, explanation included, in a process and in a thread."""
-    batch = [*samples(4), Sample(question="q"), Sample(question="q", answer="a", contexts=[])]
+    batch = [*samples(4), Sample(question="q"), Sample(question="q", answer="a", contexts=())]
     for metrics in ((), ("all",)):
         here, there = make(*metrics, evaluator="thread"), make(*metrics)
         for sample in batch:
@@ -346,7 +347,7 @@ def test_auto_is_a_process_with_a_local_model(make: Make) -> None:
     """A judge that says that it computes by itself is moved out of the way."""
     judge = Heavy(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
     evals = make(about, "ragas.faithfulness", judge=judge, evaluator="auto")
-    outcomes = evals.evaluate(Sample(question="q", contexts=["c"], answer="a"))
+    outcomes = evals.evaluate(Sample(question="q", contexts=(Context(text="c"),), answer="a"))
     assert outcomes["own.about"].explanation["pid"] == pid_of(evals)  # type: ignore[union-attr]
     assert outcomes["ragas.faithfulness"].value == 1.0  # type: ignore[union-attr]
 
