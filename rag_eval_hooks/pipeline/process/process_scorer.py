@@ -130,8 +130,11 @@ class ProcessScorer:
             self._supervisor = None
 
     async def _evaluated(self, body: bytes) -> Outcomes:
-        outcomes = pickle.loads(await self._mine().evaluate(body))
-        assert isinstance(outcomes, dict)
+        reply = await self._mine().evaluate(body)
+        try:
+            outcomes: Outcomes = pickle.loads(reply)
+        except Exception as error:  # noqa: BLE001 - the metric's edge: it may build its objects
+            raise EvaluatorRaised(type(error).__name__) from None
         return outcomes
 
     def _mine(self) -> Supervisor:
