@@ -1,6 +1,6 @@
 """What evaluation does to the latency of an application, by where it runs.
 
-An asyncio application serves a LangChain chain: an embedding call, a search over 5 contexts and
+An asyncio application serves a LangChain chain: an embedding call, a search over contexts and
 an answer, each a short wait, with the chain's own work between them. Requests arrive at fixed
 times whatever the application is busy with, and a request's latency counts from the time when it
 was due. Each is evaluated by all metrics that the embedded judge feeds: with rules alone, or with
@@ -11,7 +11,7 @@ The ratios are to the same percentiles without any handler. `scored` are the sam
 evaluation was over when the block was: the rest waited.
 
     python -m benchmarks.placement [--rate 10] [--seconds 10] [--rounds 4] [--model PATH]
-        [--nice 10] [--threads 1]
+        [--nice 10] [--threads 1] [--contexts 5]
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import logging
 import random
 import statistics
@@ -43,6 +44,10 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 WAITS = {"embed": 0.001, "search": 0.002, "answer": 0.004}
 """Seconds of what a request waits for; short, so that a delay of ours stands out."""
+
+PERCENTILES = (50, 90, 95, 99)
+WARM_UP = 8
+"""Requests before what is measured: models are loaded with the first."""
 
 
 class Search(BaseRetriever):
@@ -150,18 +155,21 @@ def run(variant: Variant, batch: list[Sample], rate: float) -> None:
 def report(found: list[Variant]) -> None:
     """Prints percentiles, and ratios to those without a handler."""
     plain = percentiles(found[0].latencies)
-    print(f"{'':<18}{'p50 ms':>9}{'p99 ms':>9}{'p50':>8}{'p99':>8}{'scored':>9}")
+    heads = [f"p{p}" for p in PERCENTILES]
+    print(f"{'':<18}" + "".join(f"{head + ' ms':>9}" for head in heads), end="")
+    print("".join(f"{head:>9}" for head in heads) + f"{'scored':>9}")
     for variant in found:
-        p50, p99 = percentiles(variant.latencies)
+        values = percentiles(variant.latencies)
         share = f"{variant.scored / variant.offered:.0%}" if variant.offered else ""
-        ratios = f"{p50 / plain[0]:>7.2f}x{p99 / plain[1]:>7.2f}x"
-        print(f"{variant.name:<18}{p50:>9.1f}{p99:>9.1f}{ratios}{share:>9}")
+        line = f"{variant.name:<18}" + "".join(f"{value:>9.1f}" for value in values)
+        line += "".join(f"{v / p:>8.2f}x" for v, p in zip(values, plain, strict=True))
+        print(f"{line}{share:>9}", flush=True)
 
 
-def percentiles(latencies: list[float]) -> tuple[float, float]:
-    """The median and the 99th percentile."""
+def percentiles(latencies: list[float]) -> list[float]:
+    """The percentiles that are compared."""
     cuts = statistics.quantiles(latencies, n=100)
-    return cuts[49], cuts[98]
+    return [cuts[p - 1] for p in PERCENTILES]
 
 
 def main() -> None:
@@ -173,20 +181,24 @@ def main() -> None:
     parser.add_argument("--model", default=packaged(), help="sentence-transformers:<path>")
     parser.add_argument("--nice", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--contexts", type=int, default=5, help="of 120 words, in each request")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     found = list(variants(options))
     count = round(options.rate * options.seconds)
-    for number in range(-1, options.rounds):
+    seeds = itertools.count()
+    for number in range(options.rounds + 1):
         for variant in random.sample(found, len(found)):
             # Texts are new in every block: none is served from a cache of vectors.
-            batch = samples(8 if number < 0 else count, seed=hash((number, variant.name)))
-            run(variant, batch, options.rate)
-        if number < 0:
+            size = count if number else WARM_UP
+            run(variant, samples(size, next(seeds), options.contexts), options.rate)
+        if number:
+            print(f"\nafter {number} of {options.rounds} rounds")
+            report(found)
+        else:
             for variant in found:
                 variant.latencies, variant.scored, variant.offered = [], 0, 0
-    report(found)
     for variant in found:
         if variant.evals is not None:
             variant.evals.shutdown()

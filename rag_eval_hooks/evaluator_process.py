@@ -26,6 +26,8 @@ __all__ = ["main"]
 _PR_SET_PDEATHSIG = 1
 _LOOK = 1.0
 """Seconds between looks whether the application still is there."""
+_TEXT = 300
+"""Bytes of the reason why there is no evaluator."""
 _CLOSE = 0.8
 """Seconds for judge and models to close."""
 
@@ -80,7 +82,8 @@ async def _serve(sock: socket.socket) -> None:
         scorer = recipe.scorer(sources, RelayedIncidents(outbox))
     except Exception as error:  # noqa: BLE001 - it imports the user's own modules
         # Nothing of a sample can stand in the text: none has been seen.
-        await link.send(Frame(Kind.REFUSED, body=f"{type(error).__name__}: {error}".encode()))
+        text = f"{type(error).__name__}: {error}".encode(errors="replace")[:_TEXT]
+        await link.send(Frame(Kind.REFUSED, body=text))
         return
     os.nice(recipe.config.evaluator_nice)
     outbox.put(Frame(Kind.READY))

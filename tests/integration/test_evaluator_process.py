@@ -24,7 +24,8 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.pipeline.process import NotPortable, packed
+from rag_eval_hooks.pipeline.process import Launch, NotPortable, packed
+from rag_eval_hooks.pipeline.process.handle import EvaluatorProcess, EvaluatorRefused
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
@@ -273,7 +274,7 @@ def test_a_process_that_hangs_is_killed(make: Make) -> None:
     assert gone(before)
     stats = evals.stats()
     assert (stats.scored, stats.failed) == (1, {"timeout": 1})
-    assert stats.incidents["evaluator process: no reply in time"] == 1
+    assert stats.incidents["evaluator process: no reply in time"] == 2
 
 
 def test_shutdown_ends_the_process(make: Make) -> None:
@@ -299,6 +300,14 @@ def test_shutdown_while_it_starts(make: Make) -> None:
     assert not evals.shutdown(0.0)
     assert gone(pid)
     assert evals.stats().dropped == {"shutdown": 1}
+
+
+async def test_an_interpreter_that_finds_nothing_is_told_of() -> None:
+    """Where the process cannot even import this package, the reason comes back."""
+    handle = EvaluatorProcess(Launch(b"", 1, 1 << 20, (), None), print, print)
+    with pytest.raises(EvaluatorRefused, match="ModuleNotFoundError: No module named"):
+        await handle.start()
+    assert handle.ended
 
 
 def local_metric(sample: Sample, findings: Findings) -> Score:

@@ -14,16 +14,17 @@ from rag_eval_hooks.sources import evaluator_environment
 __all__ = ["Launch", "obstacle"]
 
 # `multiprocessing` would import the application's main module again: a script without a guard
-# would run a second time. A failure to import is told in the form that `link` reads.
+# would run a second time. A failure to import is told in the form that `link` reads, with no
+# module that might be missing too.
 _CODE = """
 import sys
 parent, sys.path[:], sys.argv[:] = int(sys.argv[1]), sys.argv[2:], ["rag-eval-hooks-evaluator"]
 try:
     from rag_eval_hooks.evaluator_process import main
 except Exception as error:
-    import os, struct
-    text = f"{type(error).__name__}: {error}".encode()[:4096]
-    os.write(0, struct.pack("!BQQ", 3, 0, len(text)) + text)
+    import os
+    text = f"{type(error).__name__}: {error}".encode()[:300]
+    os.write(0, b"\\x03" + bytes(8) + len(text).to_bytes(8, "big") + text)
     os._exit(1)
 main(parent)
 """

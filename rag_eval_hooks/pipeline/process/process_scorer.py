@@ -52,8 +52,8 @@ class ProcessScorer:
     """As `Scorer`, but the findings and metrics are made in a child process.
 
     The process is started with the first sample and again after it ended, with a backoff. A
-    sample that was in it when it ended is evaluated once more, one such sample at a time, so
-    that one which ends the process takes no other with it.
+    sample that was in it when it ended, or was killed because it hung, is evaluated once more, one
+    such sample at a time, so that one which ends the process takes no other with it.
 
     Args:
         launch: What the process is started from.

@@ -59,15 +59,16 @@ class Supervisor:
         """The pickled outcomes of a pickled sample.
 
         Raises:
-            EvaluatorDied: The process ended twice, or cannot be started.
+            EvaluatorDied: The process ended twice meanwhile, or cannot be started.
             EvaluatorRefused: It cannot be made here.
             EvaluatorRaised: The evaluation raised.
-            TimeoutError: It did not reply in time, and was killed.
+            TimeoutError: It did not reply in time twice, and was killed.
         """
         async with self._slots:
             try:
                 return await self._ask(sample)
-            except EvaluatorDied:
+            except (EvaluatorDied, TimeoutError):
+                # Any of the samples in it may have done it; one by one they show which.
                 async with self._suspects:
                     return await self._ask(sample)
 
