@@ -171,6 +171,22 @@ sys.exit(subprocess.run([sys.executable, "-c", sys.argv[1]], env=env).returncode
     assert starts.read_text().count("started") == 1
 
 
+def test_an_application_that_exports_by_the_environment(tmp_path: Path) -> None:
+    """A provider that the environment names is made in the application and not in the process."""
+    lines = output(
+        tmp_path,
+        "-c",
+        "import os\nos.environ['OTEL_PYTHON_TRACER_PROVIDER'] = 'sdk_tracer_provider'\n"
+        + script("""
+            from opentelemetry import trace
+            print(json.dumps(trace.get_tracer("t").start_span("s").is_recording()))
+            there = told()
+            print(json.dumps([there["records"], there["otel"]]))
+        """),
+    )
+    assert lines == [True, [False, ["OTEL_SDK_DISABLED"]]]
+
+
 def test_a_process_at_work_does_not_keep_the_application(tmp_path: Path) -> None:
     """An application ends within its limit, and the process with it."""
     began = time.monotonic()

@@ -150,7 +150,6 @@ def test_the_process_is_quiet_and_bounded(make: Make, monkeypatch: pytest.Monkey
     """It exports nothing whatever the environment says, gives way, and has bounded threads."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
-    monkeypatch.setenv("OTEL_PYTHON_TRACER_PROVIDER", "sdk_tracer_provider")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     evals = make(about, evaluator_threads=2, evaluator_nice=3)
     there = told(evals)
