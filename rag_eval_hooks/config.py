@@ -131,6 +131,13 @@ class RagEvalConfig(BaseModel):
         judge_breaker_pause: Seconds until one call is let through to see; the pause doubles with
             each that fails, up to six times as long.
         evaluator_concurrency: Samples evaluated at once.
+        evaluator: Where samples are evaluated: `thread`, `process` (a child process), or `auto`: a
+            process as soon as a model runs in the evaluator itself (sentence-transformers,
+            bert-score), else a thread.
+        evaluator_threads: Threads of numerical libraries in the evaluator process.
+        evaluator_nice: By how much the evaluator process gives way to others, 0 to 19.
+        evaluator_message_mb: Mebibytes of one sample, or of its outcomes, on the way to or from
+            the evaluator process; a larger one is not evaluated there.
         sample_timeout: Seconds for all findings of one sample.
         queue_size: Samples that may wait; one more is dropped and counted.
         queue_chars: Characters of text that all waiting samples may hold together.
@@ -224,6 +231,12 @@ class RagEvalConfig(BaseModel):
     judge_breaker_failures: int = _count(20)
     judge_breaker_pause: float = _seconds(10.0)
     evaluator_concurrency: int = _count(16)
+    evaluator: Literal["auto", "thread", "process"] = _setting(
+        "auto", "'auto', 'thread' or 'process'"
+    )
+    evaluator_threads: int = _count(1)
+    evaluator_nice: int = _setting(10, "a whole number from 0 to 19", ge=0, le=19)
+    evaluator_message_mb: int = _count(64)
     sample_timeout: float = _seconds(120.0)
     queue_size: int = _count(1000)
     queue_chars: int = _count(100_000_000)

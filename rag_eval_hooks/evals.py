@@ -30,6 +30,8 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.pipeline import Offer, Pipeline, Stats, Traits, traits_of
+from rag_eval_hooks.placement import placed
+from rag_eval_hooks.recipe import Recipe, named
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks import FeedbackSpanSink
@@ -94,13 +96,23 @@ class RagEval:
         logger_provider: LoggerProvider | None = None,
     ) -> None:
         self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
-        available = build(metric_options(self.config))
+        options = metric_options(self.config)
+        available = build(options)
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
+        recipe = Recipe(
+            config=self.config,
+            options=options,
+            metrics=named(chosen, available),
+            judge=judge if isinstance(judge, Judge) else None,
+            embedder=embedder if isinstance(embedder, Embedder) else None,
+            token_scorer=token_scorer,
+        )
         providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
+        scorer = placed(recipe, available if chosen is None else chosen, sources)
         self._pipeline = Pipeline(
             self.config,
-            makers(self.config, chosen, available, sources, providers),
+            makers(self.config, chosen, available, sources, providers, scorer),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             [*sink_list(sinks, self.config), FeedbackSpanSink(tracer_provider, logger_provider)],
             tick=lambda: self.recorder.sweep(),

@@ -33,11 +33,22 @@ class Incidents:
             error: What was raised.
         """
         kind = f"{place}: {type(error).__name__}"
+        self._enter(kind, f"{kind} raised")
+
+    def count(self, kind: str) -> None:
+        """Counts a failure that is no exception of this process; the first is logged.
+
+        Args:
+            kind: Place and what happened there; holds no content.
+        """
+        self._enter(kind, kind)
+
+    def _enter(self, kind: str, words: str) -> None:
         with self._lock:
             self._counts[kind] += 1
             first = self._counts[kind] == 1
         if first:
-            _logger.warning("%s raised; counted in stats(), further ones are not logged", kind)
+            _logger.warning("%s; counted in stats(), further ones are not logged", words)
 
     def counts(self) -> Mapping[str, int]:
         """Occurrences by kind so far."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["merged"]
+__all__ = ["evaluator_environment", "merged"]
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
@@ -25,6 +25,17 @@ _MAPPINGS = (
     "budget",
 )
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+# PYTHONPATH is where tracers put a `sitecustomize` that instruments every process; what it adds to
+# the path of imports is told to the child by itself.
+_NOT_PASSED = ("OTEL_", _PREFIX, "PYTHONPATH", "PYTHONSTARTUP", "PYTHONINSPECT")
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
 _CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
 _CONTENT_IN_EVENTS = ("EVENT_ONLY", "SPAN_AND_EVENT")
 
@@ -105,3 +116,17 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise ConfigError("tool.rag_eval_hooks", table, "a table")
     return table
+
+
+def evaluator_environment(threads: int) -> dict[str, str]:
+    """The environment of the evaluator process.
+
+    It is this process's own, without what would make the child trace, export or run other code at
+    its start, and with bounded threads.
+
+    Args:
+        threads: Threads of numerical libraries.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
+    bounds = dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    return {**kept, **bounds, "TOKENIZERS_PARALLELISM": "false", "OTEL_SDK_DISABLED": "true"}

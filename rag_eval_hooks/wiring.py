@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,10 @@ from rag_eval_hooks.metrics.options import (
     DontKnow,
     MetricOptions,
 )
-from rag_eval_hooks.pipeline import Makers, Scorer, Sources
+from rag_eval_hooks.pipeline import Makers, Sources
 from rag_eval_hooks.pipeline.budget import budget_of
 from rag_eval_hooks.pipeline.references import references_of
+from rag_eval_hooks.pipeline.scorer import Scoring
 from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.sinks import Sink, as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
@@ -180,6 +181,7 @@ def makers(
     available: Sequence[Metric],
     sources: Sources,
     providers: Providers,
+    scorer: Callable[[Incidents], Scoring],
 ) -> Makers:
     """What makes the parts of a pipeline.
 
@@ -189,6 +191,7 @@ def makers(
         available: All metrics that there are.
         sources: Where findings come from.
         providers: Where telemetry goes.
+        scorer: Makes what evaluates samples.
 
     Raises:
         ConfigError: A threshold is of no metric, or out of its scale.
@@ -196,9 +199,7 @@ def makers(
     metrics = available if chosen is None else chosen
     thresholds = Thresholds(config.thresholds, metrics)
     return Makers(
-        scorer=lambda incidents: Scorer(
-            metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None
-        ),
+        scorer=scorer,
         selection=lambda incidents: Selection(config, metrics, available, incidents),
         references=lambda incidents: references_of(config, sources.embedder, incidents),
         budget=lambda incidents: budget_of(config, sources.judge.name, incidents),

@@ -17,6 +17,7 @@ from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.judges.embeddings import sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
+from rag_eval_hooks.judges.rebuilt import Rebuilt
 
 __all__ = ["BertScorer"]
 
@@ -26,7 +27,7 @@ _LONGEST = 512  # tokens, where the tokenizer states no limit
 _TextPair = tuple[str, str]
 
 
-class BertScorer:
+class BertScorer(Rebuilt):
     """Precision, recall and F1 of tokens matched by their contextual embeddings.
 
     The numbers are those of `bert_score.score` without idf weights. The model is loaded on first
@@ -47,6 +48,9 @@ class BertScorer:
         ImportError: The extra `bertscore` is not installed.
         ConfigError: A value cannot be used, or there is no baseline for the model.
     """
+
+    local_model = True
+    """It computes in this process: `evaluator="auto"` then means a process."""
 
     def __init__(
         self,

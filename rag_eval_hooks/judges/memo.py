@@ -26,13 +26,14 @@ from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.deadline import Tab, charge, charged_to
 from rag_eval_hooks.judges.disk import Disk
 from rag_eval_hooks.judges.flight import Flight
+from rag_eval_hooks.judges.rebuilt import Rebuilt
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Memo", "MemoChat"]
 
 
-class Memo:
+class Memo(Rebuilt):
     """Replies by what was asked of whom, in memory and, if a folder is given, on disk.
 
     One memo may serve several judges, and one folder several processes. Replies hold claims of

@@ -15,6 +15,7 @@ from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.meter import token_count
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.judges.rebuilt import Rebuilt
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["OpenAIEmbedder"]
@@ -24,7 +25,7 @@ _BATCH = 128
 _WINDOW = 0.005  # seconds; little beside a request
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(Rebuilt):
     """Vectors from `/embeddings`. Texts of concurrent callers share requests.
 
     Args:

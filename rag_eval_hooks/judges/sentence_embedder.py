@@ -9,6 +9,7 @@ from typing import Any
 
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
+from rag_eval_hooks.judges.rebuilt import Rebuilt
 
 __all__ = ["SentenceEmbedder"]
 
@@ -17,7 +18,7 @@ _BATCH = 512  # texts per call: the library sorts them by length, so that little
 _WINDOW = 0.003  # seconds
 
 
-class SentenceEmbedder:
+class SentenceEmbedder(Rebuilt):
     """Embeds with a sentence-transformers model, in a worker thread of its own.
 
     The model is loaded on first use, once. A failure to load is remembered: each later call
@@ -30,6 +31,9 @@ class SentenceEmbedder:
     Raises:
         ImportError: The extra `embeddings` is not installed.
     """
+
+    local_model = True
+    """It computes in this process: `evaluator="auto"` then means a process."""
 
     def __init__(
         self, model: str = "sentence-transformers/all-MiniLM-L6-v2", *, cache_size: int = 4096

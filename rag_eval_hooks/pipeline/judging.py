@@ -8,7 +8,7 @@ from typing import Final
 from rag_eval_hooks.judges.allowance import Allowance, allowing
 from rag_eval_hooks.pipeline.ledger import Ledger
 from rag_eval_hooks.pipeline.references import References
-from rag_eval_hooks.pipeline.scorer import Scorer
+from rag_eval_hooks.pipeline.scorer import Scoring
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
@@ -31,7 +31,7 @@ class Judging:
 
     def __init__(
         self,
-        scorer: Scorer,
+        scorer: Scoring,
         references: References | None,
         allowance: Allowance | None,
         ledger: Ledger,

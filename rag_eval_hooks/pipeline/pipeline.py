@@ -28,7 +28,7 @@ from rag_eval_hooks.pipeline.recent import Recent
 from rag_eval_hooks.pipeline.references import References
 from rag_eval_hooks.pipeline.rules import traits_of
 from rag_eval_hooks.pipeline.sampler import Decision
-from rag_eval_hooks.pipeline.scorer import Scorer
+from rag_eval_hooks.pipeline.scorer import Scoring
 from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.pipeline.spool_recovery import Recovered
 from rag_eval_hooks.pipeline.work import Work
@@ -68,7 +68,7 @@ class Makers:
         telemetry: Sends spans, events and metrics.
     """
 
-    scorer: Callable[[Incidents], Scorer]
+    scorer: Callable[[Incidents], Scoring]
     selection: Callable[[Incidents], Selection]
     references: Callable[[Incidents], References | None]
     budget: Callable[[Incidents], Budget | None]
@@ -122,6 +122,7 @@ class Pipeline:
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
         self.incidents.reset()
+        self._scorer.reset()
         self._ledger = Ledger()
         for part in (self._selection, self._references, self._budget):
             if part is not None:
@@ -391,6 +392,7 @@ class Pipeline:
         self._external_tick()
 
     async def _close(self) -> None:
+        await self._scorer.aclose()
         await self._delivery.close()
         if self._budget is not None:
             self._budget.close()

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.findings import Finding, Findings
@@ -27,10 +28,31 @@ from rag_eval_hooks.score import (
 from rag_eval_hooks.tasks import EMBEDDED, TOKEN_SCORED
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Scorer"]
+__all__ = ["Scorer", "Scoring", "left_out"]
 
 Reads = Mapping[str, frozenset[Finding]]
 """What each metric reads of one sample."""
+
+
+class Scoring(Protocol):
+    """Evaluates samples, wherever that is done."""
+
+    async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
+        """One outcome per metric. Raises nothing but cancellation.
+
+        Args:
+            sample: What to evaluate.
+            chosen: Ids of the metrics to evaluate, or None for all.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Ends what was started for it, at shutdown."""
+        ...
+
+    def reset(self) -> None:
+        """Makes it usable in a forked child."""
+        ...
 
 
 class Scorer:
@@ -68,10 +90,10 @@ class Scorer:
                 `sampled_out`.
         """
         lacking = unfed(self._metrics, sample)
-        left_out = _left_out(
+        unchosen = left_out(
             m.id for m in self._metrics if chosen is not None and m.id not in chosen
         )
-        absent = {**left_out, **lacking}
+        absent = {**unchosen, **lacking}
         fed = [metric for metric in self._metrics if metric.id not in absent]
         inquiry = Inquiry(sample, fed, self._sources, self._incidents)
         findings, asked = await asyncio.gather(
@@ -90,6 +112,12 @@ class Scorer:
                 used = _usage(reads[metric.id], findings, readers)
                 outcomes[metric.id] = self._signed(outcome, reads[metric.id], used)
         return _fed(outcomes) if self._only_fed else outcomes
+
+    async def aclose(self) -> None:
+        """Nothing: its sources are closed by whoever made them."""
+
+    def reset(self) -> None:
+        """Nothing: it keeps nothing between samples."""
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
@@ -134,7 +162,8 @@ def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Findin
     return sum(parts, start=Usage())
 
 
-def _left_out(ids: Iterable[str]) -> dict[str, NotScored]:
+def left_out(ids: Iterable[str]) -> dict[str, NotScored]:
+    """The outcomes of metrics that a sample's decision does not choose."""
     return dict.fromkeys(ids, NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out"))
 
 

@@ -1,0 +1,133 @@
+"""Keeps one child process running, and asks again where it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.process.handle import EvaluatorDied, EvaluatorProcess
+from rag_eval_hooks.pipeline.process.launch import Launch
+from rag_eval_hooks.pipeline.process.link import Frame, Kind
+from rag_eval_hooks.pipeline.process.restarts import Restarts
+
+__all__ = ["Supervisor"]
+
+_logger = logging.getLogger("rag_eval_hooks")
+
+_STOP = 1.0
+"""Seconds for the process to close its judge and to end by itself."""
+
+
+class Supervisor:
+    """Has at most one process at a time. Belongs to one event loop.
+
+    Args:
+        launch: What processes are started from.
+        loop: That event loop.
+        incidents: Where ends, and what a process counts, are counted.
+        concurrency: Samples in the process at once.
+        reply_timeout: Seconds after which a process that has not replied is killed.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        loop: asyncio.AbstractEventLoop,
+        incidents: Incidents,
+        *,
+        concurrency: int,
+        reply_timeout: float,
+    ) -> None:
+        self.loop = loop
+        self._launch = launch
+        self._incidents = incidents
+        self._reply_timeout = reply_timeout
+        self._slots = asyncio.Semaphore(concurrency)
+        self._suspects = asyncio.Lock()
+        self._restarts = Restarts()
+        self._process: EvaluatorProcess | None = None
+        self._starting: asyncio.Task[EvaluatorProcess] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the running process, or None."""
+        process = self._process
+        return None if process is None or process.ended else process.pid
+
+    async def evaluate(self, sample: bytes) -> bytes:
+        """The pickled outcomes of a pickled sample.
+
+        Raises:
+            EvaluatorDied: The process ended twice meanwhile, or cannot be started.
+            EvaluatorRefused: It cannot be made here.
+            EvaluatorRaised: The evaluation raised.
+            TimeoutError: It did not reply in time twice, and was killed.
+        """
+        async with self._slots:
+            try:
+                return await self._ask(sample)
+            except (EvaluatorDied, TimeoutError):
+                # Any of the samples in it may have done it; one by one they show which.
+                async with self._suspects:
+                    return await self._ask(sample)
+
+    async def aclose(self) -> None:
+        """Ends the process."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        if self._process is not None:
+            await self._process.stop(_STOP)
+
+    def abandon(self) -> None:
+        """Ends the process at once when the event loop is gone."""
+        if self._process is not None:
+            self._process.abandon()
+
+    def forget(self) -> None:
+        """What a forked child does with the process of its parent."""
+        if self._process is not None:
+            self._process.forget()
+
+    async def _ask(self, sample: bytes) -> bytes:
+        process = await self._running()
+        try:
+            async with asyncio.timeout(self._reply_timeout):
+                return await process.evaluate(sample)
+        except TimeoutError:
+            process.hangs()
+            raise
+
+    async def _running(self) -> EvaluatorProcess:
+        if self._starting is None:
+            if self._process is not None and not self._process.ended:
+                return self._process
+            self._starting = asyncio.create_task(self._start())
+            self._starting.add_done_callback(self._started)
+        # One who gives up must not end the start that others wait for.
+        return await asyncio.shield(self._starting)
+
+    async def _start(self) -> EvaluatorProcess:
+        await asyncio.sleep(self._restarts.wait())
+        self._restarts.started()
+        self._process = EvaluatorProcess(self._launch, self._tell, self._ended)
+        await self._process.start()
+        return self._process
+
+    def _started(self, task: asyncio.Task[EvaluatorProcess]) -> None:
+        self._starting = None
+        if not task.cancelled():
+            # Whoever waited has it; where nobody did, it is not to be complained about.
+            task.exception()
+
+    def _ended(self, how: str) -> None:
+        self._restarts.ended()
+        self._incidents.count(f"evaluator process: {how}")
+
+    def _tell(self, frame: Frame) -> None:
+        text = frame.body.decode(errors="replace")
+        if frame.kind is Kind.INCIDENT:
+            self._incidents.count(text)
+        elif frame.kind is Kind.LOG:
+            _logger.log(frame.number, "%s", text)
