@@ -63,6 +63,11 @@ Url = Annotated[str, AfterValidator(_url)]
 Weights = dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 TOKEN_SCORERS = "'none' or 'bert-score[:<name or path>]'"
 EMBEDDERS = "'auto', 'none', 'openai:<model>' or 'sentence-transformers[:<name or path>]'"
+REDACTIONS = (
+    "'none', 'all', or of 'email', 'phone', 'card', 'iban', 'key', 'ip', 'presidio', separated by "
+    "commas; in code also rules and functions (text) -> text or (field, text) -> text"
+)
+_REDACTIONS = "^(none|all|email|phone|card|iban|key|ip|presidio)$"
 
 
 def _setting(default: Any, wants: str, **limits: Any) -> Any:
@@ -134,6 +139,13 @@ class RagEvalConfig(BaseModel):
         max_text_chars: Characters kept of each context, of the question and of the answer.
         capture_content: Whether question, contexts and answer are put on spans.
         workflow: Name on the RAG span; by default the name of the outermost run.
+        redact: What is taken out of samples, and out of content on spans, before anything leaves:
+            `email`, `phone`, `card`, `iban`, `key` (API keys, tokens, passwords), all of these by
+            `all`; besides these `ip` and `presidio`. See docs/privacy.md.
+        redact_patterns: Regular expressions by name, likewise: `CUSTOMER` makes `<CUSTOMER_1>`.
+        redact_regions: Countries, by two letters, whose phone numbers are known without their
+            prefix; by default some 40 large ones.
+        redact_ids_key: A key with which ids of users and sessions are hashed; never printed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -193,6 +205,14 @@ class RagEvalConfig(BaseModel):
     max_text_chars: int = _count(20_000)
     capture_content: bool = _setting(False, "true or false")
     workflow: Optional = _setting(None, "a name, or 'none'")
+    redact: Annotated[
+        tuple[Annotated[str, Field(pattern=_REDACTIONS)], ...], BeforeValidator(_split)
+    ] = _setting((), REDACTIONS)
+    redact_patterns: dict[str, str] = _setting({}, "names and regular expressions")
+    redact_regions: Annotated[
+        tuple[Annotated[str, Field(pattern="^[A-Z]{2}$")], ...], BeforeValidator(_split)
+    ] = _setting((), "countries such as DE, separated by commas")
+    redact_ids_key: SecretStr | None = _setting(None, "a key")
 
     if not TYPE_CHECKING:
 
@@ -233,5 +253,11 @@ def _config_error(error: ValidationError, values: dict[str, Any]) -> ConfigError
         return ConfigError.unknown(name, "an unknown setting", RagEvalConfig.model_fields)
     extra = RagEvalConfig.model_fields[name].json_schema_extra
     wants = str(extra["wants"]) if isinstance(extra, dict) else str(first["msg"])
-    secret = name in ("judge_api_key", "judge_headers", "judge_query", "judge_base_url")
+    secret = name in (
+        "judge_api_key",
+        "judge_headers",
+        "judge_query",
+        "judge_base_url",
+        "redact_ids_key",
+    )
     return ConfigError(name, "**********" if secret else values.get(name), wants)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError"]
+__all__ = ["ConfigError", "JudgeError", "JudgeTimeout", "RagEvalError", "RedactionError"]
 
 
 class RagEvalError(Exception):
@@ -46,3 +46,7 @@ class JudgeError(RagEvalError):
 
 class JudgeTimeout(JudgeError):
     """A judge or an embedder did not reply in time; its findings are absent as `timeout`."""
+
+
+class RedactionError(RagEvalError):
+    """A sample could not be redacted, so it is not evaluated; its text names a type only."""

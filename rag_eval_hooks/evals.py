@@ -12,12 +12,21 @@ from typing import Self
 
 from opentelemetry.trace import Span, TracerProvider, format_span_id, format_trace_id
 
-from rag_eval_hooks.capture import Interaction, Recorder, SpanWriter, assemble
+from rag_eval_hooks.capture import (
+    Attributes,
+    Interaction,
+    Recorder,
+    SpanWriter,
+    assemble,
+    shortened,
+)
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.pipeline import Offer, Pipeline, Scorer, Stats
+from rag_eval_hooks.redaction import MARGIN, RedactSpec, Session, choose_redactor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.base import SinkSpec
@@ -49,6 +58,8 @@ class RagEval:
         config: Further settings; those set in it count as given here.
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
         token_scorer: A `TokenScorer` of your own, likewise.
+        redact: As in `RagEvalConfig`, or rules and functions `(text) -> text` or
+            `(field, text) -> text` of your own, one or several.
         tracer_provider: Where spans go, or None for the global provider.
 
     Raises:
@@ -66,9 +77,11 @@ class RagEval:
         *,
         embedder: str | Embedder | None = None,
         token_scorer: TokenScorer | None = None,
+        redact: RedactSpec | None = None,
         tracer_provider: TracerProvider | None = None,
     ) -> None:
         self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
+        self._redactor = choose_redactor(self.config, redact)
         available = build(metric_options(self.config))
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
@@ -111,7 +124,12 @@ class RagEval:
         """
         key = sample.trace_id or sample.sample_id
         return self._pipeline.offer(
-            Offer(key=key, status=sample.status, sample=lambda: sample, size=sample.chars)
+            Offer(
+                key=key,
+                status=sample.status,
+                sample=lambda: self._redactor.sample(sample),
+                size=sample.chars,
+            )
         )
 
     def evaluate(self, sample: Sample) -> Outcomes:
@@ -122,15 +140,19 @@ class RagEval:
 
         Raises:
             RuntimeError: After `shutdown`.
+            RedactionError: The sample could not be redacted.
         """
-        return self._pipeline.evaluate(sample).result()
+        return self._pipeline.evaluate(self._redactor.sample(sample)).result()
 
     async def aevaluate(self, sample: Sample) -> Outcomes:
         """`evaluate` for async code.
 
         Raises:
             RuntimeError: After `shutdown`.
+            RedactionError: The sample could not be redacted.
         """
+        if self._redactor.active:
+            sample = await asyncio.to_thread(self._redactor.sample, sample)
         return await asyncio.wrap_future(self._pipeline.evaluate(sample))
 
     def stats(self) -> Stats:
@@ -182,16 +204,16 @@ class RagEval:
             self._pipeline.offer(offer)
 
     def _offer(self, interaction: Interaction) -> Offer:
-        span = self._spans.write(interaction)
+        session = self._redactor.session()
+        span = self._spans.write(interaction, functools.partial(self._attributes, session))
         context = span.get_span_context()
         known = context.is_valid
         build = functools.partial(
-            assemble,
+            self._assembled,
             interaction,
+            session,
             trace_id=format_trace_id(context.trace_id) if known else None,
             span_id=format_span_id(context.span_id) if known and span.is_recording() else None,
-            max_contexts=self.config.max_contexts,
-            max_text_chars=self.config.max_text_chars,
         )
         key = format_trace_id(context.trace_id) if known else str(interaction.root.id)
         return Offer(
@@ -201,6 +223,38 @@ class RagEval:
             size=interaction.chars,
             held=_held(span, interaction),
         )
+
+    def _assembled(
+        self,
+        interaction: Interaction,
+        session: Session,
+        *,
+        trace_id: str | None,
+        span_id: str | None,
+    ) -> Sample:
+        """The sample of an interaction, redacted; off the request path."""
+        limit, margin = self.config.max_text_chars, MARGIN if self._redactor.active else 0
+        sample = assemble(
+            interaction,
+            trace_id=trace_id,
+            span_id=span_id,
+            max_contexts=self.config.max_contexts,
+            max_text_chars=limit + margin,
+        )
+        if not margin:
+            return sample
+        redacted = self._redactor.sample(sample, session)
+        return shortened(redacted, max_text_chars=limit, margin=margin)
+
+    def _attributes(self, session: Session, values: Attributes) -> Attributes:
+        """Attributes with content or ids, redacted; none where that fails."""
+        if not self._redactor.active:
+            return values
+        try:
+            return session.attributes(values)
+        except RedactionError as error:
+            self.incidents.report("span redaction", error)
+            return {}
 
 
 def _held(span: Span, interaction: Interaction) -> HeldSpan | None:

@@ -14,7 +14,13 @@ __all__ = ["merged"]
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
-_MAPPINGS = ("judge_headers", "judge_query", "graphrag_weights", "whitepaper_weights")
+_MAPPINGS = (
+    "judge_headers",
+    "judge_query",
+    "graphrag_weights",
+    "whitepaper_weights",
+    "redact_patterns",
+)
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
 

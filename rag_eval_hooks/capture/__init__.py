@@ -1,12 +1,13 @@
 """Framework-free capture of RAG interactions; what integrations build on."""
 
-from rag_eval_hooks.capture.assemble import assemble
+from rag_eval_hooks.capture.assemble import assemble, shortened
 from rag_eval_hooks.capture.edge import host_edge
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.run import Facts, Interaction, Run, RunKind
-from rag_eval_hooks.capture.spans import SpanWriter
+from rag_eval_hooks.capture.spans import Attributes, SpanWriter
 
 __all__ = [
+    "Attributes",
     "Facts",
     "Interaction",
     "Recorder",
@@ -15,4 +16,5 @@ __all__ = [
     "SpanWriter",
     "assemble",
     "host_edge",
+    "shortened",
 ]

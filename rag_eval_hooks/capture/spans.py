@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -18,9 +18,11 @@ from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
 
-__all__ = ["SpanWriter"]
+__all__ = ["Attributes", "SpanWriter"]
 
 Attributes: TypeAlias = dict[str, str | int | float | bool]
+Redact: TypeAlias = Callable[[Attributes], Attributes]
+"""Takes out of attributes that hold content or ids what must not leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,12 @@ class SpanWriter:
         self._content = capture_content
         self._incidents = incidents
 
-    def write(self, interaction: Interaction) -> Span:
+    def write(self, interaction: Interaction, redact: Redact = dict) -> Span:
         """Emits all spans and ends all but the first.
+
+        Args:
+            interaction: An ended one.
+            redact: Applied to attributes with content or ids.
 
         Returns:
             The RAG span, not ended, so that scores can still be set on it. Without an SDK, or
@@ -80,37 +86,37 @@ class SpanWriter:
         span = self._tracer.start_span(
             f"invoke_workflow {name}",
             interaction.otel,
-            attributes=self._root_attributes(interaction, name),
+            attributes=self._root_attributes(interaction, name, redact),
             start_time=root.start,
         )
         _mark_failure(span, root.error_type, interaction.status)
         if span.is_recording():
             try:
-                self._write_children(interaction, span)
+                self._write_children(interaction, span, redact)
             except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
                 self._incidents.report("span start", error)
         return span
 
-    def _write_children(self, interaction: Interaction, root_span: Span) -> None:
+    def _write_children(self, interaction: Interaction, root_span: Span, redact: Redact) -> None:
         parents = {interaction.root: trace.set_span_in_context(root_span, interaction.otel)}
         documents = {found.run: found.contexts for found in interaction.lists}
         for run in interaction.runs[1:]:
             if run.kind in _FORMS:
-                span = self._child(run, _enclosing(run, parents), documents.get(run, ()))
+                content = redact(_content(run, documents.get(run, ()))) if self._content else {}
+                span = self._child(run, _enclosing(run, parents), content)
                 # Times are explicit, so a span can be ended before its children begin.
                 span.end(run.end)
                 if run.kind is not RunKind.MODEL:
                     parents[run] = trace.set_span_in_context(span, interaction.otel)
 
-    def _child(self, run: Run, parent: OtelContext, documents: Sequence[Context]) -> Span:
+    def _child(self, run: Run, parent: OtelContext, content: Attributes) -> Span:
         form = _FORMS[run.kind]
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: form.operation,
             semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
             **run.facts,
+            **content,
         }
-        if self._content:
-            attributes |= _content(run, documents)
         span = self._tracer.start_span(
             f"{form.operation} {_subject(run)}",
             parent,
@@ -121,21 +127,22 @@ class SpanWriter:
         _mark_failure(span, run.error_type, Status.OK)
         return span
 
-    def _root_attributes(self, interaction: Interaction, name: str) -> Attributes:
+    def _root_attributes(self, interaction: Interaction, name: str, redact: Redact) -> Attributes:
         told = interaction.metadata
+        private: Attributes = {}
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
             semconv.GEN_AI_WORKFLOW_NAME: name,
             semconv.OPENINFERENCE_SPAN_KIND: "CHAIN",
         }
         if (session := session_of(told)) is not None:
-            attributes[semconv.GEN_AI_CONVERSATION_ID] = session
-            attributes[semconv.SESSION_ID] = session
+            private[semconv.GEN_AI_CONVERSATION_ID] = session
+            private[semconv.SESSION_ID] = session
         if told.get("user_id") is not None:
-            attributes[semconv.USER_ID] = str(told["user_id"])
+            private[semconv.USER_ID] = str(told["user_id"])
         if self._content:
-            attributes |= _texts(interaction.root.query, interaction.root.text)
-        return attributes
+            private |= _texts(interaction.root.query, interaction.root.text)
+        return attributes | redact(private)
 
 
 def _enclosing(run: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:

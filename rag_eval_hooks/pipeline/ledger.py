@@ -20,8 +20,8 @@ class Stats:
         scored: Evaluated, with a score for at least one metric.
         sampled_out: Left out by the sample rate.
         dropped: Not evaluated, by reason: `queue_full`, `shutdown`, `no_thread`,
-            `capture_failed`, or a status other than ok (`error`, `cancelled`, `closed`,
-            `abandoned`).
+            `capture_failed`, `redaction_failed`, or a status other than ok (`error`, `cancelled`,
+            `closed`, `abandoned`).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.

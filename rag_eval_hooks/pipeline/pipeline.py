@@ -11,6 +11,7 @@ from typing import Protocol
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.clock import Clock
 from rag_eval_hooks.pipeline.delivery import Delivery
@@ -212,9 +213,10 @@ class Pipeline:
         try:
             sample = work.offer.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
-            self.incidents.report("capture", error)
-            self._ledger.settle_dropped(work.ticket, "capture_failed")
-            self._finish(work, _dropped("capture_failed"))
+            reason = "redaction_failed" if isinstance(error, RedactionError) else "capture_failed"
+            self.incidents.report(reason.partition("_")[0], error)
+            self._ledger.settle_dropped(work.ticket, reason)
+            self._finish(work, _dropped(reason))
             return
         outcomes = await self._scorer.score(sample)
         self._finish(
