@@ -21,6 +21,9 @@ private key is known by its first line."""
 class Redactor:
     """What is taken out of every sample.
 
+    Attributes:
+        rules: What finds it, the most telling rule first.
+
     Args:
         rules: What finds it, the most telling rule first.
         functions: Applied to every text behind the rules.
@@ -33,18 +36,18 @@ class Redactor:
         functions: Sequence[RedactFunction] = (),
         ids_key: bytes | None = None,
     ) -> None:
-        self._rules = tuple(rules)
+        self.rules = tuple(rules)
         self._functions = tuple(functions)
         self._ids_key = ids_key
 
     @property
     def active(self) -> bool:
         """Whether it does anything."""
-        return bool(self._rules or self._functions or self._ids_key)
+        return bool(self.rules or self._functions or self._ids_key)
 
     def session(self) -> Session:
         """What redacts one sample, and the spans of it."""
-        return Session(self._rules, self._functions, self._ids_key)
+        return Session(self.rules, self._functions, self._ids_key)
 
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
         """The sample without what must not leave: texts, metadata, tags and ids.
