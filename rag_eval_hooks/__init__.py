@@ -6,10 +6,10 @@ Make one `RagEval` per process and give it to a framework's handler, such as
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import RagEvalConfig
-from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
+from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.metrics import Field, Metric
-from rag_eval_hooks.pipeline import Stats
+from rag_eval_hooks.pipeline import Explanation, Stats
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
 from rag_eval_hooks.sinks import JsonlSink, Sink
@@ -20,6 +20,7 @@ __all__ = [
     "Cause",
     "ConfigError",
     "Context",
+    "Explanation",
     "Field",
     "JsonlSink",
     "JudgeError",
@@ -30,6 +31,7 @@ __all__ = [
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
+    "RedactionError",
     "Sample",
     "Score",
     "Sink",

@@ -146,6 +146,7 @@ class RagEvalConfig(BaseModel):
         redact_regions: Countries, by two letters, whose phone numbers are known without their
             prefix; by default some 40 large ones.
         redact_ids_key: A key with which ids of users and sessions are hashed; never printed.
+        max_explained: Recent traces of which `RagEval.explain` knows what became.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -213,6 +214,7 @@ class RagEvalConfig(BaseModel):
         tuple[Annotated[str, Field(pattern="^[A-Z]{2}$")], ...], BeforeValidator(_split)
     ] = _setting((), "countries such as DE, separated by commas")
     redact_ids_key: SecretStr | None = _setting(None, "a key")
+    max_explained: int = _count(10_000)
 
     if not TYPE_CHECKING:
 

@@ -25,7 +25,7 @@ from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Offer, Pipeline, Scorer, Stats
+from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Scorer, Stats
 from rag_eval_hooks.redaction import MARGIN, RedactSpec, Session, choose_redactor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
@@ -159,6 +159,13 @@ class RagEval:
         """What became of everything offered so far, as of one moment."""
         self.recorder.sweep()
         return self._pipeline.stats()
+
+    def explain(self, trace_id_or_sample_id: str) -> tuple[Explanation, ...]:
+        """What became of recent samples of a trace, or of a sample without one: in words, by `str`.
+
+        Remembers the last `max_explained` traces of this process; nothing is known of others.
+        """
+        return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until everything accepted so far is evaluated and delivered.

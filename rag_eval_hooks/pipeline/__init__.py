@@ -1,8 +1,9 @@
 """When and how much is evaluated: sampling, queue, evaluation, delivery, accounting."""
 
+from rag_eval_hooks.pipeline.explanations import ADVICE, Explanation
 from rag_eval_hooks.pipeline.inquiry import Sources
 from rag_eval_hooks.pipeline.ledger import Stats
 from rag_eval_hooks.pipeline.pipeline import Offer, Pipeline
 from rag_eval_hooks.pipeline.scorer import Scorer
 
-__all__ = ["Offer", "Pipeline", "Scorer", "Sources", "Stats"]
+__all__ = ["ADVICE", "Explanation", "Offer", "Pipeline", "Scorer", "Sources", "Stats"]

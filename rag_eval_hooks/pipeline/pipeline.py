@@ -17,6 +17,7 @@ from rag_eval_hooks.pipeline.clock import Clock
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
+from rag_eval_hooks.pipeline.explanations import Explanation
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
 from rag_eval_hooks.pipeline.scorer import Scorer
@@ -99,7 +100,7 @@ class Pipeline:
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
         self.incidents.reset()
-        self._ledger = Ledger()
+        self._ledger = Ledger(self._config.max_explained)
         self._holder = SpanHolder(
             hold_timeout=self._config.hold_timeout,
             max_held=self._config.max_held,
@@ -124,15 +125,15 @@ class Pipeline:
             Whether it will be evaluated.
         """
         if offer.status is not Status.OK:
-            self._ledger.dropped(offer.status.value)
+            self._ledger.dropped(offer.status.value, offer.key)
             self._end(offer.held, _refusal(offer.status))
             return False
         decision = self._sampler.decide(offer.key)
         if not decision.sampled:
-            self._ledger.sampled_out()
+            self._ledger.sampled_out(offer.key)
             self._end(offer.held, {semconv.EVAL_STATUS: EvalStatus.SAMPLED_OUT.value})
             return False
-        return self._accept(_Work(offer, decision, self._ledger.accepted()))
+        return self._accept(_Work(offer, decision, self._ledger.accepted(offer.key)))
 
     def _accept(self, work: _Work) -> bool:
         self._exit.arm()
@@ -168,6 +169,10 @@ class Pipeline:
     def stats(self) -> Stats:
         """The books at this moment."""
         return self._ledger.snapshot(self.incidents.counts())
+
+    def explain(self, key: str) -> tuple[Explanation, ...]:
+        """What became of the samples of a trace, as far as it is remembered."""
+        return self._ledger.explain(key)
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
@@ -235,14 +240,15 @@ class Pipeline:
             return await self._scorer.score(sample)
 
     def _settle(self, ticket: int, outcomes: Outcomes) -> None:
+        absent = _absent(outcomes)
         if any(isinstance(outcome, Score) for outcome in outcomes.values()):
-            self._ledger.settle_scored(ticket)
+            self._ledger.settle_scored(ticket, absent)
             return
         causes = [o.cause for o in outcomes.values() if isinstance(o, NotScored)]
         failures = [cause for cause in causes if cause.is_failure]
         # No outcome at all: the sample feeds no metric.
         cause = next(iter(failures or causes), Cause.MISSING_INPUT)
-        self._ledger.settle_failed(ticket, cause.value)
+        self._ledger.settle_failed(ticket, cause.value, absent)
 
     def _finish(self, work: _Work, attributes: Attributes) -> None:
         if work.offer.held is not None:
@@ -263,6 +269,15 @@ class Pipeline:
                 await part.aclose()
             except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
                 self.incidents.report(f"close {part.name}", error)
+
+
+def _absent(outcomes: Outcomes) -> dict[str, str]:
+    """Why metrics have no score; details of ours hold no content."""
+    return {
+        name: ", ".join(filter(None, (outcome.cause.value, outcome.detail)))
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, NotScored)
+    }
 
 
 def _refusal(status: Status) -> Attributes:
