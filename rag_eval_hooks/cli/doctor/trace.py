@@ -1,0 +1,150 @@
+"""Why a trace has no score: from files that outlive a process, and from the sampler."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.pipeline import ADVICE
+from rag_eval_hooks.pipeline.sampler import RatioSampler
+
+__all__ = ["explain_trace"]
+
+_EVAL = "rag.eval."
+
+
+def explain_trace(setup: Setup, trace_id: str, spans: Path | None) -> Iterator[Result]:
+    """What is known of a trace, the surest first.
+
+    Args:
+        setup: The settings.
+        trace_id: 32 hex digits, or a sample's id.
+        spans: A file of spans in OTLP/JSON, one request a line, as `setup_tracing(path=...)` and
+            the Collector's file exporter write it.
+    """
+    told = [*_from_sinks(setup, trace_id), *_from_spans(trace_id, spans)]
+    yield from told
+    decided = _from_sampler(setup, trace_id)
+    yield decided
+    if told or decided.status is Status.NOTE:
+        return
+    yield Result(
+        check="otherwise",
+        status=Status.NOTE,
+        text="the sampler would take it, and no file that was looked into knows it: it was not "
+        "offered (no retrieval, another process's settings), dropped, failed or is pending",
+        advice="look at rag.eval.status and rag.eval.reason on its RAG span; or call "
+        "evals.explain(trace_id) in the process that served it; or keep a file with "
+        "sinks=jsonl:PATH",
+    )
+
+
+def _from_sinks(setup: Setup, trace_id: str) -> Iterator[Result]:
+    for spec in setup.config.sinks:
+        kind, _, path = spec.partition(":")
+        for record in _lines(Path(path)) if kind == "jsonl" else ():
+            sample = record.get("sample")
+            ids = (sample.get("trace_id"), sample.get("sample_id")) if _is_map(sample) else ()
+            if trace_id in ids:
+                yield _delivered(spec, record)
+
+
+def _delivered(spec: str, record: Mapping[str, Any]) -> Result:
+    outcomes = record.get("outcomes", {})
+    scores = {k: o["value"] for k, o in outcomes.items() if "value" in o}
+    absent = {k: _absence(o) for k, o in outcomes.items() if "not_scored" in o}
+    text = f"{len(scores)} scores, {len(absent)} metrics without"
+    lines = [f"{name} = {value:.4g}" for name, value in scores.items()]
+    lines += [f"{name}: {why}" for name, why in absent.items()]
+    causes = dict.fromkeys(o["not_scored"] for o in outcomes.values() if "not_scored" in o)
+    advice = "; ".join(f"{cause}: {ADVICE[cause]}" for cause in causes if cause in ADVICE)
+    return Result(
+        check=f"in {spec}",
+        status=Status.OK if scores else Status.PROBLEM,
+        text="; ".join([text, *lines]),
+        advice=advice,
+        figures={"scores": scores, "absent": absent},
+    )
+
+
+def _absence(outcome: Mapping[str, Any]) -> str:
+    return ", ".join(filter(None, (outcome["not_scored"], outcome.get("detail"))))
+
+
+def _from_spans(trace_id: str, path: Path | None) -> Iterator[Result]:
+    for request in _lines(path) if path is not None else ():
+        for span in _spans_of(request):
+            told = _evaluation(span) if span.get("traceId") == trace_id else {}
+            if told:
+                yield _on_span(told)
+
+
+def _on_span(told: Mapping[str, Any]) -> Result:
+    status = str(told.get(semconv.EVAL_STATUS, "without a status"))
+    reason = str(told.get(semconv.EVAL_REASON, status))
+    scored = status in ("ok", "partial")
+    return Result(
+        check="on the RAG span",
+        status=Status.OK if scored else Status.PROBLEM,
+        text="; ".join(f"{key} = {value}" for key, value in told.items()),
+        advice="" if scored else ADVICE.get(reason, _SPAN_ADVICE.get(reason, "")),
+    )
+
+
+_SPAN_ADVICE = {
+    "timeout": "the scores came after hold_timeout: raise it, or look where sinks keep them",
+    "overflow": "more than max_held spans waited: raise it, or lower sample_rate",
+    "fork": "the process forked while the span waited; sinks have the scores",
+    "error": "every metric failed; rag.eval.failed names them",
+}
+
+
+def _spans_of(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for resource in request.get("resourceSpans", ()):
+        for scope in resource.get("scopeSpans", ()):
+            yield from scope.get("spans", ())
+
+
+def _evaluation(span: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {a.get("key", ""): a.get("value", {}) for a in span.get("attributes", ())}
+    return {
+        key: next(iter(value.values()), None)
+        for key, value in attributes.items()
+        if key.startswith(_EVAL)
+    }
+
+
+def _from_sampler(setup: Setup, trace_id: str) -> Result:
+    rate = setup.config.sample_rate
+    if RatioSampler(rate).decide(trace_id).sampled:
+        text = f"at sample_rate {rate:g} this id is taken"
+        return Result(check="sampler", status=Status.OK, text=text)
+    text = f"at sample_rate {rate:g} this id is left out"
+    return Result(check="sampler", status=Status.NOTE, text=text, advice=ADVICE["sampled_out"])
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The JSON objects of a file; what is none, such as a line that is being written, is passed."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                record = _parsed(line)
+                if _is_map(record):
+                    yield record
+    except OSError:
+        return
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _is_map(value: object) -> bool:
+    return isinstance(value, Mapping)
