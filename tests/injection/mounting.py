@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rag_eval_hooks import Context, Outcomes, RagEval, Sample, Score
 from rag_eval_hooks.judges.chat import Chat, Completion
@@ -126,7 +127,8 @@ def attacked(attack: Attack, token: str) -> Sample:
         assert HARMLESS.contexts is not None
         first, *rest = HARMLESS.contexts
         return replace(HARMLESS, contexts=(Context(text=f"{first.text} {text}"), *rest))
-    return replace(HARMLESS, **{attack.place: f"{getattr(HARMLESS, attack.place)}. {text}"})
+    changed: dict[str, Any] = {attack.place: f"{getattr(HARMLESS, attack.place)}. {text}"}
+    return replace(HARMLESS, **changed)
 
 
 def _plain_token() -> str:

@@ -215,9 +215,7 @@ def test_a_judge_that_keeps_to_no_shape_is_a_problem(tmp_path: Path) -> None:
 def test_a_receiver_that_refuses_is_a_problem(status: int, tmp_path: Path) -> None:
     """A receiver that takes no span is a problem, with its status."""
     endpoint = Collector(status).url
-    code, rows = results(
-        tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, RAG_EVAL_EMBEDDER="none"
-    )
+    code, rows = results(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, RAG_EVAL_EMBEDDER="none")
     assert code == 1
     assert f"HTTP {status}" in rows["exporter"]["text"]
     assert "4318" in rows["exporter"]["advice"]

@@ -4,7 +4,7 @@ Every value is invented; numbers of cards and accounts are the published test nu
 issuers, keys are made up in the form of their makers.
 """
 
-# ruff: noqa: RUF001, S105 - texts of many languages; no key here opens anything
+# ruff: noqa: RUF001 - texts of many languages; no key here opens anything
 
 from __future__ import annotations
 

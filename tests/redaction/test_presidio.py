@@ -10,10 +10,11 @@ from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.redaction import choose_redactor
 from rag_eval_hooks.redaction.presidio import Presidio
 
-presidio = pytest.importorskip("presidio_analyzer")
+presidio: Any = pytest.importorskip("presidio_analyzer")
+_Engine: Any = presidio.nlp_engine.NlpEngine
 
 
-class _NoModel(presidio.nlp_engine.NlpEngine):  # type: ignore[misc]
+class _NoModel(_Engine):  # type: ignore[misc]
     """Tells nothing of the language: patterns need nothing."""
 
     def load(self) -> None: ...

@@ -53,24 +53,25 @@ def check_exporter(setup: Setup) -> Iterator[Result]:
 
 def _send(endpoint: str, timeout: float) -> tuple[bool, list[str]]:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult
 
     traces = endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
     exporter = OTLPSpanExporter(endpoint=traces, timeout=max(1, round(timeout)))
     span = TracerProvider().get_tracer("rag_eval_hooks").start_span("rag-eval-hooks doctor")
     span.end()
+    assert isinstance(span, ReadableSpan)
     statuses = _Statuses()
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     before = logger.propagate
     logger.addHandler(statuses)
     logger.propagate = False
     try:
-        result = exporter.export([span])  # type: ignore[list-item] - it is a readable span
+        result = exporter.export([span])
     finally:
         logger.removeHandler(statuses)
         logger.propagate = before
-        exporter.shutdown()
+        exporter.shutdown()  # type: ignore[no-untyped-call]
     return result is SpanExportResult.SUCCESS, statuses.codes
 
 

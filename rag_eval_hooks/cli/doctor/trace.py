@@ -48,8 +48,8 @@ def _from_sinks(setup: Setup, trace_id: str) -> Iterator[Result]:
         kind, _, path = spec.partition(":")
         for record in _lines(Path(path)) if kind == "jsonl" else ():
             sample = record.get("sample")
-            ids = (sample.get("trace_id"), sample.get("sample_id")) if _is_map(sample) else ()
-            if trace_id in ids:
+            known = dict(sample) if _is_map(sample) and sample else {}
+            if trace_id in (known.get("trace_id"), known.get("sample_id")):
                 yield _delivered(spec, record)
 
 
