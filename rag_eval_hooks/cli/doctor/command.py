@@ -66,7 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _results(setup: Setup, arguments: argparse.Namespace) -> Iterable[Result]:
     if arguments.trace is None:
         return run_checks(setup)
-    return explain_trace(setup, arguments.trace.strip(), arguments.spans)
+    return explain_trace(setup, arguments.trace.strip())
 
 
 def _setup(arguments: argparse.Namespace) -> Setup:
@@ -80,6 +80,7 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         origins=origins(RagEvalConfig.model_fields, explicit),
         otlp_endpoint=arguments.otlp_endpoint or otlp_endpoint(),
         timeout=arguments.timeout,
+        spans=arguments.spans,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -52,12 +53,15 @@ class Setup:
         origins: By setting, where its value is from.
         otlp_endpoint: Base URL of an OTLP receiver, or None.
         timeout: Seconds for one call over the network.
+        spans: A file of spans in OTLP/JSON, one request a line, as `setup_tracing(path=...)` and
+            the Collector's file exporter write it, or None.
     """
 
     config: RagEvalConfig
     origins: Mapping[str, str]
     otlp_endpoint: str | None
     timeout: float
+    spans: Path | None = None
 
 
 Check: TypeAlias = Callable[[Setup], Iterable[Result]]

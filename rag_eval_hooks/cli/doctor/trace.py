@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.pipeline import ADVICE
 from rag_eval_hooks.pipeline.sampler import RatioSampler
 
-__all__ = ["explain_trace"]
+__all__ = ["SOURCES", "explain_trace"]
 
 _EVAL = "rag.eval."
 
 
-def explain_trace(setup: Setup, trace_id: str, spans: Path | None) -> Iterator[Result]:
+def explain_trace(setup: Setup, trace_id: str) -> Iterator[Result]:
     """What is known of a trace, the surest first.
 
     Args:
-        setup: The settings.
+        setup: The settings, and where to look.
         trace_id: 32 hex digits, or a sample's id.
-        spans: A file of spans in OTLP/JSON, one request a line, as `setup_tracing(path=...)` and
-            the Collector's file exporter write it.
     """
-    told = [*_from_sinks(setup, trace_id), *_from_spans(trace_id, spans)]
+    told = [result for look in SOURCES for result in look(setup, trace_id)]
     yield from told
     decided = _from_sampler(setup, trace_id)
     yield decided
@@ -75,8 +73,8 @@ def _absence(outcome: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (outcome["not_scored"], outcome.get("detail"))))
 
 
-def _from_spans(trace_id: str, path: Path | None) -> Iterator[Result]:
-    for request in _lines(path) if path is not None else ():
+def _from_spans(setup: Setup, trace_id: str) -> Iterator[Result]:
+    for request in _lines(setup.spans) if setup.spans is not None else ():
         for span in _spans_of(request):
             told = _evaluation(span) if span.get("traceId") == trace_id else {}
             if told:
@@ -101,6 +99,10 @@ _SPAN_ADVICE = {
     "fork": "the process forked while the span waited; sinks have the scores",
     "error": "every metric failed; rag.eval.failed names them",
 }
+
+
+SOURCES: Final[tuple[Callable[[Setup, str], Iterable[Result]], ...]] = (_from_sinks, _from_spans)
+"""What outlives a process and may know of a trace, the surest first. To add one: a line here."""
 
 
 def _spans_of(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
