@@ -54,7 +54,9 @@ class Keys:
         for pattern in (_IN_URL, _BEARER):
             yield from (Match(m.start(1), m.end(1), "KEY") for m in pattern.finditer(text))
         for found in _NAMED.finditer(text):
-            if _is_secret(found[1]):
+            if _is_secret(found[1]) and not (
+                found[0][:5].lower() == "token" and len(found[1]) < 16
+            ):
                 yield Match(found.start(1), found.end(1), "KEY")
 
 
@@ -66,6 +68,13 @@ def _private_keys(text: str) -> Iterator[Match]:
         yield Match(begin.start(), at, "KEY")
 
 
+def _is_setting(found: re.Match[str]) -> bool:
+    """Models have tokens too: behind that word alone, only a long text is a secret."""
+    return found[0][:5].lower() == "token" and len(found[1]) < 16
+
+
 def _is_secret(text: str) -> bool:
     """A word behind `password:` in prose is no password: it has neither digit nor sign."""
-    return bool(_LETTER.search(text) and _SPECIAL.search(text)) and not text.startswith("$")
+    if text.startswith("$") or "=" in text.rstrip("="):
+        return False
+    return bool(_LETTER.search(text) and _SPECIAL.search(text))

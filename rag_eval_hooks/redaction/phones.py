@@ -25,24 +25,31 @@ _MOST_ASKED: Final = 300
 text with more is no prose; there the rest is taken for numbers unasked."""
 _SEPARATOR = r"[ \u00a0\u202f./()\u2010-\u2013-]"
 _LAST_GROUP = re.compile(rf"{_SEPARATOR}{{1,3}}\d{{1,15}}\)?\Z")
-_WORLD = re.compile(rf"(?<![\w+])(?:\+|00)\(?[1-9](?:{_SEPARATOR}{{0,3}}+\d){{6,14}}+(?!\d)")
+_WORLD = re.compile(rf"(?<![\w+])(?:\+|00)\(?[1-9](?:{_SEPARATOR}{{0,3}}+\d){{6,14}}(?!\d)")
 _NORTH_AMERICA = re.compile(
     r"(?<![\w.+$€£-])(?:1[ .-])?(?:\(\d{3}\)[ \u00a0]?|\d{3}([.-]))\d{3}(?(1)\1|[ .-])\d{4}"
     r"(?![\w]|[.-]\d)"
 )
-_TRUNK = re.compile(rf"(?<![\w.,+$€£#-])\(?0(?:{_SEPARATOR}{{0,3}}+\d){{7,11}}+(?!\d|[.,]\d)")
-_TOLD = re.compile(rf"(?<![A-Za-z_\d.,+$€£#])\(?\d(?:{_SEPARATOR}{{0,2}}+\d){{5,13}}+(?!\d|[.,]\d)")
+_TRUNK = re.compile(rf"(?<![\w.,+$€£#-])\(?0(?:{_SEPARATOR}{{0,3}}+\d){{7,11}}(?!\d|[.,]\d)")
+_TOLD = re.compile(rf"(?<![A-Za-z_\d.,+$€£#])\(?\d(?:{_SEPARATOR}{{0,2}}+\d){{5,13}}(?!\d|[.,]\d)")
+_BETWEEN = (
+    r"numbers?|no|nr|num|nummer|n[uú]mero|numéro|номер\w*|is|are|at|on|us|me|him|her|them|now|or|and|"
+    "direct|office|work|home|line|ist|unter|auf|oder|und|au|le|al|el|es|est|ou|y|il|al|numero"
+)
 _A_PHONE = re.compile(
     r"(?:\b(?:tel[eé]?(?:fon|phone|fono|foon|fone|fax)?|ph(?:one)?|mobil[ey]?|cell(?:ulare?)?|fax|"
     r"call|dial|ring|text|sms|hotline|helpline|whatsapp|signal|handy|rufnummer|durchwahl|"
-    r"t[ée]l(?:[ée]phone)?|portable|m[óo]vil|celular|telemóvel|numer telefonu)\b"
+    r"t[ée]l(?:[ée]phone)?|portable|m[óo]vil|celular|telemóvel|numer telefonu|"
+    r"(?:telefon|handy|mobil|fax)nummer)\b"
     r"|тел(?:ефон\w*)?|моб\w*|電話|电话|電话|手机|携帯|전화|휴대폰|هاتف|جوال|טלפון|फोन|मोबाइल|โทร)"
-    r"[^\d\n+]{0,24}\Z",
+    rf"(?:[\s:.,()#=\uff1a°+-]|\b(?:{_BETWEEN})\b|[是は号号码番号]){{0,8}}\Z",
     re.IGNORECASE,
 )
 _AN_ID = re.compile(
     r"(?:isbn(?:-1[03])?|issn|doi|order|invoice|ticket|case|ref(?:erence)?|\bids?|sku|serial|part|"
-    r"version|iban|account|konto\w*|tracking|bestell\w*|artikel\w*|rechnung\w*|page|section|§|#|"
+    r"version|iban|account|konto\w*|tracking|bestell\w*|artikel\w*|rechnung\w*|bar ?code|ean|upc|"
+    r"gtin|aktenzeichen|file|dossier|"
+    r"page|section|§|#|"
     r"\b(?:no|nr|number|nummer|num)\b|port|zip|plz)[\s:#.=]{0,3}\Z",
     re.IGNORECASE,
 )
@@ -86,9 +93,8 @@ class Phones:
                 if _is_meant(text, found.start(), found.end()):
                     yield from _longest(found.start(), found[0], self._regions, asked)
         for found in _TOLD.finditer(text):
-            start = found.start()
-            if _A_PHONE.search(text[max(0, start - 48) : start]) and not _is_other(found[0]):
-                yield from _longest(start, found[0], self._regions, asked)
+            if _is_told(text, found.start(), found.end()):
+                yield from _longest(found.start(), found[0], self._regions, asked)
 
 
 class _Plans:
@@ -139,6 +145,13 @@ def _is_meant(text: str, start: int, end: int) -> bool:
         return False
     before = text[max(0, start - 48) : start]
     return bool(_A_PHONE.search(before)) or not _AN_ID.search(before)
+
+
+def _is_told(text: str, start: int, end: int) -> bool:
+    """Whether a word such as `Tel.` stands before it."""
+    if _A_UNIT.match(text, end) or _is_other(text[start:end]):
+        return False
+    return bool(_A_PHONE.search(text[max(0, start - 48) : start]))
 
 
 def _is_other(written: str) -> bool:

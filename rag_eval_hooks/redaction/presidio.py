@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction.matches import Match
 
 __all__ = ["Presidio"]
+
+_MODEL = "en_core_web_lg"
+"""What Presidio loads by its own settings."""
 
 
 class Presidio:
@@ -24,6 +28,7 @@ class Presidio:
         threshold: Least confidence, 0 to 1.
 
     Raises:
+        ConfigError: No analyzer is given, and the default one's model is not on disk.
         ImportError: `presidio-analyzer` is not installed.
     """
 
@@ -54,9 +59,14 @@ class Presidio:
 def _default() -> Any:
     try:
         from presidio_analyzer import AnalyzerEngine
+        from spacy.util import is_package
     except ImportError as missing:
         raise ImportError(
             'redact="presidio" needs a package: pip install presidio-analyzer, and a model of '
             "spaCy for it"
         ) from missing
+    if not is_package(_MODEL):
+        # Presidio would download it.
+        wants = f"the spaCy model {_MODEL} on disk (python -m spacy download {_MODEL})"
+        raise ConfigError("redact", "presidio", wants)
     return AnalyzerEngine()

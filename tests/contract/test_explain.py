@@ -71,7 +71,7 @@ def test_metrics_without_a_score_are_told_with_their_cause() -> None:
     def fail(_task: object) -> Findings:
         raise JudgeError("openai:m: HTTP 401")
 
-    with RagEval(["ragas.faithfulness"], ScriptedJudge(fail)) as evals:  # type: ignore[arg-type]
+    with RagEval(["ragas.faithfulness"], ScriptedJudge(fail)) as evals:
         evals.offer(one := sample())
         evals.flush(10)
         (told,) = evals.explain(one.sample_id)

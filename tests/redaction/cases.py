@@ -101,6 +101,9 @@ mobile [[9876543210]]
 WhatsApp: [[+55 11 91234-5678]]
 fax [[0208 366 1177]]
 call us at [[1-800-356-9377]]
+[[020 7946 0958]] / [[020 7946 0959]]
+Telefonnummer: [[030901820]]
+Phone number is [[2125550123]]
 """,
     "card": """
 Visa [[4111 1111 1111 1111]]
@@ -256,6 +259,15 @@ UTC+02:00
 Call 911 or 112
 In 2024, 212 people, 555 cars and 123 bikes
 1,2,3,4,5,6,7,8,9,10
+Phone plans cost 30 000 000 dollars
+In the phone survey 1234567 people answered
+Call option 1234567 of 2020
+the cell count was 1234567890
+barcode 0301 2345 678
+Aktenzeichen 030 1234/22
+GPS 40.7128 -74.0060
+Smith (2019) 45 6789
+arXiv:2005.11401
 """,
     "card": """
 order 4111111111111111
@@ -299,6 +311,8 @@ AKIA is a prefix
 password: ${DB_PASSWORD}
 a task-oriented-dialogue-system-for-2023-users
 eyJ is how a JWT begins
+Token: max_tokens=4096
+token: 4096-wide
 https://example.com:8080/path@here
 commit 3f786850e387550fdab836ed7e6dc881de23001b
 sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855

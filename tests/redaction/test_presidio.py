@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction import choose_redactor
 from rag_eval_hooks.redaction.presidio import Presidio
 
@@ -50,3 +51,12 @@ def test_what_presidio_finds_is_taken_out() -> None:
     redactor = choose_redactor(RagEvalConfig(), ["email", Presidio(engine)])
     text = redactor.session().text("question", "Ada Lorne is ada@varne.example, says Ada Lorne.")
     assert text == "<PERSON_1> is <EMAIL_1>, says <PERSON_1>."
+
+
+def test_no_model_is_downloaded() -> None:
+    """Where Presidio's own model is not on disk, that is an error, not a download."""
+    util = pytest.importorskip("spacy.util")
+    if util.is_package("en_core_web_lg"):
+        pytest.skip("the model is there")
+    with pytest.raises(ConfigError, match="en_core_web_lg"):
+        choose_redactor(RagEvalConfig(), "presidio")
