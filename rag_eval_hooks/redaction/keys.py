@@ -51,8 +51,10 @@ class Keys:
         """Keys, tokens, JWTs, passwords and private keys, one that the text's end cuts as well."""
         yield from (Match(m.start(), m.end(), "KEY") for m in _PREFIXED.finditer(text))
         yield from _private_keys(text)
-        for pattern in (_IN_URL, _BEARER):
-            yield from (Match(m.start(1), m.end(1), "KEY") for m in pattern.finditer(text))
+        yield from (Match(m.start(1), m.end(1), "KEY") for m in _IN_URL.finditer(text))
+        for found in _BEARER.finditer(text):
+            if _SPECIAL.search(found[1]):
+                yield Match(found.start(1), found.end(1), "KEY")
         for found in _NAMED.finditer(text):
             if _is_secret(found[1]) and not (
                 found[0][:5].lower() == "token" and len(found[1]) < 16

@@ -59,6 +59,7 @@ _DATE = re.compile(
     rf"|(?:19|20)\d\d([./-]){_MONTH}\3{_DAY})(?!\d)"
 )
 _SHORT_DATE = re.compile(rf"{_DAY}([./-]){_MONTH}\1\d\d\D?\d{{0,3}}")
+_GOES_BEFORE = re.compile(r"\d\s{0,2}[.\u2010-\u2013-]\s{0,2}\Z")
 _DECIMAL = re.compile(r"\d+\.\d+")
 _AN_ISBN = re.compile(r"(?:97[89][ -])?\d{1,5}([ -])\d{1,7}\1\d{1,7}\1\d")
 _A_UNIT = re.compile(
@@ -144,6 +145,8 @@ def _is_meant(text: str, start: int, end: int) -> bool:
     if written.isdigit() or _is_other(written) or _A_UNIT.match(text, end):
         return False
     before = text[max(0, start - 48) : start]
+    if _GOES_BEFORE.search(before) or written.count(")") > written.count("("):
+        return False
     return bool(_A_PHONE.search(before)) or not _AN_ID.search(before)
 
 

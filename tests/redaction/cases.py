@@ -266,6 +266,8 @@ the cell count was 1234567890
 barcode 0301 2345 678
 Aktenzeichen 030 1234/22
 GPS 40.7128 -74.0060
+( 2016 - 01 - 22 ) 1.33 5 5
+2016-02-05 ) 1.34 7 7
 Smith (2019) 45 6789
 arXiv:2005.11401
 """,
@@ -285,6 +287,8 @@ id=4111111111111111
 2023 2024 2025 2026
 1000 2000 3000 4000
 UUID 123e4567-e89b-12d3-a456-426614174000
+row-4676002274784316434
+row--6333085104023663146
 """,
     "iban": """
 DE89 3704 0044 0532 0130 01
@@ -312,6 +316,7 @@ password: ${DB_PASSWORD}
 a task-oriented-dialogue-system-for-2023-users
 eyJ is how a JWT begins
 Token: max_tokens=4096
+a basic misunderstanding of the case
 token: 4096-wide
 https://example.com:8080/path@here
 commit 3f786850e387550fdab836ed7e6dc881de23001b
