@@ -117,6 +117,8 @@ class _Plans:
 
 def _longest(start: int, written: str, regions: tuple[str, ...], asked: _Plans) -> Iterator[Match]:
     """The longest part of whole groups, from the start, that is a number."""
+    if written.startswith("(") and ")" not in written:
+        start, written = start + 1, written[1:]
     for _ in range(3):
         value = asked.value("+" + written[2:] if written.startswith("00") else written, regions)
         if value is not None:
