@@ -6,12 +6,12 @@ Make one `RagEval` per process and give it to a framework's handler, such as
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import RagEvalConfig
-from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError
+from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.ids import result_id, score_id
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
-from rag_eval_hooks.pipeline import Stats
+from rag_eval_hooks.pipeline import Explanation, Stats
 from rag_eval_hooks.pipeline.callables import evaluator_metric
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.sampling_settings import RuleSettings, TailSettings
@@ -25,6 +25,7 @@ __all__ = [
     "Cause",
     "ConfigError",
     "Context",
+    "Explanation",
     "Feedback",
     "Field",
     "JsonlSink",
@@ -36,6 +37,7 @@ __all__ = [
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
+    "RedactionError",
     "RuleSettings",
     "Sample",
     "Score",

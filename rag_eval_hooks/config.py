@@ -71,6 +71,11 @@ Url = Annotated[str, AfterValidator(_url)]
 Weights = dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
 TOKEN_SCORERS = "'none' or 'bert-score[:<name or path>]'"
 EMBEDDERS = "'auto', 'none', 'openai:<model>' or 'sentence-transformers[:<name or path>]'"
+REDACTIONS = (
+    "'none', 'all', or of 'email', 'phone', 'card', 'iban', 'key', 'ip', 'presidio', separated by "
+    "commas; in code also rules and functions (text) -> text or (field, text) -> text"
+)
+_REDACTIONS = "^(none|all|email|phone|card|iban|key|ip|presidio)$"
 
 
 def _setting(default: Any, wants: str, **limits: Any) -> Any:
@@ -184,6 +189,14 @@ class RagEvalConfig(BaseModel):
         spool_wait: Seconds that an offer waits for the disk at most, with `sync`.
         spool_max_mb: Megabytes that the spool may have; further samples are evaluated from memory
             alone and counted as `undurable`.
+        redact: What is taken out of samples, and out of content on spans, before anything leaves:
+            `email`, `phone`, `card`, `iban`, `key` (API keys, tokens, passwords), all of these by
+            `all`; besides these `ip` and `presidio`. See docs/privacy.md.
+        redact_patterns: Regular expressions by name, likewise: `CUSTOMER` makes `<CUSTOMER_1>`.
+        redact_regions: Countries, by two letters, whose phone numbers are known without their
+            prefix; by default some 40 large ones.
+        redact_ids_key: A key with which ids of users and sessions are hashed; never printed.
+        max_explained: Recent traces of which `RagEval.explain` knows what became.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -280,6 +293,15 @@ class RagEvalConfig(BaseModel):
     durability: Literal["batch", "sync"] = _setting("batch", "'batch' or 'sync'")
     spool_wait: float = _seconds(0.05)
     spool_max_mb: int = _count(512)
+    redact: Annotated[
+        tuple[Annotated[str, Field(pattern=_REDACTIONS)], ...], BeforeValidator(_split)
+    ] = _setting((), REDACTIONS)
+    redact_patterns: dict[str, str] = _setting({}, "names and regular expressions")
+    redact_regions: Annotated[
+        tuple[Annotated[str, Field(pattern="^[A-Z]{2}$")], ...], BeforeValidator(_split)
+    ] = _setting((), "countries such as DE, separated by commas")
+    redact_ids_key: SecretStr | None = _setting(None, "a key")
+    max_explained: int = _count(10_000)
 
     if not TYPE_CHECKING:
 
@@ -322,5 +344,11 @@ def _config_error(error: ValidationError, values: dict[str, Any]) -> ConfigError
         return ConfigError(nested[0], first["input"], nested[1])
     extra = RagEvalConfig.model_fields[name].json_schema_extra
     wants = str(extra["wants"]) if isinstance(extra, dict) else str(first["msg"])
-    secret = name in ("judge_api_key", "judge_headers", "judge_query", "judge_base_url")
+    secret = name in (
+        "judge_api_key",
+        "judge_headers",
+        "judge_query",
+        "judge_base_url",
+        "redact_ids_key",
+    )
     return ConfigError(name, "**********" if secret else values.get(name), wants)

@@ -13,6 +13,7 @@ __all__ = [
     "JudgeTimeout",
     "JudgeUnavailable",
     "RagEvalError",
+    "RedactionError",
 ]
 
 
@@ -61,3 +62,7 @@ class BudgetError(JudgeError):
 
 class JudgeUnavailable(JudgeError):
     """Too many calls failed in a row: none was made; its findings are `judge_unavailable`."""
+
+
+class RedactionError(RagEvalError):
+    """A sample could not be redacted, so it is not evaluated; its text names a type only."""

@@ -16,12 +16,12 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.capture import (
+    Assembler,
     Interaction,
     ManualInteraction,
     OtherInstrumentors,
     Recorder,
     SpanWriter,
-    assemble,
 )
 from rag_eval_hooks.capture.assemble import seconds, session_of
 from rag_eval_hooks.config import RagEvalConfig
@@ -29,9 +29,10 @@ from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Offer, Pipeline, Stats, Traits, traits_of
+from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Stats, Traits, traits_of
 from rag_eval_hooks.placement import placed
 from rag_eval_hooks.recipe import Recipe, named
+from rag_eval_hooks.redaction import RedactSpec, choose_redactor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks import FeedbackSpanSink
@@ -66,6 +67,8 @@ class RagEval:
         config: Further settings; those set in it count as given here.
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
         token_scorer: A `TokenScorer` of your own, likewise.
+        redact: As in `RagEvalConfig`, or rules and functions `(text) -> text` or
+            `(field, text) -> text` of your own, one or several.
         tracer_provider: Where spans go, or None for the global provider.
         meter_provider: Where metrics go, likewise.
         logger_provider: Where log events go, likewise.
@@ -91,11 +94,13 @@ class RagEval:
         *,
         embedder: str | Embedder | None = None,
         token_scorer: TokenScorer | None = None,
+        redact: RedactSpec | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
     ) -> None:
         self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
+        redactor = choose_redactor(self.config, redact)
         options = metric_options(self.config)
         available = build(options)
         chosen = chosen_metrics(metrics, self.config, available)
@@ -117,6 +122,7 @@ class RagEval:
             [*sink_list(sinks, self.config), FeedbackSpanSink(tracer_provider, logger_provider)],
             tick=lambda: self.recorder.sweep(),
         )
+        self._assembler = Assembler(self.config, redactor, self.incidents)
         self._spans = SpanWriter(
             tracer_provider,
             mode=self.config.spans,
@@ -193,7 +199,7 @@ class RagEval:
             Offer(
                 key=key,
                 status=sample.status,
-                sample=lambda: sample,
+                sample=lambda: self._assembler.own(sample),
                 size=sample.chars,
                 traits=lambda: traits_of(sample),
                 ids=tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id)))),
@@ -228,7 +234,8 @@ class RagEval:
             the queue is full; each is counted in `stats().feedback`.
         """
         try:
-            given = Feedback(score=score, label=label, reference=reference)
+            told = self._assembler.reference(reference)
+            given = Feedback(score=score, label=label, reference=told)
             name = id_of(trace_id_or_sample_id)
         except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._pipeline.refuse_feedback(error)
@@ -243,15 +250,19 @@ class RagEval:
 
         Raises:
             RuntimeError: After `shutdown`.
+            RedactionError: The sample could not be redacted.
         """
-        return self._pipeline.evaluate(sample).result()
+        return self._pipeline.evaluate(self._assembler.own(sample)).result()
 
     async def aevaluate(self, sample: Sample) -> Outcomes:
         """`evaluate` for async code.
 
         Raises:
             RuntimeError: After `shutdown`.
+            RedactionError: The sample could not be redacted.
         """
+        if self._assembler.redacts:
+            sample = await asyncio.to_thread(self._assembler.own, sample)
         return await asyncio.wrap_future(self._pipeline.evaluate(sample))
 
     def stats(self) -> Stats:
@@ -266,6 +277,13 @@ class RagEval:
         Empty without a spool, or with one that cannot be read just now.
         """
         return self._pipeline.spooled()
+
+    def explain(self, trace_id_or_sample_id: str) -> tuple[Explanation, ...]:
+        """What became of recent samples of a trace, or of a sample without one: in words, by `str`.
+
+        Remembers the last `max_explained` traces of this process; nothing is known of others.
+        """
+        return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Waits until everything accepted so far is evaluated and delivered.
@@ -312,15 +330,16 @@ class RagEval:
             self._pipeline.offer(offer)
 
     def _offer(self, interaction: Interaction) -> Offer:
-        span = self._spans.write(interaction)
+        session = self._assembler.session()
+        span = self._spans.write(
+            interaction, functools.partial(self._assembler.attributes, session)
+        )
         build = functools.partial(
-            assemble,
+            self._assembler.sample,
             interaction,
-            trace_id=span.trace_id,
-            span_id=span.span_id,
-            workflow=self.config.workflow,
-            max_contexts=self.config.max_contexts,
-            max_text_chars=self.config.max_text_chars,
+            session,
+            span.trace_id,
+            span.span_id,
         )
         run_id = interaction.root.id
         return Offer(

@@ -10,7 +10,7 @@ from typing import Any
 
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["evaluator_environment", "merged"]
+__all__ = ["evaluator_environment", "merged", "origins", "otlp_endpoint", "parsed"]
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
@@ -23,6 +23,7 @@ _MAPPINGS = (
     "metric_rates",
     "rate_limit",
     "budget",
+    "redact_patterns",
 )
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # PYTHONPATH is where tracers put a `sitecustomize` that instruments every process; what it adds to
@@ -50,15 +51,41 @@ def merged(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: A `RAG_EVAL_*` variable is unknown, or the file cannot be used.
     """
+    own = _own(names, explicit)
+    return {**_shared_variables(own), **own}
+
+
+def _own(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, Any]:
     variables = {_PREFIX + name.upper(): name for name in names}
     _refuse_unknown_variables({*variables, _FILE_VARIABLE})
     environment = {
-        name: _pairs(name, os.environ[variable])
+        name: parsed(name, os.environ[variable])
         for variable, name in variables.items()
         if variable in os.environ
     }
-    own = {**_file_values(), **environment, **explicit}
-    return {**_shared_variables(own), **own}
+    return {**_file_values(), **environment, **explicit}
+
+
+def origins(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, str]:
+    """Where each value of `merged` is from, in words; a setting at its default is left out."""
+    found = dict.fromkeys(_file_values(), f"file {_file_path()}")
+    for name in names:
+        if (variable := _PREFIX + name.upper()) in os.environ:
+            found[name] = f"variable {variable}"
+    found |= dict.fromkeys(explicit, "argument")
+    shared = {
+        "judge_base_url": "OPENAI_BASE_URL",
+        "judge_api_key": "OPENAI_API_KEY",
+        "capture_content": _CONTENT_VARIABLE,
+    }
+    taken = _shared_variables(_own(names, explicit))
+    return {name: f"variable {shared[name]}" for name in taken} | found
+
+
+def otlp_endpoint() -> str | None:
+    """The receiver of spans that OpenTelemetry's own variables name."""
+    traces = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    return traces or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None
 
 
 def _refuse_unknown_variables(known: set[str]) -> None:
@@ -67,8 +94,12 @@ def _refuse_unknown_variables(known: set[str]) -> None:
             raise ConfigError.unknown(name, "an unknown variable", known)
 
 
-def _pairs(name: str, value: str) -> Any:
-    """`a=1,b=2` as a mapping, for the settings that are mappings."""
+def parsed(name: str, value: str) -> Any:
+    """A setting's text: `a=1,b=2` as a mapping, for the settings that are mappings.
+
+    Raises:
+        ConfigError: It has another form.
+    """
     if name not in _MAPPINGS:
         return value
     pairs = [part.partition("=") for part in value.split(",") if part.strip()]
@@ -95,13 +126,16 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _file_values() -> dict[str, Any]:
+    path = _file_path()
+    return {} if path is None else _read(path)
+
+
+def _file_path() -> Path | None:
     named = os.environ.get(_FILE_VARIABLE)
     if named:
-        return _read(Path(named))
-    for path in (Path("rag_eval_hooks.toml"), Path("pyproject.toml")):
-        if path.is_file() and (values := _read(path)):
-            return values
-    return {}
+        return Path(named)
+    usual = (Path("rag_eval_hooks.toml"), Path("pyproject.toml"))
+    return next((path for path in usual if path.is_file() and _read(path)), None)
 
 
 def _read(path: Path) -> dict[str, Any]:

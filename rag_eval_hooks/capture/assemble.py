@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.capture.stages import queries, stages
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["assemble", "seconds", "session_of"]
+__all__ = ["assemble", "seconds", "session_of", "shortened"]
 
 _FRAMEWORK_PREFIXES = ("ls_", "langgraph_", "checkpoint_", "lc_")
 
@@ -92,6 +92,28 @@ def seconds(root: Run) -> float | None:
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 
 
+def shortened(sample: Sample, *, max_text_chars: int, margin: int) -> Sample:
+    """A redacted sample within the content limits.
+
+    Args:
+        sample: One that was assembled with `margin` characters more than the limit, and redacted.
+        max_text_chars: Characters kept of each text.
+        margin: What texts that were cut lose at their ends: the cut may have divided there what
+            would have been redacted.
+    """
+    cut = _Cut(max_text_chars, frozenset(sample.truncated), margin)
+    contexts = cut.contexts("contexts", sample.contexts, len(sample.contexts or ()))
+    told = replace(
+        sample,
+        question=cut.text("question", sample.question),
+        contexts=contexts,
+        answer=cut.optional("answer", sample.answer),
+        reference=cut.optional("reference", sample.reference),
+        metadata=cut.metadata("metadata", sample.metadata),
+    )
+    return replace(told, truncated=tuple(dict.fromkeys((*sample.truncated, *cut.fields))))
+
+
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:
     value = metadata.get(key)
     return None if value is None else str(value)
@@ -104,11 +126,15 @@ def _is_free(key: str) -> bool:
 class _Cut:
     """Cuts texts to a limit and notes which fields were cut."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, shortened: Collection[str] = (), margin: int = 0) -> None:
         self._limit = limit
+        self._shortened = shortened
+        self._margin = margin
         self.fields: list[str] = []
 
     def text(self, field: str, text: str) -> str:
+        if field in self._shortened:
+            text = text[: max(0, len(text) - self._margin)]
         if len(text) <= self._limit:
             return text
         self.fields.append(field)

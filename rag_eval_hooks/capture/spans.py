@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
@@ -22,11 +23,14 @@ from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.rag_span import RagSpan, around
 from rag_eval_hooks.capture.run import Interaction, Others, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.sample import Status
 from rag_eval_hooks.sinks.held_span import HeldSpan
 from rag_eval_hooks.sinks.limits import room
 
 __all__ = ["SpanWriter"]
+
+Redact: TypeAlias = Callable[[Attributes], Attributes]
+"""Takes out of attributes that hold content or ids what must not leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,12 @@ class SpanWriter:
         self._content = capture_content
         self._incidents = incidents
 
-    def write(self, interaction: Interaction) -> RagSpan:
+    def write(self, interaction: Interaction, redact: Redact = dict) -> RagSpan:
         """Emits the spans that are ours to emit, and ends all but the first.
+
+        Args:
+            interaction: An ended one.
+            redact: Applied to attributes with content or ids.
 
         Returns:
             The RAG span, not ended, so that scores can still be set on it. Without an SDK, or
@@ -96,42 +104,45 @@ class SpanWriter:
         mode = ("root" if others.active else "all") if self._mode == "auto" else self._mode
         if mode == "none":
             return around(interaction.otel)
-        span = self._write_root(interaction)
+        span = self._write_root(interaction, redact)
         context = span.get_span_context()
         if not span.is_recording():
             return RagSpan(context, None, recorded=False)
         if mode == "all":
             try:
-                self._write_children(interaction, span)
+                self._write_children(interaction, span, redact)
             except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
                 self._incidents.report("span start", error)
         end = interaction.root.end
         return RagSpan(context, None if end is None else HeldSpan(span, end))
 
-    def _write_root(self, interaction: Interaction) -> Span:
+    def _write_root(self, interaction: Interaction, redact: Redact) -> Span:
         root = interaction.root
         name = self._workflow or root.name
         span = self._tracer.start_span(
             f"invoke_workflow {name}",
             interaction.otel,
-            attributes=self._root_attributes(interaction, name),
+            attributes=self._root_attributes(interaction, name, redact),
             start_time=root.start,
         )
         _mark_failure(span, root.error_type, interaction.status)
         return span
 
-    def _write_children(self, interaction: Interaction, root_span: Span) -> None:
+    def _write_children(self, interaction: Interaction, root_span: Span, redact: Redact) -> None:
         parents = {interaction.root: trace.set_span_in_context(root_span, interaction.otel)}
         documents = {found.run: found.contexts for found in interaction.lists}
         for run in interaction.runs[1:]:
             if run.kind in _FORMS:
-                span = self._child(run, _enclosing(run, parents), documents.get(run, ()))
+                span = self._child(run, _enclosing(run, parents))
+                if self._content:
+                    found = documents.get(run, ())
+                    span.set_attributes(redact(content_of(run, found, room(span))))
                 # Times are explicit, so a span can be ended before its children begin.
                 span.end(run.end)
                 if run.kind is not RunKind.MODEL:
                     parents[run] = trace.set_span_in_context(span, interaction.otel)
 
-    def _child(self, run: Run, parent: OtelContext, documents: Sequence[Context]) -> Span:
+    def _child(self, run: Run, parent: OtelContext) -> Span:
         form = _FORMS[run.kind]
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: form.operation,
@@ -146,25 +157,24 @@ class SpanWriter:
             start_time=run.start,
         )
         _mark_failure(span, run.error_type, Status.OK)
-        if self._content:
-            span.set_attributes(content_of(run, documents, room(span)))
         return span
 
-    def _root_attributes(self, interaction: Interaction, name: str) -> Attributes:
+    def _root_attributes(self, interaction: Interaction, name: str, redact: Redact) -> Attributes:
         told = interaction.metadata
+        private: Attributes = {}
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
             semconv.GEN_AI_WORKFLOW_NAME: name,
             semconv.OPENINFERENCE_SPAN_KIND: "CHAIN",
         }
         if (session := session_of(told)) is not None:
-            attributes[semconv.GEN_AI_CONVERSATION_ID] = session
-            attributes[semconv.SESSION_ID] = session
+            private[semconv.GEN_AI_CONVERSATION_ID] = session
+            private[semconv.SESSION_ID] = session
         if told.get("user_id") is not None:
-            attributes[semconv.USER_ID] = str(told["user_id"])
+            private[semconv.USER_ID] = str(told["user_id"])
         if self._content:
-            attributes |= texts(interaction.root.query, interaction.root.text)
-        return attributes
+            private |= texts(interaction.root.query, interaction.root.text)
+        return attributes | redact(private)
 
 
 def _enclosing(run: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:

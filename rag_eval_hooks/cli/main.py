@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli import demo, metrics
+from rag_eval_hooks.cli import demo, doctor, metrics
 from rag_eval_hooks.cli.errors import UsageError
 from rag_eval_hooks.errors import ConfigError
 
@@ -27,7 +27,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, metrics):
+    for command in (demo, metrics, doctor):
         command.register(subparsers)
     return parser
 

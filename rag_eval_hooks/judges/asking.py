@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -58,6 +59,7 @@ class Asker:
     def __init__(self, chat: Chat, attempts: int) -> None:
         self._chat = chat
         self._attempts = attempts
+        self._secret = secrets.token_bytes(16)
 
     async def ask_all(self, calls: Iterable[Call]) -> Answers:
         """What all calls told; they are made at the same time."""
@@ -98,7 +100,8 @@ class Asker:
         self, ask: Ask, items: Items, problems: tuple[str, ...]
     ) -> tuple[Reading, Usage]:
         try:
-            completion = await self._completed(ask.prompt(items, problems))
+            prompt = ask.prompt(items, problems).sealed(self._secret)
+            completion = await self._completed(prompt)
         except ReplyError as error:
             return Reading({}, (str(error),)), error.usage
         try:

@@ -12,9 +12,10 @@ from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 
 if TYPE_CHECKING:
     from rag_eval_hooks.judges.openai import OpenAIJudge
+    from rag_eval_hooks.judges.openai_chat import OpenAIChat
     from rag_eval_hooks.judges.prices import Prices
 
-__all__ = ["choose_embedder", "choose_judge", "choose_token_scorer"]
+__all__ = ["choose_embedder", "choose_judge", "choose_token_scorer", "openai_chat"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -84,6 +85,21 @@ def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
         layer=config.bertscore_layer,
         rescale_with_baseline=config.bertscore_rescale,
     )
+
+
+def openai_chat(config: RagEvalConfig, model: str) -> OpenAIChat:
+    """The model of an OpenAI judge alone: without memo and prices.
+
+    Raises:
+        ConfigError: There is no key.
+        ImportError: The extra `openai` is not installed.
+    """
+    from rag_eval_hooks.judges.client_options import ClientOptions
+
+    options = ClientOptions(**_endpoint(config))
+    from rag_eval_hooks.judges.openai_chat import OpenAIChat
+
+    return OpenAIChat(model, options, temperature=config.judge_temperature)
 
 
 def _openai_judge(config: RagEvalConfig, model: str) -> OpenAIJudge:

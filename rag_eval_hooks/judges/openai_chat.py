@@ -65,6 +65,11 @@ class OpenAIChat:
         """`openai:` and the model."""
         return self._endpoint.name
 
+    @property
+    def rung(self) -> Rung:
+        """How the shape of a reply is asked for, as far as was learned."""
+        return self._dialect.rung
+
     async def complete(self, prompt: Prompt) -> Completion:
         """The text of the model's reply; `usage` counts every request that was sent for it.
 

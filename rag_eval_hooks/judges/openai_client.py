@@ -137,10 +137,9 @@ class Endpoint:
             base_url=options.base_url or _OPENAI,
             api_key=options.api_key or _NO_KEY,
             default_headers=dict(options.headers),
-            default_query=dict(options.query),
             timeout=options.timeout,
             max_retries=0,
-            http_client=lean_http_client(),
+            http_client=lean_http_client(options.query),
         )
 
 

@@ -1,5 +1,6 @@
 """When and how much is evaluated: sampling, queue, evaluation, delivery, accounting."""
 
+from rag_eval_hooks.pipeline.explanations import ADVICE, Explanation
 from rag_eval_hooks.pipeline.inquiry import Sources
 from rag_eval_hooks.pipeline.ledger import Stats
 from rag_eval_hooks.pipeline.offer import Offer
@@ -7,4 +8,15 @@ from rag_eval_hooks.pipeline.pipeline import Makers, Pipeline
 from rag_eval_hooks.pipeline.rules import Traits, traits_of
 from rag_eval_hooks.pipeline.scorer import Scorer
 
-__all__ = ["Makers", "Offer", "Pipeline", "Scorer", "Sources", "Stats", "Traits", "traits_of"]
+__all__ = [
+    "ADVICE",
+    "Explanation",
+    "Makers",
+    "Offer",
+    "Pipeline",
+    "Scorer",
+    "Sources",
+    "Stats",
+    "Traits",
+    "traits_of",
+]

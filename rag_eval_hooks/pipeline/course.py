@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.durable import Durable
@@ -110,9 +111,10 @@ class Course:
         try:
             sample = work.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
-            self.incidents.report("capture", error)
+            reason = "redaction_failed" if isinstance(error, RedactionError) else "capture_failed"
+            self.incidents.report(reason.partition("_")[0], error)
             self.joining.unreadable(work.joinable)
-            self._drop(work, "capture_failed")
+            self._drop(work, reason)
             return None
         if work.offer.status is Status.ERROR:
             # What came of it is no answer that anybody got.

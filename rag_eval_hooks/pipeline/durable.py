@@ -172,4 +172,4 @@ class Durable:
 
     def _enter(self, work: Work) -> None:
         self._recovered += 1
-        work.ticket = self._ledger.accepted()
+        work.ticket = self._ledger.accepted(work.offer.key)

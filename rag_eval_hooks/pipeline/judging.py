@@ -72,9 +72,9 @@ class Judging:
         if column == "dropped":
             self._ledger.settle_dropped(ticket, reason)
         elif column == "scored":
-            self._ledger.settle_scored(ticket)
+            self._ledger.settle_scored(ticket, _absent(outcomes))
         else:
-            self._ledger.settle_failed(ticket, reason)
+            self._ledger.settle_failed(ticket, reason, _absent(outcomes))
 
 
 def column_of(outcomes: Outcomes) -> str:
@@ -87,6 +87,15 @@ def column_of(outcomes: Outcomes) -> str:
     failures = [cause for cause in causes if cause.is_failure]
     # No outcome at all: the sample feeds no metric.
     return f"failed:{next(iter(failures or causes), Cause.MISSING_INPUT).value}"
+
+
+def _absent(outcomes: Outcomes) -> dict[str, str]:
+    """Why metrics have no score; details of ours hold no content."""
+    return {
+        name: ", ".join(filter(None, (outcome.cause.value, outcome.detail)))
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, NotScored)
+    }
 
 
 def _causes(outcomes: Outcomes) -> list[Cause]:

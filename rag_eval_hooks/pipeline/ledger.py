@@ -7,8 +7,13 @@ import threading
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from rag_eval_hooks.pipeline.explanations import Explanation, Explanations
 
 __all__ = ["Ledger", "Stats"]
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +27,11 @@ class Stats:
         scored: Evaluated, with a score for at least one metric.
         sampled_out: Left out by the sample rate, a rate of metrics or a rule.
         dropped: Not evaluated, by reason: `queue_full`, `shutdown`, `no_thread`,
-            `capture_failed`, `rate_limit`, `budget` (it left no metric), or a status other than
-            ok (`error`, `cancelled`, `closed`, `abandoned`, `interrupted`). With a spool also
-            `spooled` (left in it at shutdown, for the next process), `taken_over` (another process
-            has the sample), and `gave_up` (its evaluation was begun ten times by processes that
-            did not live to its end).
+            `capture_failed`, `redaction_failed`, `rate_limit`, `budget` (it left no metric), or a
+            status other than ok (`error`, `cancelled`, `closed`, `abandoned`, `interrupted`). With
+            a spool also `spooled` (left in it at shutdown, for the next process), `taken_over`
+            (another process has the sample), and `gave_up` (its evaluation was begun ten times by
+            processes that did not live to its end).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.
@@ -62,13 +67,17 @@ class Ledger:
 
     An accepted sample has a ticket, and its first settlement counts: a second one is ignored, so
     whoever is last to know of a sample may settle it to be sure.
+
+    Args:
+        explained: How many recent traces `explain` knows of.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, explained: int = 10_000) -> None:
+        self._explanations = Explanations(explained)
         self._changed = threading.Condition()
         self._tickets = itertools.count()
         # In order of acceptance, so that the first is the oldest.
-        self._pending: dict[int, None] = {}
+        self._pending: dict[int, str] = {}
         self._scored = 0
         self._sampled_out = 0
         self._dropped: Counter[str] = Counter()
@@ -91,25 +100,31 @@ class Ledger:
         with self._changed:
             self._notes[column][reason] += count
 
-    def sampled_out(self) -> None:
+    def sampled_out(self, key: str = "") -> None:
         """Enters a sample that the sampler left out."""
         with self._changed:
             self._sampled_out += 1
+            self._explain(key, "sampled_out")
 
-    def dropped(self, reason: str) -> None:
+    def dropped(self, reason: str, key: str = "") -> None:
         """Enters a sample that was not accepted."""
         with self._changed:
             self._dropped[reason] += 1
+            self._explain(key, "dropped", reason)
 
-    def accepted(self) -> int:
+    def accepted(self, key: str = "") -> int:
         """Enters a sample as pending.
+
+        Args:
+            key: By which `explain` finds it, if not empty: the trace id, or the sample id.
 
         Returns:
             The ticket by which it is settled.
         """
         with self._changed:
             ticket = next(self._tickets)
-            self._pending[ticket] = None
+            self._pending[ticket] = key
+            self._explain(key, "pending")
             return ticket
 
     def errand(self) -> int:
@@ -120,46 +135,69 @@ class Ledger:
         """
         with self._changed:
             ticket = next(self._tickets)
-            self._pending[ticket] = None
+            self._pending[ticket] = ""
             self._errands.add(ticket)
             return ticket
 
     def end_errand(self, ticket: int) -> None:
         """Ends such work."""
         with self._changed:
-            self._settled(ticket)
+            self._settled(ticket, "ended")
 
     def settle_sampled_out(self, ticket: int) -> None:
         """Moves a pending sample to sampled out."""
         with self._changed:
-            if self._settled(ticket):
+            if self._settled(ticket, "sampled_out"):
                 self._sampled_out += 1
 
-    def settle_scored(self, ticket: int) -> None:
-        """Moves a pending sample to scored."""
+    def settle_scored(self, ticket: int, absent: Mapping[str, str] = _NOTHING) -> None:
+        """Moves a pending sample to scored.
+
+        Args:
+            ticket: Its ticket.
+            absent: Why some of its metrics have no score.
+        """
         with self._changed:
-            if self._settled(ticket):
+            if self._settled(ticket, "scored", absent=absent):
                 self._scored += 1
 
-    def settle_failed(self, ticket: int, cause: str) -> None:
+    def settle_failed(self, ticket: int, cause: str, absent: Mapping[str, str] = _NOTHING) -> None:
         """Moves a pending sample to failed."""
         with self._changed:
-            if self._settled(ticket):
+            if self._settled(ticket, "failed", cause, absent):
                 self._failed[cause] += 1
 
     def settle_dropped(self, ticket: int, reason: str) -> None:
         """Moves a pending sample to dropped."""
         with self._changed:
-            if self._settled(ticket):
+            if self._settled(ticket, "dropped", reason):
                 self._dropped[reason] += 1
 
-    def _settled(self, ticket: int) -> bool:
+    def explain(self, key: str) -> tuple[Explanation, ...]:
+        """What became of the samples of a key, as far as it is remembered."""
+        with self._changed:
+            return self._explanations.of(key)
+
+    def _settled(
+        self,
+        ticket: int,
+        outcome: str,
+        reason: str = "",
+        absent: Mapping[str, str] = _NOTHING,
+    ) -> bool:
         if ticket not in self._pending:
             return False
-        del self._pending[ticket]
+        self._explain(self._pending.pop(ticket), outcome, reason, absent)
         self._errands.discard(ticket)
         self._changed.notify_all()
         return True
+
+    def _explain(
+        self, key: str, outcome: str, reason: str = "", absent: Mapping[str, str] = _NOTHING
+    ) -> None:
+        if key:
+            told = Explanation(key=key, outcome=outcome, reason=reason, absent=absent)
+            self._explanations.add(told)
 
     def wait(self, timeout: float | None) -> bool:
         """Blocks until all that was accepted before the call is settled.

@@ -20,6 +20,7 @@ from rag_eval_hooks.pipeline.durable import Durable, Host
 from rag_eval_hooks.pipeline.endings import dropped, refusal, sampled_out
 from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
+from rag_eval_hooks.pipeline.explanations import Explanation
 from rag_eval_hooks.pipeline.joining import RATE_LIMIT, FeedbackWork, Joining
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
@@ -123,7 +124,7 @@ class Pipeline:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
         self.incidents.reset()
         self._scorer.reset()
-        self._ledger = Ledger()
+        self._ledger = Ledger(self._config.max_explained)
         for part in (self._selection, self._references, self._budget):
             if part is not None:
                 part.reset()
@@ -198,9 +199,9 @@ class Pipeline:
         """Enters an interaction that is not evaluated: dropped for a reason, or sampled out."""
         self._joining.remember(offer, decision, accepted=False)
         if reason is None:
-            self._ledger.sampled_out()
+            self._ledger.sampled_out(offer.key)
         else:
-            self._ledger.dropped(reason)
+            self._ledger.dropped(reason, offer.key)
         self._end(offer.held, told)
         return False
 
@@ -235,7 +236,8 @@ class Pipeline:
     def _accept(self, offer: Offer, decision: Decision, *, is_open: bool) -> bool:
         self._exit.arm()
         joinable = self._joining.remember(offer, decision, accepted=True)
-        work = Work(offer, decision, joinable, self._ledger.accepted(), is_open)
+        ticket = self._ledger.accepted(offer.key)
+        work = Work(offer, decision, joinable, ticket, is_open)
         self._durable.enroll(work)
         if offer.held is not None and self._config.hold:
             # Held before it is queued: the evaluator may be done before submit returns.
@@ -323,6 +325,10 @@ class Pipeline:
     def waiting(self) -> int:
         """Samples in the queue at this moment."""
         return len(self._evaluator)
+
+    def explain(self, key: str) -> tuple[Explanation, ...]:
+        """What became of the samples of a trace, as far as it is remembered."""
+        return self._ledger.explain(key)
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 __all__ = [
@@ -32,6 +33,13 @@ SYSTEM = (
     "with its id or number as given, and no other. A reason is one short sentence, or empty."
 )
 _MOST_PROBLEMS = 6
+_DELIMITER = re.compile(r"<(/?)data ([0-9a-f]{12})>")
+# What looks like a delimiter, and characters that a reader of the text does not see or that turn
+# its order around: in JSON each may stand as an escape, and means the same.
+_FOREIGN = re.compile(
+    r"<(?=\s{0,8}/?\s{0,8}data)|[\x7f-\x9f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class Prompt:
         name: Name of the reply's shape, for endpoints that take a JSON Schema.
         example: A reply in the wanted shape; its values mean nothing.
         version: Version of the wording.
+        unsealed: The user text before it was sealed, or None for one that is not.
     """
 
     system: str
@@ -51,6 +60,25 @@ class Prompt:
     name: str
     example: Mapping[str, Any]
     version: str = PROMPTS_VERSION
+    unsealed: str | None = field(default=None, repr=False)
+
+    @property
+    def asked(self) -> str:
+        """The user text by which equal prompts are known: the same under every secret."""
+        return self.user if self.unsealed is None else self.unsealed
+
+    def sealed(self, secret: bytes) -> Prompt:
+        """The prompt with delimiters that nobody can foretell who does not know the secret.
+
+        The same data keep the same delimiters under one secret, so that prompts about one sample
+        still share their prefix. Text of the data is not touched: `data_block` leaves nothing in
+        it that looks like a delimiter.
+
+        Args:
+            secret: At most 64 bytes; random, and never shown.
+        """
+        sealed = _DELIMITER.sub(lambda found: _sealed(found, secret), self.asked)
+        return replace(self, user=sealed, unsealed=self.asked)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -66,10 +94,12 @@ class Prompt:
 def data_block(document: Mapping[str, Any]) -> str:
     """Untrusted texts as one JSON document between delimiters that they cannot hold.
 
-    The delimiters' token is a hash of the whole document, so no text in it can close the block
-    early. Lone surrogates, which no request can carry, become question marks.
+    The delimiters' token is a hash of the whole document, keyed with a secret by `Prompt.sealed`;
+    and nothing in the document looks like a delimiter: there the bracket stands as an escape, as
+    do characters that nobody sees. Both read back as they were. Lone surrogates, which no request
+    can carry, become question marks.
     """
-    text = _dump(document).encode("utf-8", "replace").decode("utf-8")
+    text = _FOREIGN.sub(_escape, _dump(document).encode("utf-8", "replace").decode("utf-8"))
     token = hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()
     return f"<data {token}>\n{text}\n</data {token}>"
 
@@ -114,6 +144,15 @@ def schema_of(example: Any) -> dict[str, Any]:
         return {"type": "array", "items": schema_of(example[0])}
     names = {bool: "boolean", int: "integer", float: "number", str: "string"}
     return {"type": names[type(example)]}
+
+
+def _sealed(found: re.Match[str], secret: bytes) -> str:
+    token = hashlib.blake2b(found[2].encode(), key=secret, digest_size=6).hexdigest()
+    return f"<{found[1]}data {token}>"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return "\\u003c" if found[0] == "<" else json.dumps(found[0])[1:-1]
 
 
 def _dump(value: Any) -> str:

@@ -573,3 +573,11 @@ def test_a_claim_of_small_words_is_supported_word_for_word() -> None:
     """A claim without a content word is supported where it is said in the same words only."""
     assert support("It is what it is.", "As they say: it is what it is.").supported
     assert not support("It is what it is.", "It was what it was.").supported
+
+
+async def test_underscores_within_words_are_kept() -> None:
+    """A name such as `max_tokens` is no emphasis: claims keep it as it stands in the chunk."""
+    answer = "The max_tokens and stop_words options cut the __reply__ off."
+    task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer=answer)
+    (claim,) = (await LocalJudge(None).decompose(task)).answer_claims  # type: ignore[misc]
+    assert claim == "The max_tokens and stop_words options cut the reply off."

@@ -55,7 +55,8 @@ _CLAUSE = re.compile(
     r"|,\s+and\s+(?=(?:he|she|it|they|this|these|the|there)\s)",
     re.IGNORECASE,
 )
-_EMPHASIS = re.compile(r"[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}")
+# An underscore within a word, as in `max_tokens`, is no emphasis.
+_EMPHASIS = re.compile(r"(?!(?<=[^\W_])_+[^\W_])(?:[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3})")
 _MIN_CLAUSE = 3  # content words; a shorter clause does not stand for itself
 
 

@@ -55,7 +55,7 @@ class LocalJudge:
         rules: Constants; the defaults were chosen on labelled data.
     """
 
-    version = "local.2"
+    version = "local.3"
     annotator_kind = AnnotatorKind.CODE
 
     def __init__(self, embedder: Embedder | None = None, rules: Rules = RULES) -> None:

@@ -1,0 +1,90 @@
+"""Builds samples and span attributes without what must not leave."""
+
+from __future__ import annotations
+
+from rag_eval_hooks.capture.assemble import assemble, shortened
+from rag_eval_hooks.capture.content import Attributes
+from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction import MARGIN, Redactor, Session
+from rag_eval_hooks.sample import Sample
+
+__all__ = ["Assembler"]
+
+
+class Assembler:
+    """From ended interactions to redacted samples within the content limits.
+
+    Args:
+        config: The settings.
+        redactor: Takes out what must not leave.
+        incidents: Where span attributes that could not be redacted are counted.
+    """
+
+    def __init__(self, config: RagEvalConfig, redactor: Redactor, incidents: Incidents) -> None:
+        self._config = config
+        self._redactor = redactor
+        self._incidents = incidents
+
+    @property
+    def redacts(self) -> bool:
+        """Whether anything is taken out."""
+        return self._redactor.active
+
+    def session(self) -> Session:
+        """What redacts the sample and the spans of one interaction alike."""
+        return self._redactor.session()
+
+    def sample(
+        self,
+        interaction: Interaction,
+        session: Session,
+        trace_id: str | None,
+        span_id: str | None,
+    ) -> Sample:
+        """The sample of an interaction. Off the request path.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        limit, margin = self._config.max_text_chars, MARGIN if self._redactor.active else 0
+        sample = assemble(
+            interaction,
+            trace_id=trace_id,
+            span_id=span_id,
+            workflow=self._config.workflow,
+            max_contexts=self._config.max_contexts,
+            max_text_chars=limit + margin,
+        )
+        if not margin:
+            return sample
+        redacted = self._redactor.sample(sample, session)
+        return shortened(redacted, max_text_chars=limit, margin=margin)
+
+    def own(self, sample: Sample) -> Sample:
+        """A sample of the application's own, redacted.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        return self._redactor.sample(sample)
+
+    def reference(self, text: str | None) -> str | None:
+        """A reference that comes by itself, redacted.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        return self._redactor.sample(Sample(question="", reference=text)).reference
+
+    def attributes(self, session: Session, values: Attributes) -> Attributes:
+        """Attributes with content or ids, redacted; none where that fails."""
+        if not self._redactor.active:
+            return values
+        try:
+            return session.attributes(values)
+        except RedactionError as error:
+            self._incidents.report("span redaction", error)
+            return {}

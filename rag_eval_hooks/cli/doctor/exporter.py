@@ -1,0 +1,82 @@
+"""Whether an OTLP receiver takes a span."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+
+__all__ = ["check_exporter"]
+
+
+class _Statuses(logging.Handler):
+    """Keeps the status codes that an exporter logs, and nothing else of its messages."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.codes: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.codes += re.findall(r"code: (\d{3})", record.getMessage())
+
+
+def check_exporter(setup: Setup) -> Iterator[Result]:
+    """Sends one test span, as the SDK's own exporter does."""
+    if setup.otlp_endpoint is None:
+        text = "no OTLP endpoint is set; spans go where the application's provider sends them"
+        advice = "to check one: --otlp-endpoint URL, or OTEL_EXPORTER_OTLP_ENDPOINT"
+        yield Result(check="exporter", status=Status.NOTE, text=text, advice=advice)
+        return
+    try:
+        accepted, codes = _send(setup.otlp_endpoint, setup.timeout)
+    except ImportError:
+        text = "the SDK and its OTLP exporter are not installed"
+        advice = 'pip install "rag-eval-hooks[otel]"'
+        yield Result(check="exporter", status=Status.PROBLEM, text=text, advice=advice)
+        return
+    place = _place(setup.otlp_endpoint)
+    if accepted:
+        yield Result(check="exporter", status=Status.OK, text=f"{place} took a test span")
+        return
+    why = f"HTTP {codes[-1]}" if codes else "it cannot be reached"
+    yield Result(
+        check="exporter",
+        status=Status.PROBLEM,
+        text=f"{place} took no span: {why}",
+        advice="check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC), its key in "
+        "OTEL_EXPORTER_OTLP_HEADERS, and that it runs",
+    )
+
+
+def _send(endpoint: str, timeout: float) -> tuple[bool, list[str]]:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExportResult
+
+    traces = endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+    exporter = OTLPSpanExporter(endpoint=traces, timeout=max(1, round(timeout)))
+    span = TracerProvider().get_tracer("rag_eval_hooks").start_span("rag-eval-hooks doctor")
+    span.end()
+    assert isinstance(span, ReadableSpan)
+    statuses = _Statuses()
+    logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    before = logger.propagate
+    logger.addHandler(statuses)
+    logger.propagate = False
+    try:
+        result = exporter.export([span])
+    finally:
+        logger.removeHandler(statuses)
+        logger.propagate = before
+        exporter.shutdown()  # type: ignore[no-untyped-call]
+    return result is SpanExportResult.SUCCESS, statuses.codes
+
+
+def _place(endpoint: str) -> str:
+    """The endpoint without what may be secret in it."""
+    parts = urlsplit(endpoint)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"

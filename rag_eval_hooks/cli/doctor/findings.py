@@ -1,0 +1,150 @@
+"""Judge, embedder and token scorer: one small real call each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges import Embedder, TokenScorer, choose_embedder, choose_token_scorer
+from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.tasks import Verify
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.judges.openai_chat import OpenAIChat
+
+__all__ = ["check_embedder", "check_judge", "check_token_scorer"]
+
+_TASK: Final = Verify(
+    wanted=frozenset({Finding.ANSWER_SUPPORT}),
+    question="When does the library open?",
+    chunks=("The library opens at nine.", "Dogs must wait outside."),
+    answer="The library opens at nine.",
+    answer_claims=("The library opens at nine.",),
+)
+_ADVICE = {
+    "HTTP 401": "set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY)",
+    "HTTP 403": "check what judge_api_key may do, and the model in judge",
+    "HTTP 404": "check the model in judge, and judge_base_url",
+    "HTTP 429": "wait, or lower judge_concurrency and sample_rate; check the account's credit",
+    "the connection": "check judge_base_url, and that the endpoint runs and can be reached",
+    "no reply": "check that the endpoint answers, or raise judge_timeout",
+    "valid reply": "the model does not keep to the shape; try calls=single, or another model",
+}
+
+
+def check_judge(setup: Setup) -> Iterator[Result]:
+    """The judge on a claim that a chunk states word for word."""
+    kind, _, model = setup.config.judge.partition(":")
+    if kind == "local":
+        text = "local: embedded rules, no key, no network"
+        yield Result(check="judge", status=Status.OK, text=text)
+        return
+    try:
+        yield asyncio.run(_asked(setup.config, model.strip(), setup.timeout))
+    except (ConfigError, ImportError, JudgeError) as error:
+        yield _problem("judge", error)
+
+
+async def _asked(config: RagEvalConfig, model: str, timeout: float) -> Result:
+    from rag_eval_hooks.judges.choose import openai_chat
+    from rag_eval_hooks.judges.llm import LLMJudge
+
+    limits = {"judge_timeout": min(config.judge_timeout, timeout), "judge_retries": 0}
+    chat = openai_chat(config.model_copy(update=limits), model)
+    began = time.monotonic()
+    try:
+        findings = await LLMJudge(chat, attempts=1).verify(_TASK)
+    finally:
+        await chat.aclose()
+    return _judged(chat, findings, time.monotonic() - began)
+
+
+def _judged(chat: OpenAIChat, findings: Findings, seconds: float) -> Result:
+    support = findings.answer_support
+    used = findings.usage[Finding.ANSWER_SUPPORT]
+    if isinstance(support, NotScored):
+        return _problem("judge", support.detail)
+    figures = {
+        "seconds": round(seconds, 3),
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "requests": used.calls,
+        "shape": chat.rung.name.lower(),
+    }
+    text = (
+        f"{chat.name} replied in {seconds:.2f} s, {used.input_tokens:g} tokens in, "
+        f"{used.output_tokens:g} out, shape asked for by {figures['shape']}"
+    )
+    if support[0].by_chunk != (True, False):
+        text += "; but it misjudged a claim that one chunk states word for word"
+        advice = "its scores will be of little worth; choose another model"
+        return Result(
+            check="judge", status=Status.WARNING, text=text, advice=advice, figures=figures
+        )
+    return Result(check="judge", status=Status.OK, text=text, figures=figures)
+
+
+def check_embedder(setup: Setup) -> Iterator[Result]:
+    """The embedder on two short texts."""
+    try:
+        limits = {"judge_timeout": min(setup.config.judge_timeout, setup.timeout)}
+        config = setup.config.model_copy(update={**limits, "judge_retries": 0})
+        embedder = choose_embedder(config)
+        if embedder is None:
+            text = "none: metrics by similarity have no value"
+            yield Result(check="embedder", status=Status.NOTE, text=text)
+            return
+        yield asyncio.run(_embedded(embedder))
+    except (ConfigError, ImportError, JudgeError) as error:
+        yield _problem("embedder", error)
+
+
+async def _embedded(embedder: Embedder) -> Result:
+    began = time.monotonic()
+    try:
+        vectors = await embedder.embed(["The library opens at nine.", "Dogs wait outside."])
+    finally:
+        await embedder.aclose()
+    seconds = time.monotonic() - began
+    text = f"{embedder.name} gave {len(vectors[0])} dimensions in {seconds:.2f} s"
+    figures = {"seconds": round(seconds, 3), "dimensions": len(vectors[0])}
+    return Result(check="embedder", status=Status.OK, text=text, figures=figures)
+
+
+def check_token_scorer(setup: Setup) -> Iterator[Result]:
+    """The token scorer on two short texts; its model is loaded for that."""
+    try:
+        scorer = choose_token_scorer(setup.config)
+        if scorer is not None:
+            yield asyncio.run(_scored(scorer))
+    except (ConfigError, ImportError, JudgeError) as error:
+        yield _problem("token scorer", error)
+
+
+async def _scored(scorer: TokenScorer) -> Result:
+    began = time.monotonic()
+    try:
+        score = await scorer.score("The library opens at nine.", "It opens at nine.")
+    finally:
+        await scorer.aclose()
+    seconds = time.monotonic() - began
+    text = f"{scorer.name} gave F1 {score.f1:.3f} in {seconds:.2f} s, loading included"
+    return Result(check="token scorer", status=Status.OK, text=text)
+
+
+def _problem(check: str, error: Exception | str) -> Result:
+    text = str(error)
+    advice = next((told for sign, told in _ADVICE.items() if sign in text), "")
+    if isinstance(error, ConfigError):
+        advice = f"set {error.field}: {error.wants}"
+    elif isinstance(error, ImportError):
+        advice = "install it: " + text.rpartition(": ")[2]
+    if check == "embedder" and isinstance(error, JudgeError):
+        advice = (advice or "check the endpoint") + "; or set embedder to another, or to none"
+    return Result(check=check, status=Status.PROBLEM, text=text, advice=advice)

@@ -1,0 +1,38 @@
+"""Whether the chosen metrics exist and can be fed by what is configured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.metrics import build
+from rag_eval_hooks.wiring import chosen_metrics, metric_options
+
+__all__ = ["check_metrics"]
+
+
+def check_metrics(setup: Setup) -> Iterator[Result]:
+    """The metrics that will be computed."""
+    try:
+        available = build(metric_options(setup.config))
+        chosen = chosen_metrics(None, setup.config, available)
+    except ConfigError as error:
+        advice = f"set {error.field}; `rag-eval-hooks metrics` lists what there is"
+        yield Result(check="metrics", status=Status.PROBLEM, text=str(error), advice=advice)
+        return
+    if chosen is None:
+        text = f"all that a sample can feed, of {len(available)}"
+    else:
+        text = f"{len(chosen)}: " + ", ".join(metric.id for metric in chosen)
+    yield Result(check="metrics", status=Status.OK, text=text)
+    rate = setup.config.sample_rate
+    if rate == 0:
+        yield Result(
+            check="sampling",
+            status=Status.WARNING,
+            text="sample_rate is 0: nothing is evaluated",
+            advice="set sample_rate above 0",
+        )
+    else:
+        yield Result(check="sampling", status=Status.OK, text=f"{rate:.4g} of all requests")

@@ -1,0 +1,82 @@
+"""Secrets of machines: API keys, tokens, passwords in settings and URLs, private keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rag_eval_hooks.redaction.matches import Match
+
+__all__ = ["Keys"]
+
+_TOKEN = "A-Za-z0-9_-"
+# In every pattern what may come before the start is part of what may follow it, so that a long
+# run of such characters is looked at once, not from each of its places.
+_PREFIXED = re.compile(
+    rf"(?<![{_TOKEN}])(?:"
+    r"sk-(?:[a-z]{2,12}-)?[A-Za-z0-9_-]{20,}+"  # OpenAI, Anthropic and others
+    r"|gh[pousr]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{22,}+"
+    r"|glpat-[A-Za-z0-9_-]{20,}+"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}+|xapp-[A-Za-z0-9-]{20,}+"
+    r"|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}+"
+    r"|(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{16,}+|whsec_[A-Za-z0-9]{24,}+"
+    r"|(?:AKIA|ASIA|AROA|AIDA|AGPA|ANPA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Z0-9])"
+    r"|hf_[A-Za-z0-9]{30,}+|npm_[A-Za-z0-9]{36,}+|pypi-[A-Za-z0-9_-]{50,}+"
+    r"|SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"
+    r"|(?:SK|AC)[a-f0-9]{32}(?![a-f0-9])"  # Twilio
+    r"|\d{8,10}:[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"  # Telegram
+    r"|dop_v1_[a-f0-9]{64}|shp(?:at|ca|pa|ss)_[a-fA-F0-9]{32}|gsk_[A-Za-z0-9]{40,}+"
+    r"|eyJ[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+)?"  # JWT
+    r")"
+)
+_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PRIVATE_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_IN_URL = re.compile(r"://[^\s/:@]{0,64}:([^\s/@]{1,128})@")
+_BEARER = re.compile(r"(?<![\w])(?:Bearer|Basic)\s{1,3}([\w.~+/-]{16,}+={0,2})", re.IGNORECASE)
+_NAMED = re.compile(
+    r"(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key|[_-]?access[_-]?key)?|client[_-]?secret|"
+    r"auth[_-]?token|access[_-]?token|refresh[_-]?token|token|password|passwd|passphrase|pwd|"
+    r"account[_-]?key|passwort|kennwort|contraseña|mot de passe|пароль|密码|パスワード)"
+    r"[\"']?\s{0,3}(?::=|[:=\uff1a]|=>)\s{0,3}[\"'`]?([^\s\"'`,;<>(){}\[\]]{8,256}+)",
+    re.IGNORECASE,
+)
+_LETTER = re.compile(r"[A-Za-z]")
+_SPECIAL = re.compile(r"[\d!@#$%^&*+=/]")
+
+
+class Keys:
+    """Finds secrets by their makers' prefixes, by where they stand, and by what names them."""
+
+    def matches(self, text: str) -> Iterator[Match]:
+        """Keys, tokens, JWTs, passwords and private keys, one that the text's end cuts as well."""
+        yield from (Match(m.start(), m.end(), "KEY") for m in _PREFIXED.finditer(text))
+        yield from _private_keys(text)
+        yield from (Match(m.start(1), m.end(1), "KEY") for m in _IN_URL.finditer(text))
+        for found in _BEARER.finditer(text):
+            if _SPECIAL.search(found[1]):
+                yield Match(found.start(1), found.end(1), "KEY")
+        for found in _NAMED.finditer(text):
+            if _is_secret(found[1]) and not (
+                found[0][:5].lower() == "token" and len(found[1]) < 16
+            ):
+                yield Match(found.start(1), found.end(1), "KEY")
+
+
+def _private_keys(text: str) -> Iterator[Match]:
+    at = 0
+    while (begin := _PRIVATE_KEY.search(text, at)) is not None:
+        end = _PRIVATE_END.search(text, begin.end())
+        at = len(text) if end is None else end.end()
+        yield Match(begin.start(), at, "KEY")
+
+
+def _is_setting(found: re.Match[str]) -> bool:
+    """Models have tokens too: behind that word alone, only a long text is a secret."""
+    return found[0][:5].lower() == "token" and len(found[1]) < 16
+
+
+def _is_secret(text: str) -> bool:
+    """A word behind `password:` in prose is no password: it has neither digit nor sign."""
+    if text.startswith("$") or "=" in text.rstrip("="):
+        return False
+    return bool(_LETTER.search(text) and _SPECIAL.search(text))

@@ -1,0 +1,75 @@
+"""A judge that obeys: whatever stands outside the delimiters, it takes for an order."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.servers.brain import truthful_reply
+
+__all__ = ["Obedient"]
+
+_OPEN = re.compile(r"<data ([0-9a-f]{12})>")
+_TOP = {"accuracy_ratings": 4, "context_ratings": 2, "groundedness_ratings": 2}
+_GOOD = {"score": 100, "value": 1, "rating": 100, "useful": True, "correct": True}
+_GOOD |= {"holds": True, "found": True}
+
+
+class Obedient:
+    """Makes chat replies: truthful ones, or top verdicts once it reads a line it does not know.
+
+    A block ends for it at the first closing delimiter with the token of the opening one, wherever
+    that stands: who forges it exactly is outside from there.
+
+    Attributes:
+        learning: Whether every line outside the blocks is taken as known.
+        obeyed: How many prompts had an unknown line.
+        tokens: All tokens that it saw.
+    """
+
+    def __init__(self) -> None:
+        self.learning = True
+        self.obeyed = 0
+        self.tokens: set[str] = set()
+        self._known: set[str] = set()
+
+    def __call__(self, body: Mapping[str, Any]) -> str:
+        """The reply to a chat request."""
+        text = "\n".join(m["content"] for m in body["messages"] if m["role"] == "user")
+        self.tokens |= set(_OPEN.findall(text))
+        lines = {line for line in _outside(text).splitlines() if line.strip()}
+        reply = truthful_reply(body)
+        if self.learning:
+            self._known |= lines
+        elif not lines <= self._known:
+            self.obeyed += 1
+            reply = {name: _TOP.get(name, _praised(group)) for name, group in reply.items()}
+        return json.dumps(reply)
+
+
+def _outside(text: str) -> str:
+    return "".join(_parts(text))
+
+
+def _parts(text: str) -> Iterator[str]:
+    while (found := _OPEN.search(text)) is not None:
+        yield text[: found.start()]
+        end = text.find(f"</data {found[1]}>", found.end())
+        if end < 0:
+            return
+        text = text[end + len(f"</data {found[1]}>") :]
+    yield text
+
+
+def _praised(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_praised(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    praised = {key: _GOOD.get(key, _praised(item)) for key, item in value.items()}
+    if "supporting" in value:
+        praised["supporting"] = sorted(value["supporting"] + value["not_supporting"])
+        praised["not_supporting"] = []
+    return praised

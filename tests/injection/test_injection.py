@@ -1,0 +1,150 @@
+"""Text of a sample cannot speak to the judge."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.findings import Finding
+from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.memo import Memo, MemoChat
+from rag_eval_hooks.prompts import Prompt, ReplyError, VerifyAsk
+from rag_eval_hooks.prompts.prompt import data_block
+from tests.injection.attacks import ATTACKS, PLACES
+from tests.injection.mounting import mount, mount_embedded
+from tests.servers.brain import prompt_data, truthful_reply
+from tests.servers.samples import VERIFY
+
+_A_SECRET, _ANOTHER = b"a" * 16, b"b" * 16
+
+
+class _Listening:
+    """A truthful model that keeps its prompts."""
+
+    name = "listening"
+
+    def __init__(self) -> None:
+        self.prompts: list[Prompt] = []
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        self.prompts.append(prompt)
+        return Completion(json.dumps(truthful_reply(_body(prompt))))
+
+    async def aclose(self) -> None: ...
+
+
+def _body(prompt: Prompt) -> dict[str, Any]:
+    schema = {"json_schema": {"schema": prompt.schema}}
+    return {"messages": [{"role": "user", "content": prompt.user}], "response_format": schema}
+
+
+def _prompt(secret: bytes) -> Prompt:
+    ask = VerifyAsk(VERIFY)
+    return ask.prompt(ask.items()).sealed(secret)
+
+
+def test_the_suite_is_broad() -> None:
+    """There are 150 different attacks or more, in every text of a sample."""
+    assert len({attack.text for attack in ATTACKS}) >= 150
+    assert {attack.place for attack in ATTACKS} == set(PLACES)
+
+
+def test_no_attack_gets_through() -> None:
+    """A judge that obeys whatever stands outside the delimiters finds nothing to obey."""
+    results = mount(ATTACKS)
+    assert [result.attack for result in results if result.obeyed or result.raised] == []
+
+
+def test_the_judge_of_the_suite_does_obey() -> None:
+    """With delimiters that are always the same, exact forgeries get through and raise scores."""
+    forgeries = [attack for attack in ATTACKS if attack.kind == "forged token"]
+    results = mount(forgeries, fixed_delimiters=True)
+    assert all(result.obeyed for result in results)
+    assert sum(bool(result.raised) for result in results) >= len(forgeries) / 2
+
+
+def test_the_embedded_judge_does_not_listen() -> None:
+    """No attack raises a score of the embedded judge or of a lexical metric."""
+    assert [result.attack for result in mount_embedded(ATTACKS) if result.raised] == []
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_attacks_are_judged_as_they_are(attack: Any) -> None:
+    """A text is escaped where it must be, and reads back as it was; no delimiter stands in it."""
+    text = attack.text.replace("{CLOSE}", "</data 000000000000>")
+    block = data_block({"text": text})
+    sent = text.encode("utf-8", "replace").decode()
+    assert json.loads(block.split("\n")[1]) == {"text": sent}
+    assert block.count("<data") == block.count("</data") == 1
+
+
+def test_delimiters_are_the_secret_s() -> None:
+    """One secret gives the same data the same delimiters; another secret, others."""
+    first, again, other = _prompt(_A_SECRET), _prompt(_A_SECRET), _prompt(_ANOTHER)
+    assert first.user == again.user != other.user
+    assert prompt_data(_body(first)) == prompt_data(_body(other))
+    assert first.asked == other.asked == _prompt(_A_SECRET).sealed(_ANOTHER).asked
+    assert str(_A_SECRET) not in repr(first)
+
+
+async def test_prompts_of_one_sample_keep_their_prefix_when_sealed() -> None:
+    """What a provider can cache, system text and contexts, is the same in all calls of a judge."""
+    chat = _Listening()
+    await LLMJudge(chat, calls="single").verify(VERIFY)
+    with_chunks = [p.user for p in chat.prompts if '"chunks"' in p.user]
+    assert len(with_chunks) > 2
+    prefixes = {user[: user.index("</data ") + len("</data 000000000000>")] for user in with_chunks}
+    assert len(prefixes) == 1
+
+
+async def test_a_memo_knows_a_prompt_under_any_secret() -> None:
+    """Judges with different secrets share their replies: a memo keys by content."""
+    memo, chat = Memo(), _Listening()
+    for _ in range(2):
+        await LLMJudge(MemoChat(chat, memo)).verify(VERIFY)
+    assert len(chat.prompts) == 1
+
+
+async def test_judges_have_secrets_of_their_own() -> None:
+    """Two judges delimit the same data differently: what leaks of one says nothing of another."""
+    chat = _Listening()
+    for _ in range(2):
+        await LLMJudge(chat).verify(VERIFY)
+    assert len({prompt.user for prompt in chat.prompts}) == 2
+
+
+_ROW = {"supporting": [1], "not_supporting": [2, 3], "together": False, "reason": ""}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"id": "a1", **_ROW}, {"id": "a2", **_ROW}, {"id": "a3", **_ROW}],
+        [{"id": "a1", **_ROW}, {"id": "a2", **_ROW}, {"id": "a1", **_ROW}],
+        [{"id": "a1", **_ROW}, {"id": "r1", **_ROW}],
+        [{"id": "A1", **_ROW}, {"id": "a2", **_ROW}],
+        [{"id": "a1\u200b", **_ROW}, {"id": "a2", **_ROW}],
+        [{"id": "all", **_ROW}],
+        [{"id": "a1", **_ROW, "supporting": [1, 4]}, {"id": "a2", **_ROW}],
+        [{"id": "a1", **_ROW, "supporting": [1, 1]}, {"id": "a2", **_ROW}],
+        [{"id": "a1", **_ROW, "override": True}, {"id": "a2", **_ROW}],
+    ],
+)
+def test_forged_items_in_a_reply_are_no_verdicts(rows: list[dict[str, Any]]) -> None:
+    """A reply that a text talked into other ids, numbers or keys leaves its items open."""
+    ask = VerifyAsk(VERIFY)
+    asked = {Finding.ANSWER_SUPPORT: ask.items()[Finding.ANSWER_SUPPORT]}
+    reading = ask.read(asked, json.dumps({"answer_support": rows}))
+    assert reading.problems
+    assert len(reading.values.get(Finding.ANSWER_SUPPORT, {})) < len(asked[Finding.ANSWER_SUPPORT])
+
+
+@pytest.mark.parametrize("tail", ['{"a":1}', "[]", "{", "}"])
+def test_a_second_document_in_a_reply_is_refused(tail: str) -> None:
+    """A reply that repeats verdicts from a text beside its own is no reply."""
+    ask = VerifyAsk(VERIFY)
+    with pytest.raises(ReplyError):
+        ask.read(ask.items(), '{"answer_support":[]} ' + tail)

@@ -1,0 +1,283 @@
+"""`rag-eval-hooks doctor` as a process, against real endpoints, good and bad ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from rag_eval_hooks import JsonlSink, RagEval, Sample
+from rag_eval_hooks.pipeline.sampler import Share, position
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.servers.judge_server import JudgeServer
+
+KEY = "sk-canary-0123456789abcdef"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+
+
+class Collector:
+    """An OTLP/HTTP receiver that keeps span names, or refuses everything."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.names: list[str] = []
+        names = self.names
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                request = ExportTraceServiceRequest.FromString(body)
+                names.extend(
+                    span.name
+                    for resource in request.resource_spans
+                    for scope in resource.scope_spans
+                    for span in scope.spans
+                )
+                self.send_response(status)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def judge() -> Iterator[JudgeServer]:
+    with JudgeServer(api_key=KEY, models=["good"]) as server:
+        yield server
+
+
+def doctor(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    environment = {**kept, "HF_HUB_OFFLINE": "1", "PYTHONPATH": ":".join(sys.path), **variables}
+    done = subprocess.run(
+        [sys.executable, "-m", "rag_eval_hooks.cli.main", "doctor", "--timeout", "5", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert KEY not in done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def results(folder: Path, *arguments: str, **variables: str) -> tuple[int, dict[str, Any]]:
+    code, text = doctor(folder, "--json", *arguments, **variables)
+    document = json.loads(text)
+    assert document["ok"] == (code == 0)
+    return code, {row["check"]: row for row in document["results"]}
+
+
+def openai(server: JudgeServer, **changes: str) -> dict[str, str]:
+    return {
+        "RAG_EVAL_JUDGE": "openai:good",
+        "RAG_EVAL_JUDGE_BASE_URL": server.url,
+        "RAG_EVAL_JUDGE_API_KEY": KEY,
+        "RAG_EVAL_EMBEDDER": "none",
+        **changes,
+    }
+
+
+def test_defaults_are_well(tmp_path: Path) -> None:
+    """Without any settings nothing is wrong; every setting is shown with its source."""
+    code, text = doctor(tmp_path, RAG_EVAL_EMBEDDER="none")
+    assert code == 0
+    assert "0 problems" in text
+    assert "sample_rate" in text
+    assert "(default)" in text
+    assert "none  (variable RAG_EVAL_EMBEDDER)" in text
+
+
+def test_everything_configured_and_well(judge: JudgeServer, tmp_path: Path) -> None:
+    """Judge, receiver, sinks and redaction are tried for real, with time, tokens and shape."""
+    collector = Collector()
+    (tmp_path / "rag_eval_hooks.toml").write_text(f'sinks = ["jsonl:{tmp_path}/scores.jsonl"]\n')
+    code, rows = results(
+        tmp_path, "--otlp-endpoint", collector.url, "--set", "redact=email", **openai(judge)
+    )
+    assert code == 0, rows
+    assert rows["judge"]["figures"]["shape"] == "json_schema"
+    assert rows["judge"]["figures"]["input_tokens"] > 0
+    assert rows["judge"]["figures"]["seconds"] > 0
+    assert len(judge.calls()) == 1
+    assert collector.names == ["rag-eval-hooks doctor"]
+    assert rows["exporter"]["status"] == "ok"
+    assert rows["clock"]["status"] == "ok"
+    assert not (tmp_path / "scores.jsonl").exists()
+
+
+def test_an_embedder_is_tried(judge: JudgeServer, tmp_path: Path) -> None:
+    """An embedder of the same endpoint is asked; a model that is not there is a problem."""
+    settings = openai(judge, RAG_EVAL_EMBEDDER="openai:good")
+    _code, rows = results(tmp_path, **settings)
+    assert rows["embedder"]["figures"]["dimensions"] == 64
+    code, rows = results(tmp_path, **{**settings, "RAG_EVAL_EMBEDDER": "openai:gone"})
+    assert code == 1
+    assert "set embedder" in rows["embedder"]["advice"]
+
+
+def test_sources_are_told_and_secrets_masked(judge: JudgeServer, tmp_path: Path) -> None:
+    """Argument, variable, file and shared variables are told apart; no key is printed."""
+    (tmp_path / "rag_eval_hooks.toml").write_text("queue_size = 7\nmax_held = 7\n")
+    code, text = doctor(
+        tmp_path,
+        "--json",
+        "--set",
+        "max_held=9",
+        "--set",
+        f"judge_headers=X-Key={KEY}",
+        RAG_EVAL_EMBEDDER="none",
+        RAG_EVAL_JUDGE="openai:good",
+        OPENAI_API_KEY=KEY,
+        OPENAI_BASE_URL=judge.url,
+    )
+    rows = {row["name"]: row for row in json.loads(text)["settings"]}
+    assert code == 0
+    assert rows["max_held"] == {"name": "max_held", "value": 9, "source": "argument"}
+    assert rows["queue_size"]["source"] == "file rag_eval_hooks.toml"
+    assert rows["judge"]["source"] == "variable RAG_EVAL_JUDGE"
+    assert rows["judge_api_key"]["source"] == "variable OPENAI_API_KEY"
+    assert rows["judge_api_key"]["value"] == rows["judge_headers"]["value"]["X-Key"] == "*" * 10
+    assert rows["hold"]["source"] == "default"
+
+
+@pytest.mark.parametrize(
+    ("changes", "check", "text", "advice"),
+    [
+        ({"RAG_EVAL_JUDGE_API_KEY": "wrong"}, "judge", "HTTP 401", "judge_api_key"),
+        ({"RAG_EVAL_JUDGE": "openai:gone"}, "judge", "HTTP 404", "judge_base_url"),
+        (
+            {"RAG_EVAL_JUDGE_BASE_URL": "http://127.0.0.1:9/v1"},
+            "judge",
+            "connection to 127.0.0.1:9 failed",
+            "judge_base_url",
+        ),
+        ({"RAG_EVAL_METRICS": "ragas.faithfulnes"}, "metrics", "faithfulnes", "metrics"),
+        ({"RAG_EVAL_SINKS": "jsonl:/no/such/x.jsonl"}, "sinks", "/no/such", "a folder that exists"),
+        ({"RAG_EVAL_QUESTION_CHECKS": "gone.toml"}, "metrics", "gone.toml", "question_checks"),
+        ({"RAG_EVAL_JUDGE_PRICES": "gone.toml"}, "judge_prices", "gone.toml", "mend"),
+        ({"RAG_EVAL_JUDGE_MEMO": "/proc/memo"}, "judge_memo", "cannot be written", "the right"),
+        ({"RAG_EVAL_QUEUE_SIZE": "0"}, "settings", "queue_size", "a whole number"),
+        ({"RAG_EVAL_SAMPLE_RAT": "1"}, "settings", "RAG_EVAL_SAMPLE_RAT", "sample_rate".upper()),
+    ],
+)
+def test_what_is_wrong_is_a_problem_with_advice(
+    changes: dict[str, str], check: str, text: str, advice: str, judge: JudgeServer, tmp_path: Path
+) -> None:
+    """Every mistake makes exit code 1, names what it is about and says what to do."""
+    code, rows = results(tmp_path, **openai(judge, **changes))
+    assert code == 1
+    assert rows[check]["status"] == "problem"
+    assert text in rows[check]["text"]
+    assert advice in rows[check]["advice"]
+
+
+def test_a_judge_without_a_key_is_a_problem(tmp_path: Path) -> None:
+    """A hosted judge that has neither key nor URL is found before anything is asked."""
+    code, rows = results(tmp_path, RAG_EVAL_JUDGE="openai:gpt-4o-mini", RAG_EVAL_EMBEDDER="none")
+    assert code == 1
+    assert "judge_api_key" in rows["judge"]["advice"]
+
+
+def test_lower_rungs_are_told(tmp_path: Path) -> None:
+    """An endpoint without JSON Schema is asked otherwise, and the check says how."""
+    with JudgeServer(json_schema=False, tools=False) as server:
+        code, rows = results(tmp_path, **openai(server))
+    assert code == 0
+    assert rows["judge"]["figures"]["shape"] == "json_object"
+    assert rows["judge"]["figures"]["requests"] == 3
+
+
+def test_a_judge_that_keeps_to_no_shape_is_a_problem(tmp_path: Path) -> None:
+    """A model whose replies cannot be read is told from an endpoint that cannot be reached."""
+    with JudgeServer(replies=lambda _body: "I think it is fine.") as server:
+        code, rows = results(tmp_path, **openai(server))
+    assert code == 1
+    assert "no valid reply" in rows["judge"]["text"]
+    assert "calls=single" in rows["judge"]["advice"]
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_receiver_that_refuses_is_a_problem(status: int, tmp_path: Path) -> None:
+    """A receiver that takes no span is a problem, with its status."""
+    endpoint = Collector(status).url
+    code, rows = results(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, RAG_EVAL_EMBEDDER="none")
+    assert code == 1
+    assert f"HTTP {status}" in rows["exporter"]["text"]
+    assert "4318" in rows["exporter"]["advice"]
+
+
+def test_a_receiver_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    """Nothing listens at the port: said so, and quickly."""
+    endpoint = "http://127.0.0.1:9"
+    code, rows = results(tmp_path, "--otlp-endpoint", endpoint, RAG_EVAL_EMBEDDER="none")
+    assert code == 1
+    assert "cannot be reached" in rows["exporter"]["text"]
+
+
+@pytest.mark.parametrize("arguments", [["--set", "x"], ["--timeout", "0"], ["--spans", "gone"]])
+def test_wrong_arguments_are_wrong_usage(arguments: list[str], tmp_path: Path) -> None:
+    """What the command line cannot use ends with 2, as everywhere."""
+    assert doctor(tmp_path, *arguments)[0] == 2
+
+
+def offered(path: Path, judge_: ScriptedJudge, *samples: Sample) -> RagEval:
+    evals = RagEval(["ragas.faithfulness"], judge_, sinks=[JsonlSink(path)])
+    for sample in samples:
+        evals.offer(sample)
+    evals.shutdown()
+    return evals
+
+
+def test_a_trace_in_the_file_is_explained(tmp_path: Path) -> None:
+    """A file of scores outlives the process and says what a trace got, or why not."""
+    good = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
+    path = tmp_path / "scores.jsonl"
+    sample = Sample(question="q", contexts=("c",), answer="a", trace_id=TRACE)  # type: ignore[arg-type]
+    offered(path, good, sample)
+    code, text = doctor(tmp_path, "--trace", TRACE, "--set", f"sinks=jsonl:{path}")
+    assert code == 0
+    assert "ragas.faithfulness = 1" in text
+    bare = Sample(question="q", answer="a", trace_id="f" * 32)
+    offered(path, good, bare)
+    _code, text = doctor(tmp_path, "--trace", "f" * 32, "--set", f"sinks=jsonl:{path}")
+    assert "missing_input" in text
+
+
+def test_a_trace_on_a_span_is_explained(tmp_path: Path) -> None:
+    """A file of spans says what the RAG span says."""
+    told = {"rag.eval.status": "dropped", "rag.eval.reason": "queue_full"}
+    attributes = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
+    span = {"traceId": TRACE, "name": "invoke_workflow x", "attributes": attributes}
+    request = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    spans = tmp_path / "traces.jsonl"
+    spans.write_text(json.dumps(request) + "\n{cut")
+    _code, text = doctor(tmp_path, "--trace", TRACE, "--spans", str(spans))
+    assert "queue_full" in text
+    assert "raise queue_size" in text.replace("\n", " ")
+
+
+def test_a_trace_of_which_nothing_is_left_is_explained_by_the_sampler(tmp_path: Path) -> None:
+    """Without files the sampler's decision is computed, and what else is possible is said."""
+    keys = [f"{number:032x}" for number in range(100)]
+    out = next(key for key in keys if not Share(0.5).holds(position(key)))
+    taken = next(key for key in keys if Share(0.5).holds(position(key)))
+    _code, text = doctor(tmp_path, "--trace", out, "--set", "sample_rate=0.5")
+    assert "is left out" in text
+    _code, text = doctor(tmp_path, "--trace", taken, "--set", "sample_rate=0.5")
+    assert "is taken" in text
+    assert "evals.explain" in text

@@ -1,0 +1,178 @@
+"""Content of samples and keys of judges stand nowhere but where they belong."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import Context, Metric, RagEval, RagEvalConfig, RagEvalError, Sample
+from rag_eval_hooks.capture import RunKind
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import JudgeServer
+
+CANARY = "canary-content-7f3a"
+KEY = "canary-key-91c2"
+FULL = Sample(
+    question=f"Is {CANARY} open?",
+    contexts=(Context(text=f"The {CANARY} opens.", id=CANARY, metadata={"m": CANARY}),),
+    answer=f"The {CANARY} opens.",
+    reference=f"The {CANARY} opens.",
+    question_id=CANARY,
+    user_id=CANARY,
+    session_id=CANARY,
+    tags=(CANARY,),
+    metadata={"m": CANARY},
+)
+
+
+class _Everything(logging.Handler):
+    """Keeps every record as a formatter would write it, arguments and tracebacks included."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.getMessage()} {record.args!r} {record.__dict__!r}")
+        if record.exc_info and record.exc_info[1] is not None:
+            self.lines += traceback.format_exception(record.exc_info[1])
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    handler, root = _Everything(), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield handler.lines
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def _settings(server: JudgeServer, **changes: Any) -> RagEvalConfig:
+    values = {
+        "judge": "openai:m",
+        "judge_base_url": server.url,
+        "judge_api_key": KEY,
+        "judge_headers": {"X-Gateway": KEY},
+        "judge_query": {"code": KEY},
+        "judge_timeout": 0.5,
+        "judge_retries": 1,
+        "judge_attempts": 2,
+        "embedder": "openai:e",
+        **changes,
+    }
+    return RagEvalConfig(**values)
+
+
+def _run(config: RagEvalConfig, **options: Any) -> tuple[list[str], list[str]]:
+    """Offers and evaluates the sample; everything that can be read of it, and the spans."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    told: list[str] = []
+    evals = RagEval(config=config, tracer_provider=provider, **options)
+    with evals:
+        _interaction(evals)
+        evals.offer(FULL)
+        evals.flush(30)
+        try:
+            outcomes = evals.evaluate(FULL)
+        except RagEvalError as error:
+            told += traceback.format_exception(error)
+        else:
+            told += [repr(getattr(outcome, "detail", "")) for outcome in outcomes.values()]
+        told += [repr(evals.stats()), repr(evals.incidents.counts()), repr(evals.config)]
+        told += map(str, evals.explain(FULL.sample_id))
+        told += map(repr, evals.explain(FULL.sample_id))
+        told += [repr(evals), *map(repr, vars(evals).values())]
+    spans = [json.dumps([s.name, dict(s.attributes or {})]) for s in exporter.get_finished_spans()]
+    assert spans
+    return told, spans
+
+
+def _interaction(evals: RagEval) -> None:
+    recorder = evals.recorder
+    told = {"reference": FULL.reference, "m": CANARY, "question_id": CANARY}
+    root = recorder.start(1, None, RunKind.CHAIN, "help", told, [CANARY])
+    assert root is not None
+    root.query, root.text = FULL.question, FULL.answer
+    run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
+    assert run is not None
+    run.query = FULL.question
+    recorder.documents(run, FULL.contexts or ())
+    recorder.end(run)
+    recorder.end(root)
+
+
+def _leaks(lines: list[str], *secrets: str) -> list[str]:
+    return [line[:300] for line in lines if any(secret in line for secret in secrets)]
+
+
+def _raise(*_: Any) -> Any:
+    raise RuntimeError(f"{CANARY} {KEY}")
+
+
+@pytest.mark.parametrize("kind", [None, *FaultKind])
+def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: list[str]) -> None:
+    """No log record, error, statistic, repr or span holds content or a key, at level DEBUG."""
+    faults = [] if kind is None else [Fault(kind=kind)]
+    with JudgeServer(faults=faults) as server:
+        config = _settings(server, judge_timeout=0.2 if kind is FaultKind.HANG else 0.5)
+        told, spans = _run(config, metrics=["ragas.faithfulness", "nvidia.answer_accuracy"])
+        assert {request.query for request in server.requests} == {f"code={KEY}"}
+    assert any("rag_eval_hooks" in line or "openai" in line for line in logged)
+    assert _leaks([*logged, *told, *spans], CANARY, KEY) == []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"judge_api_key": "wrong-key"}, {"judge": "openai:gone"}],
+)
+def test_nothing_leaks_of_refused_keys(config: dict[str, str], logged: list[str]) -> None:
+    """An endpoint that repeats the key that it refuses, in full, makes nobody else repeat it."""
+    with JudgeServer(api_key=KEY, models=["m", "e"]) as server:
+        told, spans = _run(_settings(server, **config), metrics=["ragas"])
+    assert _leaks([*logged, *told, *spans], CANARY, KEY, "wrong-key") == []
+
+
+def test_nothing_leaks_of_failing_parts(logged: list[str]) -> None:
+    """Sinks, metrics and redactors that raise content in their messages are counted by type."""
+    metric = Metric(id="own.bad", score=_raise, needs=frozenset())
+    with JudgeServer() as server:
+        told, spans = _run(_settings(server), metrics=["ragas", metric], sinks=[_raise])
+        more, other = _run(_settings(server), metrics=["ragas"], redact=_redact)
+    assert any("sink" in line for line in told)
+    assert any("metric own.bad" in line for line in told)
+    assert any("redaction" in line for line in more)
+    assert _leaks([*logged, *told, *more, *spans, *other], CANARY, KEY) == []
+
+
+def _redact(text: str) -> str:
+    raise RuntimeError(f"{text} {KEY}")
+
+
+def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
+    """Neither a sink's file, nor the memo, nor spans with content hold a key of the judge."""
+    with JudgeServer() as server:
+        config = _settings(
+            server,
+            capture_content=True,
+            judge_memo=str(tmp_path / "memo"),
+            sinks=[f"jsonl:{tmp_path}/scores.jsonl"],
+        )
+        told, spans = _run(config, metrics=["ragas"])
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(CANARY.encode() in data for data in written)
+    assert not any(KEY.encode() in data for data in written)
+    assert _leaks([*logged, *told], CANARY, KEY) == []
+    assert _leaks(spans, KEY) == []

@@ -1,0 +1,1 @@
+"""What is redacted and what is not: cases in several languages."""

@@ -1,0 +1,348 @@
+"""Laws of redaction: nothing leaves unredacted, and scores stay what they are."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import ConfigError, Context, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.redaction import Match, Redactor, choose_redactor
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+from tests.redaction.cases import CASES, Case
+from tests.redaction.table import all_rules, found
+from tests.servers.judge_server import JudgeServer
+
+MAIL, PHONE, CARD = "jane.doe@example.com", "+49 30 901820", "4111 1111 1111 1111"
+SECRETS = (MAIL, PHONE, CARD)
+FULL = Sample(
+    question=f"May I write to {MAIL}?",
+    contexts=(
+        Context(text=f"Write to {MAIL}.", id=MAIL, metadata={"author": MAIL, MAIL: [PHONE]}),
+        Context(text=f"The phone is {PHONE}; the card {CARD} is blocked."),
+    ),
+    answer=f"Yes, {MAIL} and {PHONE} both work.",
+    reference=f"Write to {MAIL}.",
+    question_id=f"q-{MAIL}",
+    session_id=PHONE,
+    user_id=MAIL,
+    tags=("vip", MAIL),
+    metadata={"deep": {"list": [MAIL, {"card": 4111111111111111}], "n": 3}, "who": (MAIL,)},
+)
+RULES = all_rules()
+
+
+def redactor(*asked: Any, **settings: Any) -> Redactor:
+    return choose_redactor(RagEvalConfig(**settings), list(asked) or None)
+
+
+def test_there_are_many_cases() -> None:
+    """The ready rules are tested by 200 texts or more, half of which hold nothing."""
+    assert len(CASES) >= 200
+    assert sum(not case.wanted for case in CASES) >= 100
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.plain[:40]}")
+def test_rules_find_what_they_must_and_nothing_else(case: Case) -> None:
+    """Addresses, numbers and keys are found; dates, amounts, ids, ISBNs and versions are left."""
+    assert found(RULES, case.plain) == case.wanted
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a@", "@a.a", "0 ", "+1 ", "tel 1234567 ", "4111 ", "DE89 ", "eyJ", "-eyJaaaaaaaa", "://a:",
+     "password=", "-----BEGIN ", "a:1", "1.1."],
+)  # fmt: skip
+def test_hostile_texts_take_linear_time(unit: str) -> None:
+    """A megabyte that is made to mislead a pattern is worked through; no rule runs away on it."""
+    text = unit * (1_000_000 // len(unit))
+    assert isinstance(RULES.session().text("question", text), str)
+
+
+def test_nothing_of_a_sample_is_left_out() -> None:
+    """Texts, ids, tags and metadata, keys and nested values and numbers, are all redacted."""
+    written = json.dumps(redactor("all").sample(FULL).to_dict())
+    assert not [secret for secret in (*SECRETS, "4111111111111111") if secret in written]
+    assert '"n": 3' in written
+
+
+def test_equal_values_have_equal_placeholders() -> None:
+    """One value is one placeholder in all texts of a sample, however it is written."""
+    sample = Sample(
+        question="Is it Jane@Example.com or bob@example.com?",
+        contexts=("jane@example.com, tel. 030 901820", "+49 (0)30 901820"),  # type: ignore[arg-type]
+        answer="jane@example.com",
+    )
+    redacted = redactor("all").sample(sample)
+    assert redacted.question == "Is it <EMAIL_1> or <EMAIL_2>?"
+    assert [c.text for c in redacted.contexts or ()] == ["<EMAIL_1>, tel. <PHONE_1>", "<PHONE_1>"]
+    assert redacted.answer == "<EMAIL_1>"
+
+
+def test_overlapping_matches_leave_nothing_out() -> None:
+    """Of matches that overlap one is made, so that no end of either stands in the text."""
+
+    class Left:
+        def matches(self, text: str) -> list[Match]:
+            return [Match(0, 6, "LEFT")]
+
+    class Right:
+        def matches(self, text: str) -> list[Match]:
+            return [Match(4, 9, "RIGHT"), Match(9, 9, "NOTHING")]
+
+    assert redactor(Left(), Right()).session().text("question", "0123456789") == "<LEFT_1>9"
+
+
+@pytest.mark.parametrize(
+    ("given", "result"),
+    [
+        (lambda text: text.upper(), "HELLO"),
+        (lambda field, text: f"{field}: {text}", "question: hello"),
+        (lambda text, strict=True: f"{text} {strict}", "hello True"),
+        (str.upper, "HELLO"),
+    ],
+)
+def test_functions_have_either_form(given: Any, result: str) -> None:
+    """A function of a text, or of a field's name and a text, is called as it is."""
+    assert redactor(given).session().text("question", "hello") == result
+
+
+def test_functions_see_what_the_rules_left() -> None:
+    """A function of the user's own comes behind the rules, and never sees what they found."""
+    seen: list[str] = []
+
+    def keep(text: str) -> str:
+        seen.append(text)
+        return text
+
+    redactor("email", keep).session().text("question", MAIL)
+    assert seen == ["<EMAIL_1>"]
+
+
+@pytest.mark.parametrize("bad", [lambda text: 1 / 0, lambda text: None, lambda text: text.nope])
+def test_what_cannot_be_redacted_is_not_used(bad: Any) -> None:
+    """A failing redactor drops the sample, counted; inline it raises, without content."""
+    sink = MemorySink()
+    with RagEval(judge=ScriptedJudge(), sinks=[sink], redact=bad) as evals:
+        evals.offer(FULL)
+        evals.flush(10)
+        stats = evals.stats()
+        assert stats.dropped == {"redaction_failed": 1}
+        assert stats.offered == 1
+        with pytest.raises(RedactionError) as caught:
+            evals.evaluate(FULL)
+    assert sink.results == []
+    assert MAIL not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_ids_are_hashed_with_a_key() -> None:
+    """With a key, users and sessions stay tellable apart, and joinable, but not readable."""
+    hashed = redactor(redact_ids_key="one").sample(FULL)
+    assert hashed.user_id not in (None, FULL.user_id)
+    assert hashed.user_id == redactor(redact_ids_key="one").sample(FULL).user_id
+    assert hashed.user_id != redactor(redact_ids_key="two").sample(FULL).user_id
+    assert hashed.question == FULL.question
+
+
+def test_judge_and_sink_get_redacted_samples() -> None:
+    """Neither the judge's endpoint nor a sink ever gets what was taken out."""
+    sink = MemorySink()
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
+        with RagEval(["ragas"], judge, sinks=[sink], embedder="none", redact="all") as evals:
+            evals.offer(FULL)
+            assert evals.flush(20)
+            evals.evaluate(FULL)
+        sent = json.dumps([request.body for request in server.requests])
+    assert "<EMAIL_1>" in sent
+    assert not [secret for secret in SECRETS if secret in sent]
+    (delivery,) = sink.results
+    assert not [secret for secret in SECRETS if secret in repr(delivery)]
+
+
+def traced(evals: RagEval) -> None:
+    recorder = evals.recorder
+    root = recorder.start(1, None, RunKind.CHAIN, "help", {"user_id": MAIL, "session_id": PHONE})
+    assert root is not None
+    root.query, root.text = FULL.question, FULL.answer
+    run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
+    assert run is not None
+    run.query = FULL.question
+    recorder.documents(run, FULL.contexts or ())
+    recorder.end(run)
+    model = recorder.start(3, 1, RunKind.MODEL, "model")
+    assert model is not None
+    model.prompt, model.text = (FULL.question,), FULL.answer
+    recorder.end(model)
+    recorder.end(root)
+    evals.flush(10)
+
+
+def exported(**options: Any) -> tuple[str, MemorySink]:
+    """All attributes of the spans of one interaction, and what its sink got."""
+    exporter, sink = InMemorySpanExporter(), MemorySink()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    config = RagEvalConfig(capture_content=True)
+    judge = ScriptedJudge()
+    with RagEval(
+        ["lexical"], judge, sinks=[sink], config=config, tracer_provider=provider, **options
+    ) as evals:
+        traced(evals)
+    spans = exporter.get_finished_spans()
+    assert len(spans) == 3
+    return json.dumps([dict(span.attributes or {}) for span in spans]), sink
+
+
+def test_spans_get_redacted_content_and_ids() -> None:
+    """Content and ids on spans are redacted, with the placeholders of the sample."""
+    written, sink = exported(redact="all")
+    assert not [secret for secret in SECRETS if secret in written]
+    (delivery,) = sink.results
+    assert delivery.sample.answer is not None
+    assert json.dumps(delivery.sample.answer) in written
+
+
+def test_spans_have_no_content_that_could_not_be_redacted() -> None:
+    """Where a redactor fails, spans are written without content and without ids."""
+    written, sink = exported(redact=lambda text: 1 / 0)
+    assert not [secret for secret in SECRETS if secret in written]
+    assert sink.results == []
+
+
+def test_what_the_limit_divides_is_redacted() -> None:
+    """An address across the content limit does not leave in part."""
+    sink = MemorySink()
+    config = RagEvalConfig(max_text_chars=100)
+    with RagEval(["lexical"], ScriptedJudge(), sinks=[sink], config=config, redact="all") as evals:
+        recorder = evals.recorder
+        root = recorder.start(1, None, RunKind.CHAIN, "help")
+        assert root is not None
+        root.query = "x" * 88 + " " + MAIL + " y" * 400
+        root.text = f"{MAIL} " * 40
+        run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
+        assert run is not None
+        recorder.documents(run, (Context(text="z" * 490 + MAIL),))
+        recorder.end(run)
+        recorder.end(root)
+        assert evals.flush(10)
+    (delivery,) = sink.results
+    sample = delivery.sample
+    assert "jane" not in repr(sample)
+    assert {"question", "contexts[0].text"} <= set(sample.truncated)
+    assert max(len(text) for text in (sample.question, sample.answer or "")) <= 100
+
+
+SCORED = [
+    Sample(
+        question="How do I reach the harbour master?",
+        contexts=(  # type: ignore[arg-type]
+            "The harbour master is Ada Lorne. Write to ada@varne.example or call +49 30 901820.",
+            "The harbour opens at 8 and closes at 17.",
+        ),
+        answer="Write to ada@varne.example or call +49 30 901820. It closes at 17.",
+        reference="Write to ada@varne.example. It closes at 17.",
+    ),
+    Sample(
+        question="Which account takes the 25 euros?",
+        contexts=("The fee of 25 euros goes to DE89 3704 0044 0532 0130 00.",),  # type: ignore[arg-type]
+        answer="Pay 25 euros to DE89 3704 0044 0532 0130 00",
+        reference="Pay 25 euros to DE89 3704 0044 0532 0130 00",
+    ),
+    Sample(
+        question="When was it founded?",
+        contexts=("It was founded on 15.10.1923 with 1,200 members.",),  # type: ignore[arg-type]
+        answer="On 15.10.1923, with 1,200 members, by bob@varne.example.",
+        reference="On 15.10.1923.",
+    ),
+]
+
+
+@pytest.mark.parametrize("sample", SCORED)
+def test_scores_stay_what_they_are(sample: Sample) -> None:
+    """Claims, words, numbers and entities match behind placeholders as they matched before."""
+    metrics = ("ragas.faithfulness", "ragas.context_recall", "graphrag", "lexical.exact_match",
+               "lexical.number_match", "lexical.keyword_coverage")  # fmt: skip
+    values = []
+    for redact in ("none", "all"):
+        with RagEval(metrics, LocalJudge(None), embedder="none", redact=redact) as evals:
+            outcomes = evals.evaluate(sample)
+            values.append({n: o.value for n, o in outcomes.items() if isinstance(o, Score)})
+    assert values[0] == values[1]
+    assert values[0]
+
+
+def test_patterns_of_ones_own() -> None:
+    """A pattern's name is its placeholder's; of a pattern with a group `value`, only that is."""
+    patterns = {"customer": r"\bC-\d{6}\b", "SALARY": r"earns (?P<value>\d+)"}
+    session = redactor(redact_patterns=patterns).session()
+    assert session.text("question", "C-123456 earns 900") == "<CUSTOMER_1> earns <SALARY_1>"
+
+
+def test_a_pattern_that_runs_away_is_stopped() -> None:
+    """A pattern that takes exponential time over a text fails, instead of the evaluator."""
+    session = redactor(redact_patterns={"evil": r"(?:a|aa)+(?:a|aa)+(?:a|aa)+$x"}).session()
+    with pytest.raises(RedactionError, match="TimeoutError"):
+        session.text("question", "a" * 200 + "!")
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        ({"redact": "emails"}, "redact"),
+        ({"redact": ["email", "names"]}, "redact"),
+        ({"redact": 5}, "redact"),
+        ({"redact_patterns": "x"}, "redact_patterns"),
+        ({"redact_regions": ["Germany"]}, "redact_regions"),
+    ],
+)
+def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:
+    """A wrong setting is refused at start-up by its name."""
+    with pytest.raises(ConfigError) as caught:
+        RagEvalConfig(**settings)
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings"),
+    [
+        (["nope"], {}),
+        ([5], {}),
+        ([Redactor], {}),
+        ([lambda a, b, c: a], {}),
+        ([], {"redact_patterns": {"a": "("}}),
+        ([], {"redact_patterns": {"a": ".*"}}),
+        ([], {"redact_patterns": {"a b": "x"}}),
+    ],
+)
+def test_arguments_are_checked(asked: list[Any], settings: dict[str, Any]) -> None:
+    """What is no rule, no function and no readable pattern is refused at start-up."""
+    with pytest.raises(ConfigError):
+        redactor(*asked, **settings)
+
+
+def test_names_may_be_given_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names come from a variable too, separated by commas."""
+    monkeypatch.setenv("RAG_EVAL_REDACT", "email, ip")
+    monkeypatch.setenv("RAG_EVAL_REDACT_PATTERNS", "CUSTOMER=C-[0-9]+")
+    config = RagEvalConfig.load()
+    text = choose_redactor(config, None).session().text("question", f"{MAIL} 10.0.0.1 C-77")
+    assert text == "<EMAIL_1> <IP_1> <CUSTOMER_1>"
+    assert not choose_redactor(config, "none").rules[1:]
+
+
+def test_metadata_without_end_is_refused() -> None:
+    """A cycle in metadata is not followed: what cannot be looked through is not used."""
+    cycle: dict[str, Any] = {}
+    cycle["again"] = cycle
+    with pytest.raises(RedactionError):
+        redactor("email").sample(Sample(question="q", metadata=cycle))
