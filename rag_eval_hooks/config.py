@@ -134,6 +134,15 @@ class RagEvalConfig(BaseModel):
         max_text_chars: Characters kept of each context, of the question and of the answer.
         capture_content: Whether question, contexts and answer are put on spans.
         workflow: Name on the RAG span; by default the name of the outermost run.
+        capture_event_content: Whether explanations in log events may quote the application's
+            texts.
+        spans: `auto` (none of ours where another instrumentor writes its own), `all`, `root` (the
+            RAG span alone) or `none`.
+        carrier: Where the evaluation span with all results goes: `trace` (one of its own), `child`
+            (below the RAG span) or `off`.
+        max_explanation_chars: Characters of one metric's explanation in telemetry.
+        thresholds: Least good values by metric, in its own scale, such as
+            `ragas.faithfulness=0.8`: pass or fail.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -193,6 +202,15 @@ class RagEvalConfig(BaseModel):
     max_text_chars: int = _count(20_000)
     capture_content: bool = _setting(False, "true or false")
     workflow: Optional = _setting(None, "a name, or 'none'")
+    capture_event_content: bool = _setting(False, "true or false")
+    spans: Literal["auto", "all", "root", "none"] = _setting(
+        "auto", "'auto', 'all', 'root' or 'none'"
+    )
+    carrier: Literal["trace", "child", "off"] = _setting("trace", "'trace', 'child' or 'off'")
+    max_explanation_chars: int = _count(4000)
+    thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = _setting(
+        {}, "metric ids and numbers in the metric's scale"
+    )
 
     if not TYPE_CHECKING:
 

@@ -10,9 +10,17 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from opentelemetry.trace import Span, TracerProvider, format_span_id, format_trace_id
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider
 
-from rag_eval_hooks.capture import Interaction, Recorder, SpanWriter, assemble
+from rag_eval_hooks.capture import (
+    Interaction,
+    OtherInstrumentors,
+    Recorder,
+    SpanWriter,
+    assemble,
+)
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
@@ -21,13 +29,16 @@ from rag_eval_hooks.pipeline import Offer, Pipeline, Scorer, Stats
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.base import SinkSpec
-from rag_eval_hooks.sinks.held_span import HeldSpan
+from rag_eval_hooks.sinks.other_span import OtherSpans
+from rag_eval_hooks.sinks.thresholds import Thresholds
 from rag_eval_hooks.wiring import (
+    Providers,
     chosen_metrics,
     finding_sources,
     metric_options,
     settings,
     sink_list,
+    telemetry_sinks,
 )
 
 __all__ = ["RagEval"]
@@ -50,6 +61,14 @@ class RagEval:
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
         token_scorer: A `TokenScorer` of your own, likewise.
         tracer_provider: Where spans go, or None for the global provider.
+        meter_provider: Where metrics go, likewise.
+        logger_provider: Where log events go, likewise.
+
+    Attributes:
+        config: The settings in force.
+        recorder: Where integrations report runs.
+        others: Spans of other instrumentors, for `RagEvalSpanProcessor`.
+        instrumentors: Where integrations report other instrumentors.
 
     Raises:
         ConfigError: A value cannot be used; the text names field, value and what is accepted.
@@ -67,15 +86,20 @@ class RagEval:
         embedder: str | Embedder | None = None,
         token_scorer: TokenScorer | None = None,
         tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
     ) -> None:
         self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
         available = build(metric_options(self.config))
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
+        measured = available if chosen is None else chosen
+        thresholds = Thresholds(self.config.thresholds, measured)
+        providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
         self._pipeline = Pipeline(
             self.config,
             lambda incidents: Scorer(
-                available if chosen is None else chosen,
+                measured,
                 sources,
                 self.config.sample_timeout,
                 incidents,
@@ -83,20 +107,26 @@ class RagEval:
             ),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             sink_list(sinks, self.config),
+            lambda incidents: telemetry_sinks(
+                self.config, providers, thresholds, sources.judge, incidents
+            ),
             tick=lambda: self.recorder.sweep(),
         )
         self._spans = SpanWriter(
             tracer_provider,
+            mode=self.config.spans,
             workflow=self.config.workflow,
             capture_content=self.config.capture_content,
             incidents=self.incidents,
         )
+        self.others = OtherSpans(most=self.config.max_held, hold=self._pipeline.hold)
+        self.instrumentors = OtherInstrumentors(self.config.spans, self.others)
         self.recorder = Recorder(
             self._on_end,
             ttl=self.config.interaction_ttl,
             max_open=self.config.max_open_interactions,
         )
-        _guard_forks(self._pipeline, self.recorder)
+        _guard_forks(self._pipeline, self.recorder, self.others)
 
     @property
     def incidents(self) -> Incidents:
@@ -183,45 +213,38 @@ class RagEval:
 
     def _offer(self, interaction: Interaction) -> Offer:
         span = self._spans.write(interaction)
-        context = span.get_span_context()
-        known = context.is_valid
         build = functools.partial(
             assemble,
             interaction,
-            trace_id=format_trace_id(context.trace_id) if known else None,
-            span_id=format_span_id(context.span_id) if known and span.is_recording() else None,
+            trace_id=span.trace_id,
+            span_id=span.span_id,
+            workflow=self.config.workflow,
             max_contexts=self.config.max_contexts,
             max_text_chars=self.config.max_text_chars,
         )
-        key = format_trace_id(context.trace_id) if known else str(interaction.root.id)
         return Offer(
-            key=key,
+            key=span.trace_id or str(interaction.root.id),
             status=interaction.status,
             sample=build,
             size=interaction.chars,
-            held=_held(span, interaction),
+            held=span.held,
         )
 
 
-def _held(span: Span, interaction: Interaction) -> HeldSpan | None:
-    if not span.is_recording() or interaction.root.end is None:
-        return None
-    return HeldSpan(span, interaction.root.end)
-
-
-def _guard_forks(pipeline: Pipeline, recorder: Recorder) -> None:
+def _guard_forks(pipeline: Pipeline, recorder: Recorder, others: OtherSpans) -> None:
     if not hasattr(os, "register_at_fork"):
         return
 
     # Fork hooks cannot be taken back, so they must not keep anything alive.
     pipelines, recorders = weakref.ref(pipeline), weakref.ref(recorder)
+    spans = weakref.ref(others)
 
     def before() -> None:
         if (alive := pipelines()) is not None:
             alive.before_fork()
 
     def in_child() -> None:
-        for alive in (pipelines(), recorders()):
+        for alive in (pipelines(), recorders(), spans()):
             if alive is not None:
                 alive.reset()
 

@@ -71,6 +71,7 @@ class Sample:
         truncated: Which fields were cut to the content limits, such as `contexts[2].text`.
         trace_id: 32 hex digits of the RAG span's trace, where a span was recorded.
         span_id: 16 hex digits of the RAG span.
+        workflow: Name of the pipeline, as on its RAG span.
         sample_id: Unique id of this sample; not part of equality.
     """
 
@@ -88,6 +89,7 @@ class Sample:
     truncated: tuple[str, ...] = ()
     trace_id: str | None = None
     span_id: str | None = None
+    workflow: str | None = None
     sample_id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     def __post_init__(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["EvalStatus", "eval_label", "eval_score"]
+__all__ = ["EvalStatus", "eval_label", "eval_score", "evaluation"]
 
 TRACER_NAME: Final = "rag_eval_hooks"
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.37.0"
@@ -33,6 +33,13 @@ GEN_AI_RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"
 GEN_AI_RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
 GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
 
+GEN_AI_EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
+GEN_AI_EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+GEN_AI_EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
+GEN_AI_EVALUATION_LABEL: Final = "gen_ai.evaluation.score.label"
+GEN_AI_EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
+GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
+
 # OpenInference
 OPENINFERENCE_SPAN_KIND: Final = "openinference.span.kind"
 INPUT_VALUE: Final = "input.value"
@@ -46,6 +53,20 @@ EVAL_REASON: Final = "rag.eval.reason"
 EVAL_DURATION_MS: Final = "rag.eval.duration_ms"
 EVAL_SAMPLE_RATE: Final = "rag.eval.sample_rate"
 EVAL_VERSION: Final = "rag.eval.version"
+EVAL_PASS: Final = "rag.eval.pass"
+EVAL_OMITTED: Final = "rag.eval.omitted"
+EVAL_SUITE: Final = "rag.eval.suite"
+EVAL_OUTCOME: Final = "rag.eval.outcome"
+EVAL_JUDGE: Final = "rag.eval.judge"
+
+# Metric instruments
+METRIC_SCORE: Final = "rag.eval.score"
+METRIC_DURATION: Final = "rag.eval.duration"
+METRIC_SAMPLES: Final = "rag.eval.samples"
+METRIC_QUEUE_SIZE: Final = "rag.eval.queue.size"
+METRIC_JUDGE_TOKENS: Final = "rag.eval.judge.tokens"
+METRIC_JUDGE_CALLS: Final = "rag.eval.judge.calls"
+METRIC_JUDGE_COST: Final = "rag.eval.judge.cost"
 
 
 COMPOSITES: Final = {
@@ -79,6 +100,11 @@ class EvalStatus(StrEnum):
 def eval_score(metric_id: str) -> str:
     """Attribute key of a metric's value, in its native scale."""
     return f"rag.eval.{metric_id}.score"
+
+
+def evaluation(place: int, field: str) -> str:
+    """OpenInference's key of one field of a result on a carrier span, counted from 0."""
+    return f"evaluations.{place}.evaluation.{field}"
 
 
 def eval_label(metric_id: str) -> str:

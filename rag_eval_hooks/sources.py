@@ -14,9 +14,10 @@ __all__ = ["merged"]
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
-_MAPPINGS = ("judge_headers", "judge_query", "graphrag_weights", "whitepaper_weights")
+_MAPPINGS = ("judge_headers", "judge_query", "graphrag_weights", "whitepaper_weights", "thresholds")
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
+_CONTENT_IN_EVENTS = ("EVENT_ONLY", "SPAN_AND_EVENT")
 
 
 def merged(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,8 +66,11 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, Any]:
             values["judge_base_url"] = os.environ["OPENAI_BASE_URL"]
         if os.environ.get("OPENAI_API_KEY"):
             values["judge_api_key"] = os.environ["OPENAI_API_KEY"]
-    if os.environ.get(_CONTENT_VARIABLE, "").upper() in _CONTENT_ON_SPANS:
+    content = os.environ.get(_CONTENT_VARIABLE, "").strip().upper()
+    if content in _CONTENT_ON_SPANS:
         values["capture_content"] = True
+    if content in _CONTENT_IN_EVENTS:
+        values["capture_event_content"] = True
     return values
 
 

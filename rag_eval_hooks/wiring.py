@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider
+
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import (
     Embedder,
     Judge,
@@ -28,8 +34,56 @@ from rag_eval_hooks.metrics.options import (
 from rag_eval_hooks.pipeline import Sources
 from rag_eval_hooks.sinks import Sink, as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
+from rag_eval_hooks.sinks.carrier import CarrierWriter
+from rag_eval_hooks.sinks.log_events import EventEmitter
+from rag_eval_hooks.sinks.otel_metrics import MetricRecorder
+from rag_eval_hooks.sinks.telemetry import Telemetry
+from rag_eval_hooks.sinks.thresholds import Thresholds
 
-__all__ = ["chosen_metrics", "finding_sources", "metric_options", "settings", "sink_list"]
+__all__ = [
+    "Providers",
+    "chosen_metrics",
+    "finding_sources",
+    "metric_options",
+    "settings",
+    "sink_list",
+    "telemetry_sinks",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """Where telemetry goes; None each for the global provider, also when that is set later."""
+
+    tracer: TracerProvider | None = None
+    meter: MeterProvider | None = None
+    logger: LoggerProvider | None = None
+
+
+def telemetry_sinks(
+    config: RagEvalConfig,
+    providers: Providers,
+    thresholds: Thresholds,
+    judge: Judge,
+    incidents: Incidents,
+) -> Telemetry:
+    """What sends spans, events and metrics of evaluations."""
+    return Telemetry(
+        thresholds=thresholds,
+        carriers=CarrierWriter(
+            providers.tracer,
+            mode=config.carrier,
+            content=config.capture_content,
+            max_chars=config.max_explanation_chars,
+        ),
+        events=EventEmitter(
+            providers.logger,
+            content=config.capture_event_content,
+            max_chars=config.max_explanation_chars,
+        ),
+        metrics=MetricRecorder(providers.meter, judge=judge.name),
+        incidents=incidents,
+    )
 
 
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[Sink]:

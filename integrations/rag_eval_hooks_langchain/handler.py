@@ -14,6 +14,7 @@ from langchain_core.outputs import LLMResult
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Run, RunKind, host_edge
 from rag_eval_hooks_langchain import values
+from rag_eval_hooks_langchain.other_instrumentors import find_other
 
 __all__ = ["RagEvalCallbackHandler"]
 
@@ -38,6 +39,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         self.run_inline = run_inline
         self._recorder = evals.recorder
         self._incidents = evals.incidents
+        self._instrumentors = evals.instrumentors
 
     @host_edge
     def on_chain_start(
@@ -177,7 +179,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         extra: Mapping[str, Any],
     ) -> Run | None:
         # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
-        return self._recorder.start(
+        run = self._recorder.start(
             run_id.int,
             None if parent_run_id is None else parent_run_id.int,
             kind,
@@ -185,6 +187,9 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             extra.get("metadata"),
             extra.get("tags"),
         )
+        if run is not None:
+            self._instrumentors.note(run, find_other)
+        return run
 
     def _note_documents(self, run: Run, outputs: Any) -> None:
         found = values.documents_in(outputs)

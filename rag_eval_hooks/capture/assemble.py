@@ -22,6 +22,7 @@ def assemble(
     *,
     trace_id: str | None,
     span_id: str | None,
+    workflow: str | None = None,
     max_contexts: int,
     max_text_chars: int,
 ) -> Sample:
@@ -31,6 +32,7 @@ def assemble(
         interaction: An ended one.
         trace_id: Of the RAG span, where one is recorded.
         span_id: Of the RAG span.
+        workflow: Name of the pipeline, or None for the root run's.
         max_contexts: Contexts kept.
         max_text_chars: Characters kept of each text: question, answer, reference, contexts,
             values of metadata.
@@ -53,6 +55,7 @@ def assemble(
         truncated=tuple(cut.fields),
         trace_id=trace_id,
         span_id=span_id,
+        workflow=workflow or root.name,
     )
 
 

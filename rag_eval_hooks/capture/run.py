@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 from opentelemetry.context import Context as OtelContext
 
 from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.sinks.other_span import OtherSpan
 
-__all__ = ["DocumentList", "Facts", "Interaction", "Run", "RunKind"]
+__all__ = ["DocumentList", "Facts", "Interaction", "Others", "Run", "RunKind"]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool]
 """Span attributes that the framework told, by their semantic-convention key."""
@@ -83,6 +84,19 @@ class DocumentList:
     contexts: tuple[Context, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Others:
+    """What other instrumentors make of an interaction.
+
+    Attributes:
+        active: Whether one writes spans for it.
+        span: Its span of the root run, where that can be reached.
+    """
+
+    active: bool = False
+    span: OtherSpan | None = None
+
+
 @dataclass(slots=True, eq=False)
 class Interaction:
     """One root run and all that happened in it.
@@ -94,6 +108,7 @@ class Interaction:
         runs: Every run in order of start, the root first.
         lists: Document lists in order of appearance.
         status: How it ended.
+        others: What other instrumentors make of it, once that was looked for.
     """
 
     otel: OtelContext
@@ -102,6 +117,7 @@ class Interaction:
     runs: list[Run] = field(default_factory=list)
     lists: list[DocumentList] = field(default_factory=list)
     status: Status = Status.OK
+    others: Others | None = None
 
     @property
     def root(self) -> Run:

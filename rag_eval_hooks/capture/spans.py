@@ -9,16 +9,27 @@ from typing import TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
-from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace import (
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+    format_span_id,
+    format_trace_id,
+)
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.assemble import session_of
-from rag_eval_hooks.capture.run import Interaction, Run, RunKind
+from rag_eval_hooks.capture.run import Interaction, Others, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.sinks.held_span import HeldSpan
+from rag_eval_hooks.sinks.limits import room
 
-__all__ = ["SpanWriter"]
+__all__ = ["RagSpan", "SpanWriter"]
 
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 
@@ -40,6 +51,35 @@ _FORMS: Mapping[RunKind, _Form] = {
 }
 
 
+_NO_OTHERS = Others()
+
+
+@dataclass(frozen=True, slots=True)
+class RagSpan:
+    """The span that stands for an interaction.
+
+    Attributes:
+        context: Its context; invalid where there is none.
+        held: It, to be ended with its scores, where it takes any.
+        recorded: Whether it will be found where spans go.
+    """
+
+    context: SpanContext
+    held: HeldSpan | None
+    recorded: bool = True
+
+    @property
+    def trace_id(self) -> str | None:
+        """32 hex digits."""
+        return format_trace_id(self.context.trace_id) if self.context.is_valid else None
+
+    @property
+    def span_id(self) -> str | None:
+        """16 hex digits, of a span that is recorded."""
+        known = self.context.is_valid and self.recorded
+        return format_span_id(self.context.span_id) if known else None
+
+
 class SpanWriter:
     """Writes spans after the fact, with the times at which things happened.
 
@@ -48,6 +88,7 @@ class SpanWriter:
 
     Args:
         provider: A tracer provider, or None for the global one, also when it is set later.
+        mode: The setting `spans`.
         workflow: Name on the RAG span, or None for the root run's name.
         capture_content: Whether questions, documents and answers are put on spans.
         incidents: Where exceptions of span processors are counted.
@@ -57,6 +98,7 @@ class SpanWriter:
         self,
         provider: TracerProvider | None,
         *,
+        mode: str = "all",
         workflow: str | None,
         capture_content: bool,
         incidents: Incidents,
@@ -64,17 +106,37 @@ class SpanWriter:
         self._tracer: Tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
+        self._mode = mode
         self._workflow = workflow
         self._content = capture_content
         self._incidents = incidents
 
-    def write(self, interaction: Interaction) -> Span:
-        """Emits all spans and ends all but the first.
+    def write(self, interaction: Interaction) -> RagSpan:
+        """Emits the spans that are ours to emit, and ends all but the first.
 
         Returns:
             The RAG span, not ended, so that scores can still be set on it. Without an SDK, or
             in a trace that is not sampled, it records nothing and has no children.
         """
+        others = interaction.others or _NO_OTHERS
+        if others.span is not None:
+            return RagSpan(others.span.context, others.span.held)
+        mode = ("root" if others.active else "all") if self._mode == "auto" else self._mode
+        if mode == "none":
+            return _around(interaction.otel)
+        span = self._write_root(interaction)
+        context = span.get_span_context()
+        if not span.is_recording():
+            return RagSpan(context, None, recorded=False)
+        if mode == "all":
+            try:
+                self._write_children(interaction, span)
+            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+                self._incidents.report("span start", error)
+        end = interaction.root.end
+        return RagSpan(context, None if end is None else HeldSpan(span, end))
+
+    def _write_root(self, interaction: Interaction) -> Span:
         root = interaction.root
         name = self._workflow or root.name
         span = self._tracer.start_span(
@@ -84,11 +146,6 @@ class SpanWriter:
             start_time=root.start,
         )
         _mark_failure(span, root.error_type, interaction.status)
-        if span.is_recording():
-            try:
-                self._write_children(interaction, span)
-            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
-                self._incidents.report("span start", error)
         return span
 
     def _write_children(self, interaction: Interaction, root_span: Span) -> None:
@@ -109,8 +166,6 @@ class SpanWriter:
             semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
             **run.facts,
         }
-        if self._content:
-            attributes |= _content(run, documents)
         span = self._tracer.start_span(
             f"{form.operation} {_subject(run)}",
             parent,
@@ -119,6 +174,8 @@ class SpanWriter:
             start_time=run.start,
         )
         _mark_failure(span, run.error_type, Status.OK)
+        if self._content:
+            span.set_attributes(_content(run, documents, room(span)))
         return span
 
     def _root_attributes(self, interaction: Interaction, name: str) -> Attributes:
@@ -136,6 +193,12 @@ class SpanWriter:
         if self._content:
             attributes |= _texts(interaction.root.query, interaction.root.text)
         return attributes
+
+
+def _around(otel: OtelContext) -> RagSpan:
+    """The application's own span around the interaction, which stands in for one of ours."""
+    context = trace.get_current_span(otel).get_span_context()
+    return RagSpan(context, None, recorded=context.trace_flags.sampled)
 
 
 def _enclosing(run: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:
@@ -162,9 +225,9 @@ def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
     span.set_status(StatusCode.ERROR)
 
 
-def _content(run: Run, documents: Sequence[Context]) -> Attributes:
+def _content(run: Run, documents: Sequence[Context], most: int | None) -> Attributes:
     if run.kind is RunKind.RETRIEVER:
-        return _retrieval_content(run, documents)
+        return _retrieval_content(run, documents, most)
     return _texts("\n".join(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
 
 
@@ -173,21 +236,30 @@ def _texts(given: str | None, gave: str | None) -> Attributes:
     return {key: value for key, value in pairs.items() if value is not None}
 
 
-def _retrieval_content(run: Run, documents: Sequence[Context]) -> Attributes:
+def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None) -> Attributes:
     content: Attributes = {}
     if run.query is not None:
         content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = run.query
-    for place, document in enumerate(documents):
-        prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{place}.document"
-        content[f"{prefix}.content"] = document.text
-        if document.id is not None:
-            content[f"{prefix}.id"] = document.id
-        if document.score is not None:
-            content[f"{prefix}.score"] = document.score
-        if document.metadata:
-            content[f"{prefix}.metadata"] = json.dumps(dict(document.metadata), default=str)
     # Phoenix drops the whole list when one document lacks an id or a score.
     if documents and all(d.id is not None and d.score is not None for d in documents):
         rows = [{"id": d.id, "score": d.score} for d in documents]
         content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = json.dumps(rows)
+    for place, document in enumerate(documents):
+        fields = _document(place, document)
+        if most is not None and len(content) + len(fields) > most:
+            # One attribute more would push out the span's first ones.
+            break
+        content |= fields
     return content
+
+
+def _document(place: int, document: Context) -> Attributes:
+    prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{place}.document"
+    fields: Attributes = {f"{prefix}.content": document.text}
+    if document.id is not None:
+        fields[f"{prefix}.id"] = document.id
+    if document.score is not None:
+        fields[f"{prefix}.score"] = document.score
+    if document.metadata:
+        fields[f"{prefix}.metadata"] = json.dumps(dict(document.metadata), default=str)
+    return fields

@@ -90,6 +90,10 @@ class Evaluator(Generic[W]):
             self._wake()
         return None
 
+    def __len__(self) -> int:
+        """Items that wait to be begun."""
+        return len(self._queue)
+
     def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
         """Runs a coroutine in the evaluator's loop, beside the queue.
 

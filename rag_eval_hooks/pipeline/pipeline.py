@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
+
+from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
@@ -24,7 +27,9 @@ from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.base import Sink
-from rag_eval_hooks.sinks.held_span import Attributes, HeldSpan, SpanHolder, attributes_of
+from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
+from rag_eval_hooks.sinks.limits import Attributes
+from rag_eval_hooks.sinks.telemetry import Telemetry
 
 __all__ = ["Offer", "Pipeline"]
 
@@ -74,7 +79,8 @@ class Pipeline:
         config: Limits and rates.
         scorer: Makes what evaluates a sample.
         parts: What it is made of; closed at shutdown.
-        sinks: Where outcomes go besides the span.
+        sinks: Where outcomes go besides telemetry.
+        telemetry: Makes what sends spans, events and metrics.
         tick: Called a few times a second, once a sample was accepted.
     """
 
@@ -84,6 +90,7 @@ class Pipeline:
         scorer: Callable[[Incidents], Scorer],
         parts: Sequence[Closable],
         sinks: Sequence[Sink],
+        telemetry: Callable[[Incidents], Telemetry],
         tick: Callable[[], None],
     ) -> None:
         self.incidents = Incidents()
@@ -93,7 +100,9 @@ class Pipeline:
         self._external_tick = tick
         self._sampler = RatioSampler(config.sample_rate)
         self._scorer = scorer(self.incidents)
+        self._telemetry = telemetry(self.incidents)
         self.reset()
+        self._telemetry.watch(self)
 
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
@@ -156,6 +165,11 @@ class Pipeline:
             return "no_thread"
         return None
 
+    def hold(self, held: HeldSpan) -> None:
+        """Begins to hold a span whose interaction may still be offered."""
+        self._start_clock()
+        self._holder.hold(held)
+
     def refuse(self, reason: str) -> None:
         """Enters an interaction that could not be offered."""
         self._ledger.dropped(reason)
@@ -167,6 +181,20 @@ class Pipeline:
     def stats(self) -> Stats:
         """The books at this moment."""
         return self._ledger.snapshot(self.incidents.counts())
+
+    def outcomes(self) -> Mapping[tuple[str, str | None], int]:
+        """The settled samples of the books by outcome and reason."""
+        stats = self.stats()
+        return {
+            ("scored", None): stats.scored,
+            ("sampled_out", None): stats.sampled_out,
+            **{("dropped", reason): count for reason, count in stats.dropped.items()},
+            **{("failed", cause): count for cause, count in stats.failed.items()},
+        }
+
+    def waiting(self) -> int:
+        """Samples in the queue at this moment."""
+        return len(self._evaluator)
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
@@ -208,7 +236,7 @@ class Pipeline:
         self._ledger.settle_dropped(work.ticket, "shutdown")
 
     async def _evaluate_sample(self, work: _Work) -> None:
-        began = time.monotonic()
+        start, began = time.time_ns(), time.monotonic_ns()
         try:
             sample = work.offer.sample()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
@@ -217,14 +245,15 @@ class Pipeline:
             self._finish(work, _dropped("capture_failed"))
             return
         outcomes = await self._scorer.score(sample)
-        self._finish(
-            work,
-            attributes_of(
-                outcomes,
-                probability=work.decision.probability,
-                duration=time.monotonic() - began,
-            ),
+        evaluation = self._telemetry.evaluated(
+            sample,
+            outcomes,
+            probability=work.decision.probability,
+            start=start,
+            # The wall clock may be set meanwhile; what the evaluation took must stay true.
+            end=start + time.monotonic_ns() - began,
         )
+        self._telemetry.publish(evaluation, functools.partial(self._finish, work))
         await self._delivery.deliver(sample, outcomes)
         self._settle(work.ticket, outcomes)
 
@@ -242,12 +271,15 @@ class Pipeline:
         cause = next(iter(failures or causes), Cause.MISSING_INPUT)
         self._ledger.settle_failed(ticket, cause.value)
 
-    def _finish(self, work: _Work, attributes: Attributes) -> None:
+    def _finish(
+        self, work: _Work, attributes: Attributes, links: Sequence[SpanContext] = ()
+    ) -> None:
         if work.offer.held is not None:
-            self._holder.finish(work.offer.held, attributes)
+            self._holder.finish(work.offer.held, attributes, links)
 
     def _end(self, held: HeldSpan | None, attributes: Attributes) -> None:
-        if held is not None:
+        # One of another instrumentor's may be held since it ended.
+        if held is not None and not self._holder.finish(held, attributes):
             self._holder.end(held, attributes)
 
     def _tick(self) -> None:

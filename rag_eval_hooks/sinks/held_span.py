@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol
 
-from opentelemetry.trace import Span
+from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.score import NotScored, Outcomes, Score
+from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.sinks.evaluation import failed_of, status_of
+from rag_eval_hooks.sinks.limits import Attributes, fitting
 
 __all__ = ["Attributes", "HeldSpan", "SpanHolder", "attributes_of", "status_of"]
 
-Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+
+class Endable(Protocol):
+    """What is held: a span of ours, or what stands for one of another instrumentor."""
+
+    def set_attributes(self, attributes: Attributes) -> None: ...
+
+    def add_link(self, context: SpanContext) -> None: ...
+
+    def end(self, end_time: int | None = None) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +41,7 @@ class HeldSpan:
         deadline: On the monotonic clock, in seconds: when it ends without scores.
     """
 
-    span: Span
+    span: Endable
     end_time: int
     deadline: float = field(default=0.0)
 
@@ -56,17 +66,21 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Begins to hold a span; ends it as `overflow` where too many are held."""
-        held.deadline = time.monotonic() + self._hold_timeout
+        """Begins to hold a span, once; ends it as `overflow` where too many are held."""
         with self._lock:
+            if held in self._held:
+                return
+            held.deadline = time.monotonic() + self._hold_timeout
             room = len(self._held) < self._max_held
             if room:
                 self._held[held] = None
         if not room:
             self.end(held, {semconv.EVAL_STATUS: EvalStatus.OVERFLOW.value})
 
-    def finish(self, held: HeldSpan, attributes: Attributes) -> bool:
-        """Sets attributes on a span that is still held, and ends it.
+    def finish(
+        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
+    ) -> bool:
+        """Sets attributes and links on a span that is still held, and ends it.
 
         Returns:
             False when it had already ended, for whatever reason.
@@ -75,7 +89,7 @@ class SpanHolder:
             if held not in self._held:
                 return False
             del self._held[held]
-        self.end(held, attributes)
+        self.end(held, attributes, links)
         return True
 
     def expire(self) -> None:
@@ -104,22 +118,29 @@ class SpanHolder:
         """Spans held at this moment."""
         return len(self._held)
 
-    def end(self, held: HeldSpan, attributes: Attributes) -> None:
+    def end(
+        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
+    ) -> None:
         """Ends a span that is not held."""
         try:
-            held.span.set_attributes(attributes)
+            held.span.set_attributes(fitting(held.span, attributes))
+            for link in links:
+                held.span.add_link(link)
             held.span.end(held.end_time)
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
             self._incidents.report("span end", error)
 
 
-def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) -> Attributes:
-    """The attributes that carry outcomes on a RAG span: at most three a metric, and five more.
+def attributes_of(
+    outcomes: Outcomes, *, probability: float, duration: float, passed: bool | None = None
+) -> Attributes:
+    """The attributes that carry outcomes on a RAG span: at most three a metric, and six more.
 
     Args:
         outcomes: What the evaluation gave.
         probability: Inclusion probability of the sample.
         duration: Seconds that the evaluation took.
+        passed: Pass or fail by the thresholds, where known.
     """
     attributes: dict[str, str | float | int | bool | list[str]] = {
         semconv.EVAL_STATUS: status_of(outcomes).value,
@@ -127,6 +148,10 @@ def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) ->
         semconv.EVAL_SAMPLE_RATE: probability,
         semconv.EVAL_VERSION: __version__,
     }
+    if passed is not None:
+        attributes[semconv.EVAL_PASS] = passed
+    if failed := failed_of(outcomes):
+        attributes[semconv.EVAL_FAILED] = list(failed)
     for metric_id, outcome in outcomes.items():
         if isinstance(outcome, Score):
             attributes[semconv.eval_score(metric_id)] = outcome.value
@@ -134,26 +159,4 @@ def attributes_of(outcomes: Outcomes, *, probability: float, duration: float) ->
                 attributes[semconv.COMPOSITES[metric_id]] = outcome.value
             if outcome.label is not None:
                 attributes[semconv.eval_label(metric_id)] = outcome.label
-    failed = _failed(outcomes)
-    if failed:
-        attributes[semconv.EVAL_FAILED] = failed
     return attributes
-
-
-def status_of(outcomes: Outcomes) -> EvalStatus:
-    """`ok` when nothing failed, `partial` beside scores, else `error`.
-
-    A metric that the sample cannot feed, or that is undefined for it, has not failed.
-    """
-    if not _failed(outcomes):
-        return EvalStatus.OK
-    scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
-    return EvalStatus.PARTIAL if scored else EvalStatus.ERROR
-
-
-def _failed(outcomes: Outcomes) -> list[str]:
-    return [
-        name
-        for name, outcome in outcomes.items()
-        if isinstance(outcome, NotScored) and outcome.cause.is_failure
-    ]

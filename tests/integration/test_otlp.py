@@ -94,7 +94,7 @@ def test_a_receiver_gets_the_scores_on_the_rag_span(
     run(tmp_path, f"http://127.0.0.1:{receiver.server.server_port}{suffix}")
     assert {path for path, _ in receiver.requests} == {"/v1/traces"}
     spans = receiver.spans()
-    assert set(spans) == {"invoke_workflow help", "retrieval store"}
+    assert set(spans) == {"invoke_workflow help", "retrieval store", "evaluation help"}
     rag = spans["invoke_workflow help"]
     attributes = {a.key: a.value for a in rag.attributes}
     assert attributes["rag.eval.ragas.faithfulness.score"].double_value == 0.5

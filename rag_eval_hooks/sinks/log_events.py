@@ -1,0 +1,104 @@
+"""Log events `gen_ai.evaluation.result`: one per metric, with the RAG span's context."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from opentelemetry import _logs, trace
+from opentelemetry.context import Context
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.sinks.evaluation import Evaluation
+from rag_eval_hooks.sinks.explanation import explain
+
+__all__ = ["EventEmitter"]
+
+_Attributes: TypeAlias = dict[str, Any]
+_Emit: TypeAlias = Callable[[int, Context, _Attributes], None]
+
+
+class EventEmitter:
+    """Emits events through the logs API, to the application's logger provider if it has one.
+
+    From opentelemetry-api 1.38 on events are log records with a name; before, they go through
+    the events API, and so need an event logger provider.
+
+    Args:
+        provider: A logger provider, or None for the global one, also when it is set later.
+        content: Whether explanations may quote the application's texts.
+        max_chars: Characters of one explanation.
+    """
+
+    def __init__(
+        self, provider: _logs.LoggerProvider | None, *, content: bool, max_chars: int
+    ) -> None:
+        self._emit = _emitter(provider)
+        self._content = content
+        self._max_chars = max_chars
+
+    def emit(self, evaluation: Evaluation) -> None:
+        """One event for each score, and one for each metric that failed, with its cause."""
+        context, now = evaluation.context(), time.time_ns()
+        for name in evaluation.scores:
+            self._emit(now, context, self._result(evaluation, name))
+        for name, failure in evaluation.failed.items():
+            told = {semconv.ERROR_TYPE: failure.cause.value}
+            self._emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **told})
+
+    def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
+        score = evaluation.scores[name]
+        told = {
+            semconv.GEN_AI_EVALUATION_NAME: name,
+            semconv.GEN_AI_EVALUATION_SCORE: score.value,
+            semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
+            semconv.GEN_AI_EVALUATION_EXPLANATION: explain(
+                score.explanation, self._max_chars, content=self._content
+            ),
+            semconv.EVAL_PASS: evaluation.verdicts.get(name),
+        }
+        return {key: value for key, value in told.items() if value is not None}
+
+
+def _emitter(provider: _logs.LoggerProvider | None) -> _Emit:
+    """How this version of the API takes an event."""
+    if "event_name" not in inspect.signature(_logs.Logger.emit).parameters:
+        return _through_events()
+    logger = _logs.get_logger(semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL)
+
+    def emit(timestamp: int, context: Context, attributes: _Attributes) -> None:
+        logger.emit(
+            timestamp=timestamp,
+            context=context,
+            severity_number=_logs.SeverityNumber.INFO,
+            event_name=semconv.GEN_AI_EVALUATION_EVENT,
+            attributes=attributes,
+        )
+
+    return emit
+
+
+def _through_events() -> _Emit:
+    # Gone from later versions, whose type checkers must not look for it.
+    events: Any = importlib.import_module("opentelemetry._events")
+    logger = events.get_event_logger(semconv.TRACER_NAME, __version__, semconv.SCHEMA_URL)
+
+    def emit(timestamp: int, context: Context, attributes: _Attributes) -> None:
+        span = trace.get_current_span(context).get_span_context()
+        logger.emit(
+            events.Event(
+                name=semconv.GEN_AI_EVALUATION_EVENT,
+                timestamp=timestamp,
+                trace_id=span.trace_id,
+                span_id=span.span_id,
+                trace_flags=span.trace_flags,
+                severity_number=_logs.SeverityNumber.INFO,
+                attributes=attributes,
+            )
+        )
+
+    return emit

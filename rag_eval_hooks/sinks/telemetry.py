@@ -1,0 +1,114 @@
+"""All OpenTelemetry signals of one evaluation, in the right order."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from opentelemetry.trace import Span, SpanContext
+
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks.carrier import CarrierWriter
+from rag_eval_hooks.sinks.evaluation import Evaluation
+from rag_eval_hooks.sinks.held_span import attributes_of
+from rag_eval_hooks.sinks.limits import Attributes
+from rag_eval_hooks.sinks.log_events import EventEmitter
+from rag_eval_hooks.sinks.otel_metrics import Books, MetricRecorder
+from rag_eval_hooks.sinks.thresholds import Thresholds
+
+__all__ = ["Telemetry"]
+
+Finish = Callable[[Attributes, Sequence[SpanContext]], object]
+"""Ends the RAG span with attributes and links, if it still waits."""
+
+
+class Telemetry:
+    """Publishes evaluations: the waiting RAG span, carriers, log events, metrics.
+
+    What one signal raises is counted and keeps no other from being sent.
+
+    Args:
+        thresholds: Pass or fail.
+        carriers: Writes carrier spans.
+        events: Emits log events.
+        metrics: Records metrics.
+        incidents: Where exceptions are counted: processors, exporters and readers are the user's.
+    """
+
+    def __init__(
+        self,
+        *,
+        thresholds: Thresholds,
+        carriers: CarrierWriter,
+        events: EventEmitter,
+        metrics: MetricRecorder,
+        incidents: Incidents,
+    ) -> None:
+        self._thresholds = thresholds
+        self._carriers = carriers
+        self._events = events
+        self._metrics = metrics
+        self._incidents = incidents
+
+    def watch(self, books: Books) -> None:
+        """Reports outcomes and queue from now on."""
+        with self._edge("metrics"):
+            self._metrics.watch(books)
+
+    def evaluated(
+        self, sample: Sample, outcomes: Outcomes, *, probability: float, start: int, end: int
+    ) -> Evaluation:
+        """What the other signals tell of: outcomes with pass and fail.
+
+        Args:
+            sample: What was evaluated.
+            outcomes: What it gave.
+            probability: Inclusion probability of the sample.
+            start: In nanoseconds since the epoch.
+            end: The same.
+        """
+        verdicts = self._thresholds.verdicts(outcomes)
+        return Evaluation(
+            sample=sample,
+            outcomes=outcomes,
+            probability=probability,
+            start=start,
+            end=end,
+            verdicts=verdicts,
+            passed=self._thresholds.passed(outcomes, verdicts),
+        )
+
+    def publish(self, evaluation: Evaluation, finish: Finish) -> None:
+        """Sends all signals of one evaluation.
+
+        Args:
+            evaluation: It.
+            finish: Ends the RAG span with attributes and links, if it still waits.
+        """
+        carriers: list[Span] = []
+        # First, because the waiting span links to them and takes no link once it is ended.
+        with self._edge("carrier"):
+            carriers = self._carriers.start(evaluation)
+        attributes = attributes_of(
+            evaluation.outcomes,
+            probability=evaluation.probability,
+            duration=evaluation.seconds,
+            passed=evaluation.passed,
+        )
+        finish(attributes, [span.get_span_context() for span in carriers])
+        for span in carriers:
+            with self._edge("carrier"):
+                span.end(evaluation.end)
+        with self._edge("event"):
+            self._events.emit(evaluation)
+        with self._edge("metrics"):
+            self._metrics.record(evaluation)
+
+    @contextlib.contextmanager
+    def _edge(self, signal: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the sink's edge: the user's providers
+            self._incidents.report(f"telemetry {signal}", error)
