@@ -36,6 +36,7 @@ from rag_eval_hooks.wiring import (
     chosen_metrics,
     finding_sources,
     metric_options,
+    outbound,
     settings,
     sink_list,
     telemetry_sinks,
@@ -55,8 +56,8 @@ class RagEval:
         metrics: Suites, metric ids, `all`, or `Metric` objects.
         judge: `local`, `openai:<model>`, or a `Judge`.
         sample_rate: Share of interactions to evaluate, 0 to 1.
-        sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`, or
-            `jsonl:<path>`.
+        sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`,
+            `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`, `langfuse:<url>`.
         config: Further settings; those set in it count as given here.
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
         token_scorer: A `TokenScorer` of your own, likewise.
@@ -96,6 +97,7 @@ class RagEval:
         measured = available if chosen is None else chosen
         thresholds = Thresholds(self.config.thresholds, measured)
         providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
+        to = sink_list(sinks, self.config)
         self._pipeline = Pipeline(
             self.config,
             lambda incidents: Scorer(
@@ -106,11 +108,12 @@ class RagEval:
                 only_fed=chosen is None,
             ),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
-            sink_list(sinks, self.config),
+            to,
             lambda incidents: telemetry_sinks(
                 self.config, providers, thresholds, sources.judge, incidents
             ),
             tick=lambda: self.recorder.sweep(),
+            outbound=functools.partial(outbound, self.config, providers, thresholds, to),
         )
         self._spans = SpanWriter(
             tracer_provider,

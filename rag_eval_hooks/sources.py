@@ -14,7 +14,14 @@ __all__ = ["merged"]
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
-_MAPPINGS = ("judge_headers", "judge_query", "graphrag_weights", "whitepaper_weights", "thresholds")
+_MAPPINGS = (
+    "judge_headers",
+    "judge_query",
+    "graphrag_weights",
+    "whitepaper_weights",
+    "thresholds",
+    "sink_keys",
+)
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
 _CONTENT_IN_EVENTS = ("EVENT_ONLY", "SPAN_AND_EVENT")

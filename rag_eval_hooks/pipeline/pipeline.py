@@ -20,6 +20,7 @@ from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
+from rag_eval_hooks.pipeline.outbound import Outbound
 from rag_eval_hooks.pipeline.sampler import Decision, RatioSampler
 from rag_eval_hooks.pipeline.scorer import Scorer
 from rag_eval_hooks.quiet import quiet
@@ -82,6 +83,7 @@ class Pipeline:
         sinks: Where outcomes go besides telemetry.
         telemetry: Makes what sends spans, events and metrics.
         tick: Called a few times a second, once a sample was accepted.
+        outbound: Makes what begins and flushes the sinks that send in the background.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Pipeline:
         sinks: Sequence[Sink],
         telemetry: Callable[[Incidents], Telemetry],
         tick: Callable[[], None],
+        outbound: Callable[[Incidents], Outbound] | None = None,
     ) -> None:
         self.incidents = Incidents()
         self._config = config
@@ -101,6 +104,7 @@ class Pipeline:
         self._sampler = RatioSampler(config.sample_rate)
         self._scorer = scorer(self.incidents)
         self._telemetry = telemetry(self.incidents)
+        self._outbound = None if outbound is None else outbound(self.incidents)
         self.reset()
         self._telemetry.watch(self)
 
@@ -114,6 +118,8 @@ class Pipeline:
             incidents=self.incidents,
         )
         self._delivery = Delivery(self._sinks, self.incidents, self._config.sink_timeout)
+        if self._outbound is not None:
+            self._outbound.open()
         self._exit = ExitHook(self, self._config.exit_timeout)
         self._clock = Clock(self._tick)
         self._evaluator: Evaluator[_Work] = Evaluator(
@@ -198,7 +204,12 @@ class Pipeline:
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
-        return self._ledger.wait(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        finished = self._ledger.wait(timeout)
+        if self._outbound is None:
+            return finished
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return self._outbound.flush(left) and finished
 
     def shutdown(self, timeout: float) -> bool:
         """Refuses new samples, finishes what is pending within `timeout` seconds, ends.
@@ -210,7 +221,7 @@ class Pipeline:
         """
         self._exit.disarm()
         self._evaluator.close()
-        finished = self._ledger.wait(timeout)
+        finished = self.flush(timeout)
         self._evaluator.stop(_STOP_TIMEOUT)
         self._clock.stop()
         self._holder.release_all(EvalStatus.SHUTDOWN)
