@@ -5,17 +5,38 @@ DEMO_VENV ?= .venv-demo
 # Named before anything that wants torch, so that no other build of it is pulled in.
 TORCH ?= torch==2.13.0
 ARGS ?=
+# `make demo VIEWER=phoenix`: start Phoenix, send the demo there, print the link; Ctrl-C ends it.
+VIEWER ?=
+PHOENIX_VENV ?= .venv-phoenix
+MLFLOW_VENV ?= .venv-mlflow
 
-.PHONY: demo test lint bench clean
+.PHONY: demo viewers test lint bench clean
 
-demo: $(DEMO_VENV)/.installed $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
-	$(DEMO_VENV)/bin/rag-eval-hooks demo $(ARGS)
+demo: $(DEMO_VENV)/.installed $(if $(filter phoenix,$(VIEWER)),$(PHOENIX_VENV)/.installed) $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
+	$(DEMO_VENV)/bin/rag-eval-hooks demo $(if $(VIEWER),--viewer $(VIEWER) --viewer-command $(PHOENIX_VENV)/bin/phoenix) $(ARGS)
 
 $(DEMO_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/pip install --quiet --upgrade pip
-	$(DEMO_VENV)/bin/pip install --quiet --editable ".[demo]"
+	$(DEMO_VENV)/bin/pip install --quiet --editable ".[demo,phoenix]"
 	touch $@
+
+$(PHOENIX_VENV)/.installed:
+	$(PYTHON) -m venv $(PHOENIX_VENV)
+	$(PHOENIX_VENV)/bin/pip install --quiet --upgrade pip
+	$(PHOENIX_VENV)/bin/pip install --quiet "arize-phoenix>=20"
+	touch $@
+
+$(MLFLOW_VENV)/.installed:
+	$(PYTHON) -m venv $(MLFLOW_VENV)
+	$(MLFLOW_VENV)/bin/pip install --quiet --upgrade pip
+	$(MLFLOW_VENV)/bin/pip install --quiet "mlflow>=3.6"
+	touch $@
+
+# Real viewers, a real browser and a real Prometheus; needs Debian's chromium and prometheus.
+viewers: $(VENV)/.installed $(PHOENIX_VENV)/.installed $(MLFLOW_VENV)/.installed
+	$(VENV)/bin/pip install --quiet --group viewers
+	$(VENV)/bin/python -m pytest tests/viewers $(ARGS)
 
 $(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.installed
 	$(DEMO_VENV)/bin/pip install --quiet $(TORCH)
@@ -44,4 +65,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) build dist demo-output
+	rm -rf $(VENV) $(DEMO_VENV) $(PHOENIX_VENV) $(MLFLOW_VENV) build dist demo-output

@@ -39,6 +39,7 @@ class Plan:
         output: Folder for the two files.
         otlp_endpoint: Where spans go besides the file, if anywhere.
         console: Whether spans are printed.
+        sinks: Where scores go besides the file, as in the setting.
     """
 
     corpus: Corpus
@@ -48,6 +49,7 @@ class Plan:
     output: Path
     otlp_endpoint: str | None = None
     console: bool = False
+    sinks: tuple[str, ...] = ()
 
     @property
     def traces(self) -> Path:
@@ -122,7 +124,8 @@ def _traced(plan: Plan, screen: Screen) -> Report:
     )
     results = Results()
     try:
-        with RagEval(sinks=[results, f"jsonl:{plan.results}"], config=plan.config) as evals:
+        sinks = [results, f"jsonl:{plan.results}", *plan.sinks]
+        with RagEval(sinks=sinks, config=plan.config) as evals:
             ask = plan.framework.build(evals, plan.corpus.passages, plan.settings)
             screen.start(plan, results)
             return _ask_all(plan, evals, ask, results, screen.tick)
@@ -152,10 +155,12 @@ def _ask_all(
             failures.append(failure)
         tick()
     _wait(evals, plan.config, 1, tick)
-    evals.flush(_GRACE)
+    sent = evals.flush(_GRACE)
     tick()
     arrived, stats = results.snapshot(), evals.stats()
     problems = [*failures, *_unscored(plan.corpus, arrived), *_unbalanced(stats)]
+    if not sent:
+        problems.append(f"some scores were not sent within {_GRACE:g} s")
     return Report(
         results=arrived,
         stats=stats,
