@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +36,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
 
 def test_every_score_is_an_attribute_of_the_rag_span(shown: Shown) -> None:
     """Phoenix shows on each RAG span exactly the scores of the results file."""
-    import json
-
     spans = shown.phoenix.spans()
     for one in shown.scored:
         tree = json.loads(spans[one.span_id]["attributes"])["rag"]["eval"]
@@ -86,10 +88,6 @@ def test_scores_sent_again_replace_themselves(shown: Shown) -> None:
 
 def test_annotations_of_a_process_that_ends_arrive(shown: Shown, tmp_path: Path) -> None:
     """A short script that neither flushes nor waits leaves its scores in Phoenix all the same."""
-    import os
-    import subprocess
-    import sys
-
     code = (
         "from rag_eval_hooks import RagEval, setup_tracing\n"
         "from rag_eval_hooks.capture import RunKind\n"
@@ -98,6 +96,9 @@ def test_annotations_of_a_process_that_ends_arrive(shown: Shown, tmp_path: Path)
         f"evals = RagEval(metrics=['lexical'], sinks='phoenix:{shown.phoenix.url}')\n"
         "root = evals.recorder.start(1, None, RunKind.CHAIN, 'short script')\n"
         "root.query, root.text = 'q', 'According to page 1, a.'\n"
+        "run = evals.recorder.start(2, 1, RunKind.RETRIEVER, 'store')\n"
+        "evals.recorder.documents(run, [Context(text='a chunk')])\n"
+        "evals.recorder.end(run)\n"
         "evals.recorder.end(root)\n"
     )
     subprocess.run(
