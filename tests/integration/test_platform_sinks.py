@@ -35,7 +35,7 @@ SCORES = {
     "lexical.exact_match": Score(value=1.0, normalised=1.0, label="True"),
 }
 HOST = PlatformHost(
-    limits=Limits(timeout=0.5, retry_for=1.0, queue_chars=10_000),
+    limits=Limits(timeout=0.3, retry_for=0.4, queue_chars=10_000),
     content=True,
     max_chars=4000,
     verdicts=lambda _: {"ragas.faithfulness": False},
@@ -151,7 +151,7 @@ def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
 
 def test_too_slow(make: Make, open_sink: Callable[..., Opened]) -> None:
     """A platform that answers later than the time limit counts as one that failed."""
-    with PlatformServer(lambda request: replace(well(request), after=1.5)) as server:
+    with PlatformServer(lambda request: replace(well(request), after=1.0)) as server:
         one = open_sink(make(server.url))
         one.deliver()
         assert one.sink.flush(20)

@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,29 +13,14 @@ import pytest
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.sinks.phoenix import PhoenixSink
-from tests.viewers.demo import Scored, run_demo
-from tests.viewers.phoenix import Phoenix, phoenix
+from tests.viewers.conftest import InPhoenix
 from tests.viewers.redeliver import redeliver
 
 
-@dataclass(frozen=True)
-class Shown:
-    phoenix: Phoenix
-    scored: list[Scored]
-
-
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    with phoenix(tmp_path_factory.mktemp("phoenix")) as server:
-        folder = tmp_path_factory.mktemp("demo")
-        arguments = ("--otlp-endpoint", server.url, "--sink", f"phoenix:{server.url}", "--content")
-        yield Shown(server, run_demo(folder, *arguments))
-
-
-def test_every_score_is_an_attribute_of_the_rag_span(shown: Shown) -> None:
+def test_every_score_is_an_attribute_of_the_rag_span(in_phoenix: InPhoenix) -> None:
     """Phoenix shows on each RAG span exactly the scores of the results file."""
-    spans = shown.phoenix.spans()
-    for one in shown.scored:
+    spans = in_phoenix.server.spans()
+    for one in in_phoenix.scored:
         tree = json.loads(spans[one.span_id]["attributes"])["rag"]["eval"]
         for name, value in one.scores.items():
             suite, metric = name.split(".")
@@ -45,55 +28,59 @@ def test_every_score_is_an_attribute_of_the_rag_span(shown: Shown) -> None:
         assert tree["status"] == "ok"
 
 
-def test_every_score_is_an_annotation(shown: Shown) -> None:
+def test_every_score_is_an_annotation(in_phoenix: InPhoenix) -> None:
     """Each score is an annotation with value, explanation, kind and identifier, and no other is."""
-    for one in shown.scored:
-        found = shown.phoenix.annotations(one.span_id)
+    for one in in_phoenix.scored:
+        found = in_phoenix.server.annotations(one.span_id)
         assert {name: note["result"]["score"] for name, note in found.items()} == one.scores
         for name, note in found.items():
             assert note["annotator_kind"] == one.outcomes[name]["annotator_kind"]
             assert note["identifier"] == one.outcomes[name].get("annotator", "rag_eval_hooks")
 
 
-def test_a_failing_claim_is_told(shown: Shown) -> None:
+def test_a_failing_claim_is_told(in_phoenix: InPhoenix) -> None:
     """The explanation of a low faithfulness begins with the claim that nothing supports."""
-    for one in shown.scored:
+    for one in in_phoenix.scored:
         claim = one.failing_claim()
         if claim is not None:
-            note = shown.phoenix.annotations(one.span_id)["ragas.faithfulness"]
+            note = in_phoenix.server.annotations(one.span_id)["ragas.faithfulness"]
             assert f"not supported: {claim}" in note["result"]["explanation"]
 
 
 @pytest.mark.parametrize("limit", [0.5, 0.9])
-def test_bad_answers_are_found_by_the_filter(limit: float, shown: Shown) -> None:
+def test_bad_answers_are_found_by_the_filter(limit: float, in_phoenix: InPhoenix) -> None:
     """Phoenix's filter finds exactly the RAG spans whose score is below a limit."""
-    found = shown.phoenix.spans(f"annotations['ragas.faithfulness'].score < {limit}")
-    low = {one.span_id for one in shown.scored if one.scores.get("ragas.faithfulness", 1.0) < limit}
+    found = in_phoenix.server.spans(f"annotations['ragas.faithfulness'].score < {limit}")
+    low = {
+        one.span_id
+        for one in in_phoenix.scored
+        if one.scores.get("ragas.faithfulness", 1.0) < limit
+    }
     assert low
     assert set(found) == low
 
 
-def test_scores_sent_again_replace_themselves(shown: Shown) -> None:
+def test_scores_sent_again_replace_themselves(in_phoenix: InPhoenix) -> None:
     """Delivered a second time, a score replaces itself, with its new value."""
-    one = shown.scored[0]
-    before = shown.phoenix.annotations(one.span_id)
-    redeliver(PhoenixSink(shown.phoenix.url), one, value=0.25)
-    after = shown.phoenix.annotations(one.span_id)
+    one = in_phoenix.scored[0]
+    before = in_phoenix.server.annotations(one.span_id)
+    redeliver(PhoenixSink(in_phoenix.server.url), one, value=0.25)
+    after = in_phoenix.server.annotations(one.span_id)
     assert set(after) == set(before)
     assert after["ragas.faithfulness"]["result"]["score"] == 0.25
-    redeliver(PhoenixSink(shown.phoenix.url), one)
-    again = shown.phoenix.annotations(one.span_id)
+    redeliver(PhoenixSink(in_phoenix.server.url), one)
+    again = in_phoenix.server.annotations(one.span_id)
     assert {n: note["result"]["score"] for n, note in again.items()} == one.scores
 
 
-def test_annotations_of_a_process_that_ends_arrive(shown: Shown, tmp_path: Path) -> None:
+def test_annotations_of_a_process_that_ends_arrive(in_phoenix: InPhoenix, tmp_path: Path) -> None:
     """A short script that neither flushes nor waits leaves its scores in Phoenix all the same."""
     code = (
         "from rag_eval_hooks import RagEval, setup_tracing\n"
         "from rag_eval_hooks.capture import RunKind\n"
         "from rag_eval_hooks.sample import Context\n"
-        f"setup_tracing(otlp_endpoint={shown.phoenix.url!r})\n"
-        f"evals = RagEval(metrics=['lexical'], sinks='phoenix:{shown.phoenix.url}')\n"
+        f"setup_tracing(otlp_endpoint={in_phoenix.server.url!r})\n"
+        f"evals = RagEval(metrics=['lexical'], sinks='phoenix:{in_phoenix.server.url}')\n"
         "root = evals.recorder.start(1, None, RunKind.CHAIN, 'short script')\n"
         "root.query, root.text = 'q', 'According to page 1, a.'\n"
         "run = evals.recorder.start(2, 1, RunKind.RETRIEVER, 'store')\n"
@@ -108,24 +95,24 @@ def test_annotations_of_a_process_that_ends_arrive(shown: Shown, tmp_path: Path)
         timeout=60,
         env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
     )
-    spans = shown.phoenix.spans("annotations['lexical.source_citation'].score >= 0")
+    spans = in_phoenix.server.spans("annotations['lexical.source_citation'].score >= 0")
     assert "invoke_workflow short script" in {span["name"] for span in spans.values()}
 
 
-def test_content_is_sent_only_when_asked_for(shown: Shown) -> None:
+def test_content_is_sent_only_when_asked_for(in_phoenix: InPhoenix) -> None:
     """Without `capture_content` an explanation tells numbers and verdicts, and no text."""
-    one = next(one for one in shown.scored if one.failing_claim())
-    sink = PhoenixSink(shown.phoenix.url, content=False)
+    one = next(one for one in in_phoenix.scored if one.failing_claim())
+    sink = PhoenixSink(in_phoenix.server.url, content=False)
     redeliver(sink, one)
-    told = shown.phoenix.annotations(one.span_id)["ragas.faithfulness"]["result"]["explanation"]
+    told = in_phoenix.server.annotations(one.span_id)["ragas.faithfulness"]["result"]["explanation"]
     assert '"supported": false' in told
     assert (one.failing_claim() or "") not in told
-    redeliver(PhoenixSink(shown.phoenix.url, content=True), one)
+    redeliver(PhoenixSink(in_phoenix.server.url, content=True), one)
 
 
-def test_settings_name_the_sink(shown: Shown) -> None:
+def test_settings_name_the_sink(in_phoenix: InPhoenix) -> None:
     """A sink is named in the settings as well, and an evaluator without spans sends nothing."""
-    config = RagEvalConfig(sinks=(f"phoenix:{shown.phoenix.url}",))
+    config = RagEvalConfig(sinks=(f"phoenix:{in_phoenix.server.url}",))
     with RagEval(metrics=["lexical"], config=config) as evals:
         assert evals.flush(5)
         assert evals.stats().incidents == {}
