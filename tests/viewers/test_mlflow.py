@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-
-import pytest
-
 from rag_eval_hooks.sinks.mlflow import MlflowSink
 from tests.viewers.conftest import InMlflow
 from tests.viewers.redeliver import redeliver
