@@ -31,7 +31,7 @@ PASSAGES = [
     "Cars must stand in the loading lane 40 minutes before departure.",
 ]
 ANSWERS = [
-    "The crossing takes 55 minutes.",
+    "The crossing to Skerrow takes 55 minutes.",
     "Ships leave at 07:15, 11:30 and 16:45.",
     "Cars must stand in the loading lane 10 minutes before departure.",
 ]

@@ -26,7 +26,7 @@ PANELS = {
     panel["title"]: target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]
 }
 VARIABLES = {"$__rate_interval": "15s", "$__range": "60s", "$workflow": ".*", "$metric": ".*"}
-PATIENCE = 90.0
+PATIENCE = 40.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Prometheus:
 def application(folder: Path, port: int) -> Iterator[None]:
     """The example application, with a judge that costs something."""
     prices = folder / "prices.toml"
-    prices.write_text('["judge-1"]\ninput = 1.0\noutput = 2.0\n')
+    prices.write_text('currency = "USD"\n[models.judge-1]\ninput = 1.0\noutput = 2.0\n')
     with JudgeServer() as judge:
         variables = {
             "RAG_EVAL_JUDGE": "openai:judge-1",
@@ -114,7 +114,7 @@ def test_every_panel_shows_something(title: str, prometheus: Prometheus) -> None
 def test_wrong_answers_are_seen(prometheus: Prometheus) -> None:
     """A third of the example's answers are wrong, and so much of them fails its threshold."""
     (share,) = prometheus.numbers(filled(PANELS["Answers that fail a threshold"]))
-    assert share == pytest.approx(1 / 3, abs=0.1)
+    assert share == pytest.approx(1 / 3, abs=0.15)
 
 
 def test_every_alert_reads_metrics_that_exist(prometheus: Prometheus) -> None:
