@@ -123,7 +123,7 @@ class RagEval:
             incidents=self.incidents,
         )
         self.others = OtherSpans(most=self.config.max_held, hold=self._pipeline.hold)
-        self.instrumentors = OtherInstrumentors(self.config.spans, self.others)
+        self.instrumentors = OtherInstrumentors(self.config.spans, self.others, self.incidents)
         self.recorder = Recorder(
             self._on_end,
             ttl=self.config.interaction_ttl,

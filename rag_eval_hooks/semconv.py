@@ -57,7 +57,7 @@ EVAL_PASS: Final = "rag.eval.pass"
 EVAL_OMITTED: Final = "rag.eval.omitted"
 EVAL_SUITE: Final = "rag.eval.suite"
 EVAL_OUTCOME: Final = "rag.eval.outcome"
-EVAL_JUDGE: Final = "rag.eval.judge"
+EVAL_JUDGE: Final = "rag.eval.judge.name"
 
 # Metric instruments
 METRIC_SCORE: Final = "rag.eval.score"

@@ -8,8 +8,14 @@ import time
 import weakref
 
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.trace import Link
+
+try:
+    from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+except ImportError as error:
+    raise ImportError(
+        'RagEvalSpanProcessor needs the SDK: pip install "rag-eval-hooks[otel]"'
+    ) from error
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval

@@ -55,7 +55,7 @@ def assemble(
         truncated=tuple(cut.fields),
         trace_id=trace_id,
         span_id=span_id,
-        workflow=workflow or root.name,
+        workflow=workflow or interaction.root.name,
     )
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture.run import Interaction, Others, Run, RunKind
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sinks.other_span import OtherSpans
 
 __all__ = ["Find", "OtherInstrumentors"]
@@ -22,11 +23,13 @@ class OtherInstrumentors:
     Args:
         mode: The setting `spans`; only `auto` and `none` ask for it.
         spans: Where their spans become known to processors of ours.
+        incidents: Where exceptions of a look-up are counted.
     """
 
-    def __init__(self, mode: str, spans: OtherSpans) -> None:
+    def __init__(self, mode: str, spans: OtherSpans, incidents: Incidents) -> None:
         self._wanted = mode in ("auto", "none")
         self._spans = spans
+        self._incidents = incidents
 
     def note(self, run: Run, find: Find) -> None:
         """Looks for them when a run below the framework's own root begins.
@@ -44,13 +47,22 @@ class OtherInstrumentors:
         top = _framework_root(run)
         if top is run:
             return
-        active, span = find(top)
-        known = None
+        try:
+            interaction.others = self._found(interaction, find(top), top)
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads others' objects
+            self._incidents.report("other instrumentors", error)
+            interaction.others = interaction.others or Others()
+
+    def _found(self, interaction: Interaction, found: tuple[bool, Span | None], top: Run) -> Others:
+        active, span = found
+        before = interaction.others
+        active = active or (before is not None and before.active)
         # In an interaction that was opened by hand their span covers a part of it only.
-        if span is not None and span.is_recording() and top is interaction.root:
-            known = self._spans.add(span, lambda: _has_retrieved(interaction))
-        active = active or (interaction.others is not None and interaction.others.active)
-        interaction.others = Others(active, known)
+        if span is None or top is not interaction.root:
+            return Others(active)
+        if not span.is_recording():
+            return Others(active, unrecorded=span.get_span_context())
+        return Others(active, self._spans.add(span, lambda: _has_retrieved(interaction)))
 
 
 def _to_be_looked_at(run: Run, others: Others | None) -> bool:

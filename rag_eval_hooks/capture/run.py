@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context as OtelContext
+from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.sinks.other_span import OtherSpan
@@ -91,10 +92,12 @@ class Others:
     Attributes:
         active: Whether one writes spans for it.
         span: Its span of the root run, where that can be reached.
+        unrecorded: The context of that span, where it is in a trace that is not sampled.
     """
 
     active: bool = False
     span: OtherSpan | None = None
+    unrecorded: SpanContext | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import (
     Span,
-    SpanContext,
     SpanKind,
     StatusCode,
     Tracer,
     TracerProvider,
-    format_span_id,
-    format_trace_id,
 )
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.assemble import session_of
+from rag_eval_hooks.capture.content import Attributes, content_of, texts
+from rag_eval_hooks.capture.rag_span import RagSpan, around
 from rag_eval_hooks.capture.run import Interaction, Others, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.sinks.held_span import HeldSpan
 from rag_eval_hooks.sinks.limits import room
 
-__all__ = ["RagSpan", "SpanWriter"]
-
-Attributes: TypeAlias = dict[str, str | int | float | bool]
+__all__ = ["SpanWriter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +47,6 @@ _FORMS: Mapping[RunKind, _Form] = {
 
 
 _NO_OTHERS = Others()
-
-
-@dataclass(frozen=True, slots=True)
-class RagSpan:
-    """The span that stands for an interaction.
-
-    Attributes:
-        context: Its context; invalid where there is none.
-        held: It, to be ended with its scores, where it takes any.
-        recorded: Whether it will be found where spans go.
-    """
-
-    context: SpanContext
-    held: HeldSpan | None
-    recorded: bool = True
-
-    @property
-    def trace_id(self) -> str | None:
-        """32 hex digits."""
-        return format_trace_id(self.context.trace_id) if self.context.is_valid else None
-
-    @property
-    def span_id(self) -> str | None:
-        """16 hex digits, of a span that is recorded."""
-        known = self.context.is_valid and self.recorded
-        return format_span_id(self.context.span_id) if known else None
 
 
 class SpanWriter:
@@ -121,9 +90,11 @@ class SpanWriter:
         others = interaction.others or _NO_OTHERS
         if others.span is not None:
             return RagSpan(others.span.context, others.span.held)
+        if others.unrecorded is not None:
+            return RagSpan(others.unrecorded, None, recorded=False)
         mode = ("root" if others.active else "all") if self._mode == "auto" else self._mode
         if mode == "none":
-            return _around(interaction.otel)
+            return around(interaction.otel)
         span = self._write_root(interaction)
         context = span.get_span_context()
         if not span.is_recording():
@@ -175,7 +146,7 @@ class SpanWriter:
         )
         _mark_failure(span, run.error_type, Status.OK)
         if self._content:
-            span.set_attributes(_content(run, documents, room(span)))
+            span.set_attributes(content_of(run, documents, room(span)))
         return span
 
     def _root_attributes(self, interaction: Interaction, name: str) -> Attributes:
@@ -191,14 +162,8 @@ class SpanWriter:
         if told.get("user_id") is not None:
             attributes[semconv.USER_ID] = str(told["user_id"])
         if self._content:
-            attributes |= _texts(interaction.root.query, interaction.root.text)
+            attributes |= texts(interaction.root.query, interaction.root.text)
         return attributes
-
-
-def _around(otel: OtelContext) -> RagSpan:
-    """The application's own span around the interaction, which stands in for one of ours."""
-    context = trace.get_current_span(otel).get_span_context()
-    return RagSpan(context, None, recorded=context.trace_flags.sampled)
 
 
 def _enclosing(run: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:
@@ -223,43 +188,3 @@ def _mark_failure(span: Span, error_type: str | None, status: Status) -> None:
         return
     span.set_attribute(semconv.ERROR_TYPE, error_type or status.value)
     span.set_status(StatusCode.ERROR)
-
-
-def _content(run: Run, documents: Sequence[Context], most: int | None) -> Attributes:
-    if run.kind is RunKind.RETRIEVER:
-        return _retrieval_content(run, documents, most)
-    return _texts("\n".join(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
-
-
-def _texts(given: str | None, gave: str | None) -> Attributes:
-    pairs = {semconv.INPUT_VALUE: given, semconv.OUTPUT_VALUE: gave}
-    return {key: value for key, value in pairs.items() if value is not None}
-
-
-def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None) -> Attributes:
-    content: Attributes = {}
-    if run.query is not None:
-        content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = run.query
-    # Phoenix drops the whole list when one document lacks an id or a score.
-    if documents and all(d.id is not None and d.score is not None for d in documents):
-        rows = [{"id": d.id, "score": d.score} for d in documents]
-        content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = json.dumps(rows)
-    for place, document in enumerate(documents):
-        fields = _document(place, document)
-        if most is not None and len(content) + len(fields) > most:
-            # One attribute more would push out the span's first ones.
-            break
-        content |= fields
-    return content
-
-
-def _document(place: int, document: Context) -> Attributes:
-    prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{place}.document"
-    fields: Attributes = {f"{prefix}.content": document.text}
-    if document.id is not None:
-        fields[f"{prefix}.id"] = document.id
-    if document.score is not None:
-        fields[f"{prefix}.score"] = document.score
-    if document.metadata:
-        fields[f"{prefix}.metadata"] = json.dumps(dict(document.metadata), default=str)
-    return fields

@@ -224,7 +224,7 @@ class Pipeline:
         finished = self.flush(timeout)
         self._evaluator.stop(_STOP_TIMEOUT)
         self._clock.stop()
-        self._holder.release_all(EvalStatus.SHUTDOWN)
+        self._holder.close()
         return finished
 
     def before_fork(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, TypeAlias
 
 from opentelemetry import trace
@@ -87,7 +86,7 @@ class CarrierWriter:
             "name": name,
             "score": score.value,
             "label": evaluation.label(name),
-            "explanation": explain(score.explanation, self._max_chars, content=self._content),
+            "explanation": evaluation.explanation(name, self._max_chars, content=self._content),
             "annotator_kind": score.annotator_kind.value,
             "identifier": score.annotator or semconv.TRACER_NAME,
             "metadata": about,
@@ -126,11 +125,17 @@ def _common(evaluation: Evaluation) -> Attributes:
 
 def _about(score: Score, content: bool) -> dict[str, Any]:
     """What else is known of a score: of what parts it is, by what version, at what cost."""
-    usage = {key: value for key, value in asdict(score.usage).items() if value}
+    used = score.usage
+    usage = {
+        "calls": used.calls,
+        "input_tokens": used.input_tokens,
+        "output_tokens": used.output_tokens,
+        "cost": used.cost,
+    }
     about: dict[str, Any] = {
         "parts": dict(score.parts),
         "version": score.version,
-        "usage": usage,
+        "usage": {key: value for key, value in usage.items() if value},
         # A metric of the user's may quote the application in a warning.
         "warnings": list(score.warnings) if content else len(score.warnings),
     }

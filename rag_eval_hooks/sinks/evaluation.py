@@ -13,6 +13,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.sinks.explanation import explain
 
 __all__ = ["Evaluation", "failed_of", "status_of"]
 
@@ -67,6 +68,18 @@ class Evaluation:
         if score.label is None and metric_id in self.verdicts:
             return "pass" if self.verdicts[metric_id] else "fail"
         return score.label
+
+    def explanation(self, metric_id: str, limit: int, *, content: bool) -> str | None:
+        """A score's explanation as JSON, see `explain`; made once for all who ask alike."""
+        key = metric_id, limit, content
+        if key not in self._explained:
+            explanation = self.scores[metric_id].explanation
+            self._explained[key] = explain(explanation, limit, content=content)
+        return self._explained[key]
+
+    @cached_property
+    def _explained(self) -> dict[tuple[str, int, bool], str | None]:
+        return {}
 
     def rag_span(self) -> SpanContext | None:
         """The RAG span that the sample names, or None where none is recorded."""

@@ -49,14 +49,23 @@ class _Form:
     items: int
 
     def of(self, value: Any, depth: int) -> Any:
-        if value is None or isinstance(value, bool | int):
+        # By exact type first: asking abstract classes takes most of the time otherwise.
+        kind = type(value)
+        if value is None or kind is bool or kind is int:
             return value
-        if isinstance(value, float):
-            return value if math.isfinite(value) else None
-        if isinstance(value, Mapping):
+        if kind is str:
+            return _DROPPED if self.chars is None else _text(value, self.chars)
+        if kind is dict or isinstance(value, Mapping):
             return self._mapping(value, depth)
-        if isinstance(value, list | tuple | set | frozenset):
+        if kind is list or isinstance(value, list | tuple | set | frozenset):
             return self._list(list(value), depth)
+        return self._other(value)
+
+    def _other(self, value: Any) -> Any:
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, int):
+            return int(value)
         return _DROPPED if self.chars is None else _text(value, self.chars)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
@@ -77,4 +86,4 @@ class _Form:
 def _text(value: Any, chars: int) -> str:
     # A lone surrogate, which some models give, cannot be encoded and would cost the batch.
     text = str(value)[:chars]
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -62,20 +62,22 @@ class SpanHolder:
         self._max_held = max_held
         self._incidents = incidents
         self._lock = threading.Lock()
+        self._closed = False
         # Insertion order is deadline order, as every span waits equally long.
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Begins to hold a span, once; ends it as `overflow` where too many are held."""
+        """Begins to hold a span, once; ends it where too many are held, or after `close`."""
         with self._lock:
             if held in self._held:
                 return
             held.deadline = time.monotonic() + self._hold_timeout
-            room = len(self._held) < self._max_held
+            room = len(self._held) < self._max_held and not self._closed
             if room:
                 self._held[held] = None
         if not room:
-            self.end(held, {semconv.EVAL_STATUS: EvalStatus.OVERFLOW.value})
+            status = EvalStatus.SHUTDOWN if self._closed else EvalStatus.OVERFLOW
+            self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def finish(
         self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
@@ -113,6 +115,12 @@ class SpanHolder:
             self._held.clear()
         for held in held_spans:
             self.end(held, {semconv.EVAL_STATUS: status.value})
+
+    def close(self) -> None:
+        """Ends all held spans as `shutdown`; holds none from now on."""
+        with self._lock:
+            self._closed = True
+        self.release_all(EvalStatus.SHUTDOWN)
 
     def __len__(self) -> int:
         """Spans held at this moment."""

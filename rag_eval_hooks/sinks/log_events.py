@@ -14,7 +14,6 @@ from opentelemetry.context import Context
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.sinks.evaluation import Evaluation
-from rag_eval_hooks.sinks.explanation import explain
 
 __all__ = ["EventEmitter"]
 
@@ -56,8 +55,8 @@ class EventEmitter:
             semconv.GEN_AI_EVALUATION_NAME: name,
             semconv.GEN_AI_EVALUATION_SCORE: score.value,
             semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
-            semconv.GEN_AI_EVALUATION_EXPLANATION: explain(
-                score.explanation, self._max_chars, content=self._content
+            semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.explanation(
+                name, self._max_chars, content=self._content
             ),
             semconv.EVAL_PASS: evaluation.verdicts.get(name),
         }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.semconv import EvalStatus
@@ -25,6 +26,22 @@ def test_every_metric_is_documented() -> None:
     """The README lists all metrics and no others."""
     listed = re.findall(r"^\| `(\w+\.\w+)` \|", (ROOT / "README.md").read_text(), re.M)
     assert sorted(listed) == sorted(metric.id for metric in ALL_METRICS)
+
+
+def test_every_attribute_event_and_metric_is_documented() -> None:
+    """The page on telemetry names every name that we emit."""
+    page = (ROOT / "docs/telemetry.md").read_text()
+    names = {
+        value
+        for name, value in vars(semconv).items()
+        if name.isupper()
+        if isinstance(value, str) and re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", value)
+    }
+    assert len(names) > 40
+    prefixes = {semconv.RETRIEVAL_DOCUMENTS}
+    assert sorted(name for name in names - prefixes if f"`{name}" not in page) == []
+    fields = ("name", "score", "label", "explanation", "annotator_kind", "identifier", "metadata")
+    assert all(f"`evaluations.N.evaluation.{field}`" in page for field in fields)
 
 
 def test_every_status_is_documented() -> None:

@@ -53,7 +53,7 @@ def screenshot(opened: Page, name: str, fallback: Path) -> Path:
     folder = Path(os.environ.get("RAGEVAL_SCREENSHOTS") or fallback)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.png"
-    opened.screenshot(path=path)
+    opened.screenshot(path=path, animations="disabled")
     return path
 
 

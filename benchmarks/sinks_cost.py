@@ -1,0 +1,170 @@
+"""What telemetry costs the evaluator's thread per sample: span, carrier, log events, metrics.
+
+Everything goes to the real SDK with batch processors, whose exporters throw away what they get.
+Each row adds one signal to the row before; the last column compares with the CPU time of the
+evaluation itself by the embedded judge, in the same run. Nothing of this is on a request's path.
+
+    python benchmarks/sinks_cost.py [--samples 400] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from opentelemetry._logs import NoOpLoggerProvider
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import (
+    BatchLogRecordProcessor,
+    LogRecordExporter,
+    LogRecordExportResult,
+)
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import format_span_id, format_trace_id
+
+from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
+from rag_eval_hooks.sinks.thresholds import Thresholds
+from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks.wiring import Providers, telemetry_sinks
+
+SAMPLE = Sample(
+    question="How long do cats sleep, and when are they awake?",
+    contexts=tuple(
+        Context(text=f"Passage {n}: cats sleep {n} hours a day.") for n in range(12, 17)
+    ),
+    answer="Cats sleep 16 hours a day. They are awake at dusk and dawn. They like fish.",
+    reference="Cats sleep 12 to 16 hours a day and are awake at dusk and dawn.",
+    workflow="help",
+)
+
+
+class NoSpans(SpanExporter):
+    """Throws spans away."""
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Always well."""
+        return SpanExportResult.SUCCESS
+
+
+class NoLogs(LogRecordExporter):
+    """Throws log records away."""
+
+    def export(self, batch: Sequence[Any]) -> LogRecordExportResult:
+        """Always well."""
+        return LogRecordExportResult.SUCCESS
+
+    def force_flush(self, timeout_millis: int = 0) -> bool:
+        """Always well."""
+        return True
+
+    def shutdown(self) -> None:
+        """Does nothing."""
+
+
+def evaluated(metrics: str, rounds: int) -> tuple[Outcomes, float]:
+    """Outcomes of the sample, and the CPU seconds that one evaluation takes."""
+    with RagEval(metrics=metrics) as evals:
+        outcomes = evals.evaluate(SAMPLE)
+        began = time.process_time()
+        for number in range(rounds):
+            # Another answer each time: findings of equal texts are remembered.
+            evals.evaluate(Sample(**{**SAMPLE.to_dict(), "answer": f"{SAMPLE.answer} {number}"}))
+        return outcomes, (time.process_time() - began) / rounds
+
+
+class Bench:
+    """Providers with batch processors, and outcomes to publish."""
+
+    def __init__(self, outcomes: Outcomes) -> None:
+        self.outcomes = outcomes
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(BatchSpanProcessor(NoSpans(), max_queue_size=100_000))
+        self.loggers = LoggerProvider()
+        self.loggers.add_log_record_processor(
+            BatchLogRecordProcessor(NoLogs(), max_queue_size=100_000)
+        )
+        self.meters = MeterProvider([InMemoryMetricReader()])
+
+    def seconds(self, samples: int, *, carrier: str, events: bool, metrics: bool) -> float:
+        """CPU seconds of this thread for one sample, without the making of its RAG span."""
+        incidents = Incidents()
+        telemetry = telemetry_sinks(
+            RagEvalConfig(carrier=carrier),
+            Providers(
+                tracer=self.tracers,
+                logger=self.loggers if events else NoOpLoggerProvider(),
+                meter=self.meters if metrics else NoOpMeterProvider(),
+            ),
+            Thresholds({}, ()),
+            ScriptedJudge(),
+            incidents,
+        )
+        holder = SpanHolder(hold_timeout=60, max_held=samples, incidents=incidents)
+        tracer = self.tracers.get_tracer("bench")
+        held = [HeldSpan(tracer.start_span("rag"), time.time_ns()) for _ in range(samples)]
+        for waiting in held:
+            holder.hold(waiting)
+        began = time.thread_time()
+        for waiting in held:
+            self._publish(telemetry, waiting, holder)
+        spent = time.thread_time() - began
+        assert incidents.counts() == {}
+        return spent / samples
+
+    def _publish(self, telemetry: Any, held: HeldSpan, holder: SpanHolder) -> None:
+        context = held.span.get_span_context()  # type: ignore[attr-defined]
+        sample = Sample(
+            question="q",
+            workflow="help",
+            trace_id=format_trace_id(context.trace_id),
+            span_id=format_span_id(context.span_id),
+        )
+        now = time.time_ns()
+        evaluation = telemetry.evaluated(sample, self.outcomes, probability=1.0, start=now, end=now)
+        telemetry.publish(evaluation, lambda *told: holder.finish(held, *told))
+
+
+STEPS: dict[str, dict[str, Any]] = {
+    "span": {"carrier": "off", "events": False, "metrics": False},
+    "+ carrier": {"carrier": "trace", "events": False, "metrics": False},
+    "+ log events": {"carrier": "trace", "events": True, "metrics": False},
+    "+ metrics": {"carrier": "trace", "events": True, "metrics": True},
+}
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    for metrics in ("ragas", "all"):
+        outcomes, evaluation = evaluated(metrics, args.rounds * 10)
+        bench = Bench(outcomes)
+        rounds = [
+            {step: bench.seconds(args.samples, **how) for step, how in STEPS.items()}
+            for _ in range(args.rounds)
+        ]
+        scores = sum(hasattr(outcome, "value") for outcome in outcomes.values())
+        print(f"metrics={metrics}: {scores} scores; an evaluation takes {evaluation * 1e6:.0f} us")
+        for step in STEPS:
+            spent = statistics.median(row[step] for row in rounds)
+            against = statistics.median(row[step] / row["span"] for row in rounds)
+            print(
+                f"  {step:14} {spent * 1e6:7.0f} us  {against:5.1f} x span"
+                f"  {spent / evaluation:6.3f} of the evaluation"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The application's texts as span attributes, for those who ask for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.run import Run, RunKind
+from rag_eval_hooks.sample import Context
+
+__all__ = ["Attributes", "content_of", "texts"]
+
+Attributes: TypeAlias = dict[str, str | int | float | bool]
+
+
+def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Attributes:
+    """What a run was given and gave.
+
+    Args:
+        run: A retrieval or a model call; of other runs nothing is told.
+        documents: What a retrieval gave out.
+        most: Attributes that its span can take, or None for any number.
+    """
+    if run.kind is RunKind.RETRIEVER:
+        return _retrieval_content(run, documents, most)
+    return texts("\n".join(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
+
+
+def texts(given: str | None, gave: str | None) -> Attributes:
+    """Input and output, as far as they are known."""
+    pairs = {semconv.INPUT_VALUE: given, semconv.OUTPUT_VALUE: gave}
+    return {key: value for key, value in pairs.items() if value is not None}
+
+
+def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None) -> Attributes:
+    content: Attributes = {}
+    if run.query is not None:
+        content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = run.query
+    # Phoenix drops the whole list when one document lacks an id or a score.
+    if documents and all(d.id is not None and d.score is not None for d in documents):
+        rows = [{"id": d.id, "score": d.score} for d in documents]
+        content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = json.dumps(rows)
+    for place, document in enumerate(documents):
+        fields = _document(place, document)
+        if most is not None and len(content) + len(fields) > most:
+            # One attribute more would push out the span's first ones.
+            break
+        content |= fields
+    return content
+
+
+def _document(place: int, document: Context) -> Attributes:
+    prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{place}.document"
+    fields: Attributes = {f"{prefix}.content": document.text}
+    if document.id is not None:
+        fields[f"{prefix}.id"] = document.id
+    if document.score is not None:
+        fields[f"{prefix}.score"] = document.score
+    if document.metadata:
+        fields[f"{prefix}.metadata"] = json.dumps(dict(document.metadata), default=str)
+    return fields

@@ -1,0 +1,81 @@
+"""OpenInference's instrumentor of LlamaIndex beside us."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+pytest.importorskip("openinference.instrumentation.llama_index")
+package: Any = pytest.importorskip("rag_eval_hooks_llama_index")
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(package, "enable"), reason="LlamaIndex cannot be captured"
+)
+SCORE = "rag.eval.ragas.faithfulness.score"
+Spans: TypeAlias = list[dict[str, Any]]
+shapes = pytest.mark.parametrize("shape", ["query", "aquery", "stream"])
+orders = pytest.mark.parametrize("first", [True, False], ids=["ours first", "theirs first"])
+
+
+@functools.cache
+def world(*, wrap: bool, first: bool, ours: bool) -> dict[str, Any]:
+    """The spans of every shape, in a process of its own."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(Path(__file__).with_name("llama_index_app.py")),
+            json.dumps({"wrap": wrap, "first": first, "ours": ours}),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={"PYTHONPATH": ":".join(sys.path), "HOME": "/nonexistent"},
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def names(spans: Spans, *, ours: bool) -> Counter[str]:
+    return Counter(s["name"] for s in spans if (s["scope"] == "rag_eval_hooks") == ours)
+
+
+def carrier_of(spans: Spans) -> dict[str, Any]:
+    (carrier,) = [span for span in spans if span["name"].startswith("evaluation")]
+    return carrier
+
+
+@orders
+@shapes
+def test_their_rag_span_carries_the_scores(shape: str, first: bool) -> None:
+    """Their spans are those that they write without us, once each, and theirs has the scores."""
+    result = world(wrap=True, first=first, ours=True)
+    spans: Spans = result[shape]
+    alone: Spans = world(wrap=True, first=first, ours=False)[shape]
+    assert names(spans, ours=False) == names(alone, ours=False)
+    assert len({span["id"] for span in spans}) == len(spans)
+    carrier = carrier_of(spans)
+    assert names(spans, ours=True) == {carrier["name"]: 1}
+    (scored,) = [span for span in spans if SCORE in span["attributes"]]
+    assert carrier["links"] == [scored["id"]]
+    assert result["incidents"] == {}
+
+
+@orders
+@shapes
+def test_without_our_processor_the_carrier_has_them(shape: str, first: bool) -> None:
+    """Where their span cannot be kept back, the carrier links to it; nothing is doubled."""
+    spans: Spans = world(wrap=False, first=first, ours=True)[shape]
+    alone: Spans = world(wrap=False, first=first, ours=False)[shape]
+    assert names(spans, ours=False) == names(alone, ours=False)
+    carrier = carrier_of(spans)
+    assert carrier["attributes"]["evaluations.0.evaluation.score"] == 0.5
+    (rag,) = [span for span in spans if span["id"] in carrier["links"]]
+    assert rag["scope"] != "rag_eval_hooks"

@@ -1,0 +1,349 @@
+"""Spans of another instrumentor that wait for our scores, by the real SDK."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
+from opentelemetry.trace import Link, SpanContext, StatusCode
+
+from rag_eval_hooks import RagEval, RagEvalConfig
+from rag_eval_hooks.capture import Run, RunKind
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.span_processor import RagEvalSpanProcessor
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+
+HALF = Findings(answer_claims=("a", "b"), answer_support=(Support((True,)), Support((False,))))
+SCORE = "rag.eval.ragas.faithfulness.score"
+
+
+class World:
+    """An application whose spans another instrumentor writes, through `processors` of ours."""
+
+    def __init__(
+        self,
+        *,
+        processors: int = 1,
+        latency: float = 0.0,
+        limits: SpanLimits | None = None,
+        sampler: Sampler = ALWAYS_ON,
+        **config: Any,
+    ) -> None:
+        self.provider = TracerProvider(sampler, Resource({"service.name": "x"}), span_limits=limits)
+        self.tracer = self.provider.get_tracer("theirs", "1.2")
+        self.evals = RagEval(
+            metrics="ragas.faithfulness",
+            judge=ScriptedJudge(HALF, latency=latency),
+            config=RagEvalConfig(**config),
+            tracer_provider=self.provider,
+        )
+        self.exporters = [InMemorySpanExporter() for _ in range(processors)]
+        for exporter in self.exporters:
+            inner = BatchSpanProcessor(exporter, schedule_delay_millis=20)
+            self.provider.add_span_processor(RagEvalSpanProcessor(inner, self.evals))
+        self._runs = 0
+
+    def request(
+        self, *, ours_first: bool = True, retrieves: bool = True, name: str = "theirs"
+    ) -> Span:
+        """One request; both root events come at its end, in the given order."""
+        recorder = self.evals.recorder
+        self._runs += 2
+        root = recorder.start(self._runs, None, RunKind.CHAIN, name)
+        span: Any = self.tracer.start_span(name, attributes={"their": "own"})
+        kind = RunKind.RETRIEVER if retrieves else RunKind.CHAIN
+        child = recorder.start(self._runs + 1, self._runs, kind, "child")
+        assert root is not None
+        assert child is not None
+        root.query, root.text = "q", "a"
+
+        def find(run: Run) -> tuple[bool, Span]:
+            assert run is root
+            return True, span
+
+        self.evals.instrumentors.note(child, find)
+        if retrieves:
+            recorder.documents(child, [Context(text="a chunk")])
+        recorder.end(child)
+        if ours_first:
+            recorder.end(root)
+        self.end(span)
+        recorder.end(root)
+        return span  # type: ignore[no-any-return]
+
+    def end(self, span: Span) -> None:
+        span.end(end_time=(getattr(span, "start_time", None) or 0) + 5_000_000)
+
+    def exported(self, exporter: int = 0) -> list[ReadableSpan]:
+        """What has gone out so far, but for carriers; waits for nothing of ours."""
+        time.sleep(0.1)
+        return [
+            span
+            for span in self.exporters[exporter].get_finished_spans()
+            if not span.name.startswith("evaluation")
+        ]
+
+    def flushed(self, exporter: int = 0) -> list[ReadableSpan]:
+        assert self.evals.flush(10)
+        assert self.provider.force_flush()
+        return self.exported(exporter)
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    return span.attributes or {}
+
+
+@pytest.fixture(params=[True, False], ids=["ours first", "theirs first"])
+def ours_first(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+def test_it_goes_out_once_with_scores_and_all_that_it_had(ours_first: bool) -> None:
+    """The exported span is theirs in every respect, with scores and a link to the carrier."""
+    world = World()
+    with world.tracer.start_as_current_span("outer", links=[Link(_link_target())]) as outer:
+        outer.set_status(StatusCode.OK)
+        span = world.request(ours_first=ours_first)
+    spans = {found.name: found for found in world.flushed()}
+    assert set(spans) == {"theirs", "outer"}
+    assert len(world.exported()) == 2
+    theirs = spans["theirs"]
+    assert attributes(theirs)["their"] == "own"
+    assert attributes(theirs)[SCORE] == 0.5
+    assert attributes(theirs)["rag.eval.status"] == "ok"
+    assert theirs.context == span.get_span_context()
+    assert theirs.parent is not None
+    assert theirs.parent.span_id == spans["outer"].context.span_id
+    assert (theirs.start_time, theirs.end_time) == (span.start_time, span.end_time)
+    assert theirs.resource.attributes["service.name"] == "x"
+    assert theirs.instrumentation_scope == span.instrumentation_scope
+    assert theirs.kind is span.kind
+    assert theirs.to_json()
+    assert len(theirs.links) == 1
+    assert SCORE not in attributes(span)
+    assert attributes(spans["outer"]) == {}
+    world.evals.shutdown()
+    world.provider.shutdown()
+    assert len(world.exporters[0].get_finished_spans()) == 3
+
+
+def _link_target() -> SpanContext:
+    return SpanContext(1, 2, is_remote=False)
+
+
+def test_it_is_kept_until_the_scores_are_there(ours_first: bool) -> None:
+    """Nothing goes out before, everything after; other spans are not held up."""
+    world = World(latency=0.4)
+    world.request(ours_first=ours_first)
+    world.request(ours_first=ours_first, retrieves=False, name="no rag")
+    world.tracer.start_span("other").end()
+    assert sorted(span.name for span in world.exported()) == ["no rag", "other"]
+    assert sorted(span.name for span in world.flushed()) == ["no rag", "other", "theirs"]
+    world.evals.shutdown()
+
+
+def test_past_the_hold_timeout_it_goes_out_without(ours_first: bool) -> None:
+    """The time limit is that of spans of ours."""
+    world = World(latency=5, hold_timeout=0.05)
+    world.request(ours_first=ours_first)
+    time.sleep(0.6)
+    (span,) = world.exported()
+    assert attributes(span)["rag.eval.status"] == "timeout"
+    world.evals.shutdown(0)
+
+
+def test_one_too_many_goes_out_as_overflow(ours_first: bool) -> None:
+    """The number is limited as well, together with spans of ours."""
+    world = World(latency=5, max_held=1)
+    world.request(ours_first=ours_first, name="first")
+    world.request(ours_first=ours_first, name="second")
+    (span,) = world.exported()
+    assert (span.name, attributes(span)["rag.eval.status"]) == ("second", "overflow")
+    world.evals.shutdown(0)
+
+
+@pytest.mark.parametrize("how", ["evals", "provider"])
+def test_a_shutdown_loses_nothing(how: str, ours_first: bool) -> None:
+    """Whichever is shut down first, the span goes out, once."""
+    world = World(latency=5)
+    world.request(ours_first=ours_first)
+    if how == "evals":
+        world.evals.shutdown(0)
+        world.provider.shutdown()
+    else:
+        world.provider.shutdown()
+        world.evals.shutdown(0)
+    (span,) = world.exported()
+    assert attributes(span)["rag.eval.status"] == "shutdown"
+
+
+def test_after_the_shutdown_of_evals_nothing_is_kept(ours_first: bool) -> None:
+    """The application goes on; its spans go out at once."""
+    world = World(latency=5)
+    world.evals.shutdown(0)
+    world.request(ours_first=ours_first)
+    (span,) = world.exported()
+    assert attributes(span)["rag.eval.status"] in ("shutdown", "dropped")
+    world.provider.shutdown()
+
+
+def test_a_trace_that_is_not_sampled_stays_dark() -> None:
+    """Where their span is not recorded, none of ours is written in its stead."""
+    world = World(sampler=ALWAYS_OFF)
+    world.request()
+    assert world.flushed() == []
+    assert world.evals.stats().scored == 1
+    world.evals.shutdown()
+
+
+def test_force_flush_waits_for_scores_within_its_time() -> None:
+    """A flush gives the span with scores if they come in time, else without; it never hangs."""
+    world = World(latency=0.2)
+    world.request()
+    assert world.provider.force_flush(10_000)
+    (span,) = world.exported()
+    assert attributes(span)[SCORE] == 0.5
+    slow = World(latency=5)
+    slow.request()
+    slow.provider.force_flush(100)
+    (span,) = slow.exported()
+    assert attributes(span)["rag.eval.status"] == "timeout"
+    world.evals.shutdown(0)
+    slow.evals.shutdown(0)
+
+
+def test_several_processors_each_get_it_once(ours_first: bool) -> None:
+    """Two exporters, two copies, both with scores."""
+    world = World(processors=2)
+    world.request(ours_first=ours_first)
+    for exporter in (0, 1):
+        (span,) = world.flushed(exporter)
+        assert attributes(span)[SCORE] == 0.5
+    world.evals.shutdown()
+
+
+def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> None:
+    """Scores may be ready before the owner ends the span."""
+    world = World()
+    recorder = world.evals.recorder
+    root = recorder.start(1, None, RunKind.CHAIN, "r")
+    span = world.tracer.start_span("theirs")
+    child = recorder.start(2, 1, RunKind.RETRIEVER, "child")
+    assert root is not None
+    assert child is not None
+    root.query, root.text = "q", "a"
+    world.evals.instrumentors.note(child, lambda _: (True, span))
+    recorder.documents(child, [Context(text="a chunk")])
+    recorder.end(root)
+    assert world.evals.flush(10)
+    assert world.exported() == []
+    span.end()
+    (out,) = world.flushed()
+    assert attributes(out)[SCORE] == 0.5
+    world.evals.shutdown()
+
+
+def test_a_full_span_loses_none_of_its_attributes() -> None:
+    """Scores take only the room that the owner left."""
+    world = World(limits=SpanLimits(max_span_attributes=3))
+    world.request()
+    (span,) = world.flushed()
+    assert dict(attributes(span)) == {
+        "their": "own",
+        "rag.eval.status": "ok",
+        "rag.eval.omitted": 4,
+    }
+    world.evals.shutdown()
+
+
+class _Raising(SpanProcessor):
+    def on_end(self, span: ReadableSpan) -> None:
+        raise OSError
+
+
+def test_an_inner_processor_that_raises_is_counted_and_harms_no_other() -> None:
+    """The second processor gets the span though the first one raised."""
+    world = World(processors=0)
+    exporter = InMemorySpanExporter()
+    for inner in (_Raising(), SimpleSpanProcessor(exporter)):
+        world.provider.add_span_processor(RagEvalSpanProcessor(inner, world.evals))
+    recorder = world.evals.recorder
+    root = recorder.start(1, None, RunKind.CHAIN, "r")
+    child = recorder.start(2, 1, RunKind.RETRIEVER, "child")
+    assert root is not None
+    assert child is not None
+    span = world.tracer.start_span("theirs")
+    world.evals.instrumentors.note(child, lambda _: (True, span))
+    recorder.documents(child, [Context(text="a chunk")])
+    span.end()
+    recorder.end(root)
+    assert world.evals.flush(10)
+    assert [s.name for s in exporter.get_finished_spans() if s.name == "theirs"] == ["theirs"]
+    assert world.evals.stats().incidents["span end: OSError"] >= 1
+    world.evals.shutdown()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_exports_it_in_the_parent_only(ours_first: bool, tmp_path: Any) -> None:
+    """The parent passes on what is kept before it forks; the child starts with nothing."""
+    world = World(latency=5)
+    world.request(ours_first=ours_first)
+    pid = os.fork()
+    if pid == 0:
+        world.provider.force_flush()
+        names = [s.name for s in world.exported()]
+        (tmp_path / "child").write_text(str(len(names)))
+        os._exit(0)
+    os.waitpid(pid, 0)
+    world.provider.force_flush(100)
+    (span,) = world.exported()
+    assert attributes(span)["rag.eval.status"] == "fork"
+    assert (tmp_path / "child").read_text() == "0"
+    world.evals.shutdown(0)
+
+
+def test_many_threads_lose_and_double_nothing() -> None:
+    """Under concurrent requests in both orders every span goes out exactly once, with scores."""
+    world = World(latency=0.01, max_held=10_000)
+    base, lock = 1_000_000, threading.Lock()
+    counter = iter(range(base, base + 100_000, 2))
+
+    def work(ours_first: bool) -> None:
+        recorder = world.evals.recorder
+        for _ in range(25):
+            with lock:
+                run_id = next(counter)
+            root = recorder.start(run_id, None, RunKind.CHAIN, "r")
+            span = world.tracer.start_span("theirs")
+            child = recorder.start(run_id + 1, run_id, RunKind.RETRIEVER, "child")
+            assert root is not None
+            assert child is not None
+            root.query, root.text = "q", "a"
+            world.evals.instrumentors.note(child, lambda _, span=span: (True, span))  # type: ignore[misc]
+            recorder.documents(child, [Context(text="a chunk")])
+            if ours_first:
+                recorder.end(root)
+                span.end()
+            else:
+                span.end()
+                recorder.end(root)
+
+    threads = [threading.Thread(target=work, args=(n % 2 == 0,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spans = world.flushed()
+    assert len(spans) == len({span.context.span_id for span in spans}) == 200
+    assert sum(SCORE in attributes(span) for span in spans) == 200
+    world.evals.shutdown()

@@ -1,0 +1,463 @@
+"""Spans, log events and metrics of evaluations, by the real SDK."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider, TraceBasedExemplarFilter
+from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
+
+from rag_eval_hooks import Field, Metric, Outcomes, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.score import UNIT, Outcome
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.usage import Usage
+from tests.servers.judge_server import JudgeServer
+
+SECRET = "Cats can fly, says the handbook."
+HALF = Findings(
+    answer_claims=(SECRET, "b"), answer_support=(Support((True,)), Support((False,), reason="no"))
+)
+
+
+class World:
+    """An application with all three providers."""
+
+    def __init__(
+        self,
+        sampler: Sampler = ALWAYS_ON,
+        limits: SpanLimits | None = None,
+        metrics: Any = "ragas.faithfulness",
+        judge: ScriptedJudge | str | None = None,
+        sinks: Any = None,
+        **config: Any,
+    ) -> None:
+        self.spans = InMemorySpanExporter()
+        self.tracers = TracerProvider(sampler=sampler, span_limits=limits)
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.logs = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+        self.loggers = LoggerProvider()
+        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
+        self.reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self.reader], exemplar_filter=TraceBasedExemplarFilter())
+        self.evals = RagEval(
+            metrics=metrics,
+            judge=judge or ScriptedJudge(HALF),
+            sinks=sinks,
+            config=RagEvalConfig(**config),
+            tracer_provider=self.tracers,
+            meter_provider=self.meters,
+            logger_provider=self.loggers,
+        )
+        self._runs = 0
+
+    def ask(self, flush: bool = True) -> None:
+        self._runs += 2
+        recorder = self.evals.recorder
+        root = recorder.start(self._runs, None, RunKind.CHAIN, "help", {"session_id": "s1"})
+        assert root is not None
+        root.query, root.text = "q", "a"
+        run = recorder.start(self._runs + 1, self._runs, RunKind.RETRIEVER, "store")
+        assert run is not None
+        recorder.documents(run, [Context(text="a chunk")])
+        recorder.end(run)
+        recorder.end(root)
+        if flush:
+            assert self.evals.flush(10)
+
+    def named(self, start: str) -> list[ReadableSpan]:
+        return [s for s in self.spans.get_finished_spans() if s.name.startswith(start)]
+
+    def one(self, start: str) -> ReadableSpan:
+        (span,) = self.named(start)
+        return span
+
+    def events(self) -> list[Any]:
+        return [data.log_record for data in self.logs.get_finished_logs()]
+
+    def points(self, name: str) -> list[Any]:
+        data = self.reader.get_metrics_data()
+        return [
+            point
+            for resource in (data.resource_metrics if data else ())
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == name
+            for point in metric.data.data_points
+        ]
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    return span.attributes or {}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(thresholds={"ragas.faithfulness": 0.8})
+    yield made
+    made.evals.shutdown()
+
+
+def test_the_carrier_has_every_result_and_one_link(world: World) -> None:
+    """A trace of its own, one link to the RAG span, which links back; by OpenInference's keys."""
+    world.ask()
+    rag, carrier = world.one("invoke_workflow"), world.one("evaluation")
+    assert carrier.name == "evaluation help"
+    assert carrier.parent is None
+    assert carrier.context.trace_id != rag.context.trace_id
+    assert [link.context.span_id for link in carrier.links] == [rag.context.span_id]
+    assert [link.context.trace_id for link in carrier.links] == [rag.context.trace_id]
+    assert [link.context.span_id for link in rag.links] == [carrier.context.span_id]
+    told = dict(attributes(carrier))
+    assert told.pop("rag.eval.duration_ms") > 0
+    assert json.loads(told.pop("evaluations.0.evaluation.metadata"))["version"]
+    assert json.loads(told.pop("evaluations.0.evaluation.explanation"))["claims"][0]["supported"]
+    assert told == {
+        "openinference.span.kind": "EVALUATOR",
+        "gen_ai.operation.name": "evaluation",
+        "gen_ai.workflow.name": "help",
+        "session.id": "s1",
+        "rag.eval.status": "ok",
+        "rag.eval.pass": False,
+        "rag.eval.sample_rate": 1.0,
+        "rag.eval.version": attributes(rag)["rag.eval.version"],
+        "evaluations.0.evaluation.name": "ragas.faithfulness",
+        "evaluations.0.evaluation.score": 0.5,
+        "evaluations.0.evaluation.label": "fail",
+        "evaluations.0.evaluation.annotator_kind": "CODE",
+        "evaluations.0.evaluation.identifier": "scripted",
+    }
+    assert attributes(rag)["rag.eval.pass"] is False
+    assert (carrier.end_time or 0) >= (carrier.start_time or 0) >= (rag.end_time or 0)
+
+
+def test_a_child_carrier_is_in_the_same_trace() -> None:
+    """On request the carrier stands below the RAG span, with the same link."""
+    world = World(carrier="child")
+    world.ask()
+    rag, carrier = world.one("invoke_workflow"), world.one("evaluation")
+    assert carrier.context.trace_id == rag.context.trace_id
+    assert carrier.parent is not None
+    assert carrier.parent.span_id == rag.context.span_id
+    assert len(carrier.links) == 1
+    world.evals.shutdown()
+
+
+def test_no_carrier_on_request() -> None:
+    """Off means none; the scores are on the RAG span all the same."""
+    world = World(carrier="off")
+    world.ask()
+    assert world.named("evaluation") == []
+    assert attributes(world.one("invoke"))["rag.eval.ragas.faithfulness.score"] == 0.5
+    assert world.one("invoke").links == ()
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("config", "status"),
+    [
+        ({"hold_timeout": 0.01}, "timeout"),
+        ({"hold": False}, None),
+    ],
+)
+def test_a_late_result_is_on_the_carrier(config: dict[str, Any], status: str | None) -> None:
+    """What comes after the RAG span's end is on the carrier, which links to it."""
+    world = World(judge=ScriptedJudge(HALF, latency=0.6), **config)
+    world.ask()
+    rag, carrier = world.one("invoke_workflow"), world.one("evaluation")
+    assert attributes(rag).get("rag.eval.status") == status
+    assert "rag.eval.ragas.faithfulness.score" not in attributes(rag)
+    assert attributes(carrier)["evaluations.0.evaluation.score"] == 0.5
+    assert [link.context.span_id for link in carrier.links] == [rag.context.span_id]
+    world.evals.shutdown()
+
+
+def many(count: int) -> list[Metric]:
+    def score(*_: object) -> Outcome:
+        return Score(value=0.5, normalised=0.5, label="half", explanation={"n": 1})
+
+    return [
+        Metric(id=f"own.m{number:03}", score=score, needs=frozenset({Field.QUESTION}))
+        for number in range(count)
+    ]
+
+
+@pytest.mark.parametrize("limit", [32, 128, None])
+def test_carriers_hold_at_most_twenty_results_and_lose_none(limit: int | None) -> None:
+    """Past twenty results, or past the SDK's limit, another carrier follows; nothing is dropped."""
+    limits = SpanLimits(max_span_attributes=limit or SpanLimits.UNSET)
+    world = World(metrics=many(45), limits=limits)
+    world.ask()
+    carriers = world.named("evaluation")
+    names = [
+        value
+        for span in carriers
+        for key, value in attributes(span).items()
+        if key.endswith(".evaluation.name")
+    ]
+    assert sorted(names) == [f"own.m{number:03}" for number in range(45)]
+    assert all(span.dropped_attributes == 0 for span in carriers)
+    assert all(attributes(span)["openinference.span.kind"] == "EVALUATOR" for span in carriers)
+    assert {link.context.span_id for span in carriers for link in span.links} == {
+        world.one("invoke").context.span_id
+    }
+    assert len(world.one("invoke").links) == len(carriers)
+    if limit is None:
+        assert len(carriers) == 3
+    world.evals.shutdown()
+
+
+def test_a_full_rag_span_loses_none_of_its_own_attributes() -> None:
+    """Where scores find no room, they are left to the carrier, and the span says how many."""
+    world = World(metrics=many(100))
+    world.ask()
+    rag = world.one("invoke")
+    assert rag.dropped_attributes == 0
+    assert len(attributes(rag)) == 128
+    assert attributes(rag)["gen_ai.operation.name"] == "invoke_workflow"
+    assert attributes(rag)["rag.eval.status"] == "ok"
+    shown = sum(key.startswith("rag.eval.own.") for key in attributes(rag))
+    assert attributes(rag)["rag.eval.omitted"] == 200 - shown
+    world.evals.shutdown()
+
+
+def test_a_retrieval_span_with_many_documents_keeps_its_first_attributes() -> None:
+    """Documents are written as far as the SDK's limit allows, each whole."""
+    world = World(capture_content=True)
+    recorder = world.evals.recorder
+    root = recorder.start(1, None, RunKind.CHAIN, "help")
+    run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
+    assert root is not None
+    assert run is not None
+    documents = [Context(text=f"t{n}", id=str(n), score=1.0, metadata={"n": n}) for n in range(60)]
+    recorder.documents(run, documents)
+    recorder.end(root)
+    span = world.one("retrieval")
+    assert span.dropped_attributes == 0
+    assert attributes(span)["openinference.span.kind"] == "RETRIEVER"
+    fields = [key for key in attributes(span) if key.startswith("retrieval.documents.")]
+    assert len(fields) % 4 == 0
+    assert len(json.loads(str(attributes(span)["gen_ai.retrieval.documents"]))) == 60
+    world.evals.shutdown()
+
+
+def test_events_have_the_rag_spans_context(world: World) -> None:
+    """One event a metric, by the GenAI conventions, in the trace of the request."""
+    world.ask()
+    rag = world.one("invoke")
+    (event,) = world.events()
+    assert event.event_name == "gen_ai.evaluation.result"
+    assert (event.trace_id, event.span_id) == (rag.context.trace_id, rag.context.span_id)
+    told = dict(event.attributes)
+    assert json.loads(told.pop("gen_ai.evaluation.explanation"))
+    assert told == {
+        "gen_ai.evaluation.name": "ragas.faithfulness",
+        "gen_ai.evaluation.score.value": 0.5,
+        "gen_ai.evaluation.score.label": "fail",
+        "rag.eval.pass": False,
+    }
+
+
+def test_a_failed_metric_is_an_event_with_its_cause() -> None:
+    """What could have been scored and was not is told, too."""
+    world = World(judge=ScriptedJudge(error=RuntimeError("down")))
+    world.ask()
+    (event,) = world.events()
+    assert dict(event.attributes) == {
+        "gen_ai.evaluation.name": "ragas.faithfulness",
+        "error.type": "judge_failed",
+    }
+    assert attributes(world.one("invoke"))["rag.eval.failed"] == ("ragas.faithfulness",)
+    assert attributes(world.one("evaluation"))["rag.eval.failed"] == ("ragas.faithfulness",)
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("variable", "on_spans", "in_events"),
+    [
+        ("NO_CONTENT", False, False),
+        ("SPAN_ONLY", True, False),
+        ("EVENT_ONLY", False, True),
+        ("SPAN_AND_EVENT", True, True),
+        ("span_and_event", True, True),
+        ("nonsense", False, False),
+        (None, False, False),
+    ],
+)
+def test_the_content_switch(
+    variable: str | None, on_spans: bool, in_events: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The application's texts are where the standard variable says, and nowhere else."""
+    name = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+    monkeypatch.delenv(name, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(name, variable)
+    world = World()
+    world.ask()
+    spans = str([dict(attributes(span)) for span in world.spans.get_finished_spans()])
+    assert (SECRET in spans) is on_spans
+    assert ("a chunk" in spans) is on_spans
+    assert (SECRET in str([dict(e.attributes) for e in world.events()])) is in_events
+    assert SECRET not in str(world.points("rag.eval.score"))
+    world.evals.shutdown()
+
+
+def test_a_bad_bucket_leads_to_its_trace(world: World) -> None:
+    """The score histogram is normalised, has tenths as bounds, and exemplars of the RAG span."""
+    world.ask()
+    rag = world.one("invoke")
+    (point,) = world.points("rag.eval.score")
+    assert isinstance(point, HistogramDataPoint)
+    assert (point.count, point.sum) == (1, 0.5)
+    assert list(point.explicit_bounds) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+    assert dict(point.attributes or {}) == {
+        "gen_ai.evaluation.name": "ragas.faithfulness",
+        "rag.eval.suite": "ragas",
+        "gen_ai.evaluation.score.label": "fail",
+        "rag.eval.pass": "false",
+        "gen_ai.workflow.name": "help",
+    }
+    (exemplar,) = point.exemplars
+    assert (exemplar.trace_id, exemplar.span_id) == (rag.context.trace_id, rag.context.span_id)
+    (duration,) = world.points("rag.eval.duration")
+    assert duration.count == 1
+
+
+def test_metrics_count_what_stats_count() -> None:
+    """Outcomes are those of the books; the queue is empty after a flush."""
+    world = World(judge=ScriptedJudge(HALF))
+    world.ask()
+    world.ask()
+    world.evals.shutdown()
+    world.ask(flush=False)
+    counted = {
+        (p.attributes["rag.eval.outcome"], p.attributes.get("rag.eval.reason")): p.value
+        for p in world.points("rag.eval.samples")
+    }
+    assert counted == {
+        ("scored", None): 2,
+        ("sampled_out", None): 0,
+        ("dropped", "shutdown"): 1,
+    }
+    assert [p.value for p in world.points("rag.eval.queue.size")] == [0]
+
+
+def test_judge_metrics_are_the_sum_of_what_the_scores_cost(tmp_path: Path) -> None:
+    """Calls, tokens and money add up to what stands on the outcomes of a real judge."""
+    prices = tmp_path / "prices.toml"
+    prices.write_text('currency = "EUR"\n[models."*test-model"]\ninput = 1.0\noutput = 2.0\n')
+    used: list[Usage] = []
+
+    def note(_: Sample, outcomes: Outcomes) -> None:
+        used.extend(outcome.usage for outcome in outcomes.values())
+
+    with JudgeServer(api_key="k") as server:
+        world = World(
+            metrics=["ragas.faithfulness", "ragas.context_precision"],
+            judge="openai:test-model",
+            sinks=[note],
+            judge_prices=str(prices),
+            judge_base_url=server.url,
+            judge_api_key="k",
+            embedder="none",
+        )
+        world.ask()
+        spent = sum(used, start=Usage())
+        assert spent.calls > 0
+        assert spent.cost
+        assert sum(p.value for p in world.points("rag.eval.judge.calls")) == spent.calls
+        tokens = {
+            p.attributes["gen_ai.token.type"]: p.value
+            for p in world.points("rag.eval.judge.tokens")
+        }
+        assert tokens == {"input": spent.input_tokens, "output": spent.output_tokens}
+        (cost,) = world.points("rag.eval.judge.cost")
+        assert cost.value == pytest.approx(spent.cost)
+        assert "test-model" in cost.attributes["rag.eval.judge.name"]
+        world.evals.shutdown()
+
+
+def test_labels_and_workflows_cannot_make_ever_more_series() -> None:
+    """Past fifty values an attribute is `other`."""
+
+    def score(sample: Any, _: object) -> Outcome:
+        return UNIT.score(0.5, label=sample.question)
+
+    metric = Metric(id="own.m", score=score, needs=frozenset({Field.QUESTION}))
+    world = World(metrics=[metric], carrier="off")
+    for number in range(60):
+        recorder = world.evals.recorder
+        root = recorder.start((number, 0), None, RunKind.CHAIN, f"w{number}")
+        run = recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
+        assert root is not None
+        assert run is not None
+        root.query = f"label {number}"
+        recorder.documents(run, [])
+        recorder.end(root)
+    assert world.evals.flush(10)
+    told = [dict(point.attributes) for point in world.points("rag.eval.score")]
+    assert len({t["gen_ai.evaluation.score.label"] for t in told}) == 51
+    assert len({t["gen_ai.workflow.name"] for t in told}) == 51
+    world.evals.shutdown()
+
+
+def test_a_trace_that_is_not_sampled_has_no_carrier() -> None:
+    """No span points to a trace that nobody keeps; metrics count without exemplar."""
+    world = World(sampler=ALWAYS_OFF)
+    world.ask()
+    assert world.spans.get_finished_spans() == ()
+    (point,) = world.points("rag.eval.score")
+    assert point.count == 1
+    assert list(point.exemplars) == []
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("mode", "names"),
+    [
+        ("all", ["evaluation help", "invoke_workflow help", "outer", "retrieval store"]),
+        ("auto", ["evaluation help", "invoke_workflow help", "outer", "retrieval store"]),
+        ("root", ["evaluation help", "invoke_workflow help", "outer"]),
+        ("none", ["evaluation help", "outer"]),
+    ],
+)
+def test_which_spans_are_ours_to_write(mode: str, names: list[str]) -> None:
+    """The setting says; with none, the carrier links to the application's own span."""
+    world = World(spans=mode)
+    with world.tracers.get_tracer("app").start_as_current_span("outer"):
+        world.ask()
+    assert sorted(span.name for span in world.spans.get_finished_spans()) == names
+    target = world.one("outer" if mode == "none" else "invoke")
+    assert [ln.context.span_id for ln in world.one("evaluation").links] == [target.context.span_id]
+    (event,) = world.events()
+    assert event.span_id == target.context.span_id
+    world.evals.shutdown()
+
+
+class _Broken(SimpleSpanProcessor):
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        if span.name.startswith("evaluation"):
+            raise OSError(SECRET)
+
+
+def test_a_signal_that_fails_takes_no_other_with_it() -> None:
+    """Providers are the application's; what they raise is counted, all else is sent."""
+    world = World()
+    world.tracers.add_span_processor(_Broken(InMemorySpanExporter()))
+    world.ask()
+    assert world.evals.stats().incidents == {"telemetry carrier: OSError": 1}
+    assert attributes(world.one("invoke"))["rag.eval.status"] == "ok"
+    assert len(world.events()) == 1
+    assert len(world.points("rag.eval.score")) == 1
+    world.evals.shutdown()
