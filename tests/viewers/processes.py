@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["executable", "free_port", "serving"]
+__all__ = ["ROOT", "executable", "free_port", "serving"]
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT = 180.0

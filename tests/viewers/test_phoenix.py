@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.sinks.phoenix import PhoenixSink
 from tests.viewers.conftest import InPhoenix
+from tests.viewers.processes import ROOT
 from tests.viewers.redeliver import redeliver
 
 
@@ -116,3 +118,13 @@ def test_settings_name_the_sink(in_phoenix: InPhoenix) -> None:
     with RagEval(metrics=["lexical"], config=config) as evals:
         assert evals.flush(5)
         assert evals.stats().incidents == {}
+
+
+def test_the_conditions_of_the_docs_are_understood(in_phoenix: InPhoenix) -> None:
+    """Each filter condition in Phoenix's page of the docs is one that Phoenix takes."""
+    page = (ROOT / "docs" / "viewers" / "phoenix.md").read_text(encoding="utf-8")
+    conditions = re.findall(r"^\| [^|]+ \| `([^`]+)` \|$", page, re.MULTILINE)
+    assert len(conditions) == 3
+    found = [set(in_phoenix.server.spans(condition)) for condition in conditions]
+    assert found[0]
+    assert not found[2]
