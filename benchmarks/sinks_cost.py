@@ -170,7 +170,8 @@ class Timed:
 def platform_seconds(make: Any, outcomes: Outcomes, samples: int) -> tuple[float, float]:
     """CPU seconds to take one sample over, and to send it."""
     with PlatformServer(well) as server:
-        sink, spent = make(server.url), []
+        sink = make(server.url)
+        spent: list[float] = []
         connect = sink._connect
         sink._connect = lambda timeout: Timed(connect(timeout), spent)
         incidents = Incidents()

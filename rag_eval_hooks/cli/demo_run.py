@@ -15,6 +15,7 @@ from rag_eval_hooks.cli.results import Result, Results
 from rag_eval_hooks.cli.rows import Corpus, Row
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.sinks.base import SinkSpec
 
 if TYPE_CHECKING:
     from rag_eval_hooks import Stats
@@ -124,7 +125,7 @@ def _traced(plan: Plan, screen: Screen) -> Report:
     )
     results = Results()
     try:
-        sinks = [results, f"jsonl:{plan.results}", *plan.sinks]
+        sinks: list[SinkSpec] = [results, f"jsonl:{plan.results}", *plan.sinks]
         with RagEval(sinks=sinks, config=plan.config) as evals:
             ask = plan.framework.build(evals, plan.corpus.passages, plan.settings)
             screen.start(plan, results)

@@ -59,4 +59,5 @@ def explained(opened: Page, one: Scored) -> str:
     after = [name for name in one.scores if name > "ragas.faithfulness"]
     details.nth(details.count() - 1 - len(after)).click()
     opened.get_by_text(f"not supported: {one.failing_claim()}").first.wait_for()
-    return opened.locator("body").inner_text()
+    told: str = opened.locator("body").inner_text()
+    return told
