@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 from rag_eval_hooks.sinks.platform import Later, Refused, Unknown
@@ -71,12 +72,14 @@ def needs(module: str, extra: str) -> None:
     """Says at start-up what is missing, not at the first score.
 
     Raises:
-        ImportError: The module is not installed; the text names the pip command.
+        ImportError: The module is not there, or too old; the text names the pip command.
     """
-    from importlib.util import find_spec
-
-    if find_spec(module) is None:
-        raise ImportError(f'{extra} needs {module}: pip install "rag-eval-hooks[{extra}]"')
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f'the {extra} sink needs {module}: pip install "rag-eval-hooks[{extra}]"'
+        ) from error
 
 
 def _seconds(text: str | None) -> float | None:

@@ -33,7 +33,7 @@ class LangfuseSink(PlatformSink):
     def __init__(
         self, url: str, *, public_key: str, secret_key: str, content: bool | None = None
     ) -> None:
-        needs("langfuse", "langfuse")
+        needs("langfuse.api.scores", "langfuse")
         super().__init__(
             "langfuse",
             lambda timeout: _Langfuse(url, public_key, secret_key, timeout),

@@ -84,6 +84,7 @@ class Outbox:
         self._failures = 0
         self._paused_until = 0.0
         self._closing: float | None = None
+        self._broken: str | None = None
         self._thread: threading.Thread | None = None
         self._counts: Counter[str] = Counter()
 
@@ -95,15 +96,13 @@ class Outbox:
         """
         with self._changed:
             self._counts["taken"] += 1
-            full = self._chars and self._chars + report.chars > self._limits.queue_chars
-            if self._closing is not None or full:
-                self._lose("outbox full" if full else "closed")
+            if (reason := self._reason_against(report)) is not None:
+                self._lose(reason)
                 return False
             now = time.monotonic()
             parcel = _Parcel(now, next(self._numbers), report, now + self._limits.retry_for)
             heapq.heappush(self._waiting, parcel)
             self._chars += report.chars
-            self._start()
             self._changed.notify_all()
         return True
 
@@ -150,20 +149,47 @@ class Outbox:
             return True
         return any(parcel.number < number for parcel in self._waiting)
 
-    def _start(self) -> None:
+    def _reason_against(self, report: Report) -> str | None:
+        """Why a report is not taken, or None."""
+        if self._closing is not None:
+            return "closed"
+        if self._broken is not None:
+            return self._broken
+        if self._chars and self._chars + report.chars > self._limits.queue_chars:
+            return "outbox full"
+        return self._start()
+
+    def _start(self) -> str | None:
         if self._thread is None:
             name = f"rag-eval-hooks-{self._name}"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system has no thread left for us, or the interpreter is ending.
+                return "no thread"
+            self._thread = thread
+        return None
 
     def _run(self) -> None:
         with quiet():
-            connection = self._connect(self._limits.timeout)
+            try:
+                connection = self._connect(self._limits.timeout)
+            except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
+                self._break(type(error).__name__)
+                return
             try:
                 while (parcel := self._next()) is not None:
                     self._send(connection, parcel)
             finally:
                 connection.close()
+
+    def _break(self, reason: str) -> None:
+        """Nothing can be sent in this process: loses what waits, and what comes."""
+        with self._changed:
+            self._broken = reason
+            self._lose_waiting(reason, float("inf"))
+            self._changed.notify_all()
 
     def _next(self) -> _Parcel | None:
         """The next report that is due; None at the end."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
@@ -56,9 +58,17 @@ class PlatformSink:
         self._host: PlatformHost | None = None
         self._outbox: Outbox | None = None
         self._no_span = 0
+        self._process: int | None = None
 
     def open(self, host: PlatformHost, incidents: Incidents) -> None:
-        """Begins in this process, with nothing waiting; called at start and in a forked child."""
+        """Begins in this process, with nothing waiting; called at start and in a forked child.
+
+        Raises:
+            ConfigError: Another evaluator of this process has the sink already.
+        """
+        if self._process == os.getpid():
+            raise ConfigError("sinks", self.name, "a sink of its own for each RagEval")
+        self._process = os.getpid()
         self._host = host
         self._outbox = Outbox(self.name, self._connect, host.limits, incidents)
         self._no_span = 0

@@ -19,6 +19,7 @@ from rag_eval_hooks.sinks.langfuse import LangfuseSink
 from rag_eval_hooks.sinks.mlflow import MlflowSink
 from rag_eval_hooks.sinks.outbox import Limits
 from rag_eval_hooks.sinks.phoenix import PhoenixSink
+from rag_eval_hooks.sinks.platform import Connection
 from rag_eval_hooks.sinks.platform_sink import PlatformHost, PlatformSink
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
@@ -258,6 +259,26 @@ def test_a_sample_without_a_span_has_no_place(open_sink: Callable[..., Opened]) 
         assert one.sink.flush(5)
         assert server.requests == []
     assert one.sink.books()["no_span"] == 1
+
+
+def test_a_client_that_cannot_be_made_is_counted(open_sink: Callable[..., Opened]) -> None:
+    """Where no connection can be made at all, each sample is counted as lost, at once."""
+
+    def connect(timeout: float) -> Connection:
+        raise OSError("no certificates")
+
+    one = open_sink(PlatformSink("mine", connect))
+    one.deliver(3)
+    assert one.sink.flush(5)
+    assert one.sink.books()["lost"] == 3
+    assert one.incidents.counts() == {"sink mine, OSError: Lost": 3}
+
+
+def test_a_sink_belongs_to_one_evaluator() -> None:
+    """A second evaluator cannot take a sink over, which would lose what waits in it."""
+    sink = PhoenixSink("http://127.0.0.1:9")
+    with RagEval(metrics=["lexical"], sinks=sink), pytest.raises(ConfigError):
+        RagEval(metrics=["lexical"], sinks=sink)
 
 
 def test_langfuse_scores_have_the_recorded_shape(open_sink: Callable[..., Opened]) -> None:
