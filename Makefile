@@ -24,13 +24,13 @@ $(DEMO_VENV)/.installed: pyproject.toml
 $(PHOENIX_VENV)/.installed:
 	$(PYTHON) -m venv $(PHOENIX_VENV)
 	$(PHOENIX_VENV)/bin/pip install --quiet --upgrade pip
-	$(PHOENIX_VENV)/bin/pip install --quiet "arize-phoenix>=20"
+	$(PHOENIX_VENV)/bin/pip install --quiet --no-compile "arize-phoenix>=20"
 	touch $@
 
 $(MLFLOW_VENV)/.installed:
 	$(PYTHON) -m venv $(MLFLOW_VENV)
 	$(MLFLOW_VENV)/bin/pip install --quiet --upgrade pip
-	$(MLFLOW_VENV)/bin/pip install --quiet "mlflow>=3.6"
+	$(MLFLOW_VENV)/bin/pip install --quiet --no-compile "mlflow>=3.6"
 	touch $@
 
 # Real viewers, a real browser and a real Prometheus; needs Debian's chromium and prometheus.

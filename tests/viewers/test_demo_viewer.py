@@ -61,7 +61,7 @@ def test_make_starts_it() -> None:
         text=True,
         check=True,
     ).stdout
-    assert 'no-such/bin/pip install --quiet "arize-phoenix' in told
+    assert 'no-such/bin/pip install --quiet --no-compile "arize-phoenix' in told
     assert "demo --viewer phoenix --viewer-command no-such/bin/phoenix" in told
 
 
