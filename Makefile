@@ -8,17 +8,38 @@ ARGS ?=
 FRAMEWORK ?= langchain
 # The extra that brings the framework.
 DEMO_EXTRA = $(if $(filter langchain,$(FRAMEWORK)),demo,demo-$(FRAMEWORK))
+# `make demo VIEWER=phoenix`: start Phoenix, send the demo there, print the link; Ctrl-C ends it.
+VIEWER ?=
+PHOENIX_VENV ?= .venv-phoenix
+MLFLOW_VENV ?= .venv-mlflow
 
-.PHONY: demo test lint bench clean
+.PHONY: demo viewers test lint bench clean
 
-demo: $(DEMO_VENV)/.$(DEMO_EXTRA) $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
-	$(DEMO_VENV)/bin/rag-eval-hooks demo --framework $(FRAMEWORK) $(ARGS)
+demo: $(DEMO_VENV)/.$(DEMO_EXTRA) $(if $(filter phoenix,$(VIEWER)),$(PHOENIX_VENV)/.installed) $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
+	$(DEMO_VENV)/bin/rag-eval-hooks demo --framework $(FRAMEWORK) $(if $(VIEWER),--viewer $(VIEWER) --viewer-command $(PHOENIX_VENV)/bin/phoenix) $(ARGS)
 
 $(DEMO_VENV)/.$(DEMO_EXTRA): pyproject.toml
 	$(PYTHON) -m venv $(DEMO_VENV)
 	$(DEMO_VENV)/bin/pip install --quiet --upgrade pip
-	$(DEMO_VENV)/bin/pip install --quiet --editable ".[$(DEMO_EXTRA)]"
+	$(DEMO_VENV)/bin/pip install --quiet --editable ".[$(DEMO_EXTRA),phoenix]"
 	touch $@
+
+$(PHOENIX_VENV)/.installed:
+	$(PYTHON) -m venv $(PHOENIX_VENV)
+	$(PHOENIX_VENV)/bin/pip install --quiet --upgrade pip
+	$(PHOENIX_VENV)/bin/pip install --quiet --no-compile "arize-phoenix>=20"
+	touch $@
+
+$(MLFLOW_VENV)/.installed:
+	$(PYTHON) -m venv $(MLFLOW_VENV)
+	$(MLFLOW_VENV)/bin/pip install --quiet --upgrade pip
+	$(MLFLOW_VENV)/bin/pip install --quiet --no-compile "mlflow>=3.6"
+	touch $@
+
+# Real viewers, a real browser and a real Prometheus; needs Debian's chromium and prometheus.
+viewers: $(VENV)/.installed $(PHOENIX_VENV)/.installed $(MLFLOW_VENV)/.installed
+	$(VENV)/bin/pip install --quiet --group viewers
+	$(VENV)/bin/python -m pytest tests/viewers $(ARGS)
 
 $(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.$(DEMO_EXTRA)
 	$(DEMO_VENV)/bin/pip install --quiet $(TORCH)
@@ -49,4 +70,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) build dist demo-output
+	rm -rf $(VENV) $(DEMO_VENV) $(PHOENIX_VENV) $(MLFLOW_VENV) build dist demo-output

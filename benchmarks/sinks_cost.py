@@ -4,7 +4,10 @@ Everything goes to the real SDK with batch processors, whose exporters throw awa
 Each row adds one signal to the row before; the last column compares with the CPU time of the
 evaluation itself by the embedded judge, in the same run. Nothing of this is on a request's path.
 
-    python benchmarks/sinks_cost.py [--samples 400] [--rounds 5]
+The rows of the platforms follow, against servers on loopback that take everything: what it costs
+to take a sample's scores over (in the sink's thread) and to send them (in the sender's).
+
+    python -m benchmarks.sinks_cost [--samples 400] [--rounds 5]
 """
 
 from __future__ import annotations
@@ -33,9 +36,16 @@ from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
+from rag_eval_hooks.sinks.langfuse import LangfuseSink
+from rag_eval_hooks.sinks.mlflow import MlflowSink
+from rag_eval_hooks.sinks.outbox import Limits
+from rag_eval_hooks.sinks.phoenix import PhoenixSink
+from rag_eval_hooks.sinks.platform import Connection, Report
+from rag_eval_hooks.sinks.platform_sink import PlatformHost
 from rag_eval_hooks.sinks.thresholds import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks.wiring import Providers, telemetry_sinks
+from tests.servers.platform_server import Answer, PlatformServer, Request
 
 SAMPLE = Sample(
     question="How long do cats sleep, and when are they awake?",
@@ -134,6 +144,67 @@ class Bench:
         telemetry.publish(evaluation, lambda *told: holder.finish(held, *told))
 
 
+class Timed:
+    """A connection that adds up the CPU time of its sends.
+
+    Args:
+        connection: What really sends.
+        spent: Where the seconds go.
+    """
+
+    def __init__(self, connection: Connection, spent: list[float]) -> None:
+        self._connection = connection
+        self._spent = spent
+
+    def send(self, report: Report, *, last: bool) -> None:
+        """Sends."""
+        began = time.thread_time()
+        self._connection.send(report, last=last)
+        self._spent.append(time.thread_time() - began)
+
+    def close(self) -> None:
+        """Closes."""
+        self._connection.close()
+
+
+def platform_seconds(make: Any, outcomes: Outcomes, samples: int) -> tuple[float, float]:
+    """CPU seconds to take one sample over, and to send it."""
+    with PlatformServer(well) as server:
+        sink = make(server.url)
+        spent: list[float] = []
+        connect = sink._connect
+        sink._connect = lambda timeout: Timed(connect(timeout), spent)
+        incidents = Incidents()
+        sink.open(HOST, incidents)
+        sample = Sample(question="q", trace_id="a" * 32, span_id="b" * 16)
+        began = time.thread_time()
+        for _ in range(samples):
+            sink.deliver(sample, outcomes)
+        taken = time.thread_time() - began
+        assert sink.flush(300)
+        sink.close()
+        assert incidents.counts() == {}
+        return taken / samples, statistics.median(spent)
+
+
+def well(request: Request) -> Answer:
+    """What each platform says when all is well."""
+    if "scores" in request.path:
+        return Answer(202, {"message": "Accepted"})
+    return Answer(body={"trace": {"trace_info": {}}})
+
+
+HOST = PlatformHost(
+    limits=Limits(timeout=30.0, retry_for=60.0, queue_chars=1_000_000_000),
+    content=True,
+    max_chars=4000,
+    verdicts=lambda _: {},
+)
+PLATFORMS: dict[str, Any] = {
+    "phoenix": PhoenixSink,
+    "mlflow": MlflowSink,
+    "langfuse": lambda url: LangfuseSink(url, public_key="pk", secret_key="sk"),
+}
 STEPS: dict[str, dict[str, Any]] = {
     "span": {"carrier": "off", "events": False, "metrics": False},
     "+ carrier": {"carrier": "trace", "events": False, "metrics": False},
@@ -163,6 +234,12 @@ def main() -> None:
             print(
                 f"  {step:14} {spent * 1e6:7.0f} us  {against:5.1f} x span"
                 f"  {spent / evaluation:6.3f} of the evaluation"
+            )
+        for name, make in PLATFORMS.items():
+            taken, sent = platform_seconds(make, outcomes, min(args.samples, 50))
+            print(
+                f"  {name:14} {taken * 1e6:7.0f} us to take over, {sent * 1e6:7.0f} us to send"
+                f"  {(taken + sent) / evaluation:6.3f} of the evaluation"
             )
 
 

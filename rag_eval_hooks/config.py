@@ -105,7 +105,8 @@ class RagEvalConfig(BaseModel):
             for the local judge MiniLM where the `embeddings` extra is installed and the model is
             on disk: nothing is downloaded unasked.
         sample_rate: Share of interactions to evaluate, 0 to 1; consistent by trace id.
-        sinks: Where scores go besides the span: `jsonl:<path>`.
+        sinks: Where scores go besides the span: `jsonl:<path>`, `phoenix:<url>`, `mlflow:<url>`,
+            `langfuse:<url>`.
         token_scorer: `none`, or `bert-score` with `:` and a model's name or path where it is not
             to be microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.
         bertscore_layer: Layer of that model to compare, or `none` for its best-known one.
@@ -197,6 +198,10 @@ class RagEvalConfig(BaseModel):
             prefix; by default some 40 large ones.
         redact_ids_key: A key with which ids of users and sessions are hashed; never printed.
         max_explained: Recent traces of which `RagEval.explain` knows what became.
+        sink_retry_for: Seconds for which scores that a platform did not take are sent again.
+        sink_queue_chars: Characters of scores and explanations that may wait for one platform.
+        sink_keys: Keys of platforms: `phoenix=<key>`, `mlflow=<token>`,
+            `langfuse=<public key>:<secret key>`; never printed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -207,7 +212,10 @@ class RagEvalConfig(BaseModel):
     )
     embedder: str = _setting("auto", EMBEDDERS)
     sample_rate: float = _setting(1.0, "a number from 0 to 1", ge=0, le=1)
-    sinks: Names = _setting((), "'jsonl:<path>', separated by commas")
+    sinks: Names = _setting(
+        (),
+        "'jsonl:<path>', 'phoenix:<url>', 'mlflow:<url>' or 'langfuse:<url>', separated by commas",
+    )
     token_scorer: str = _setting("none", TOKEN_SCORERS)
     bertscore_layer: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(_none)] = (
         _setting(None, "a whole number, 1 or more, or 'none'")
@@ -302,6 +310,11 @@ class RagEvalConfig(BaseModel):
     ] = _setting((), "countries such as DE, separated by commas")
     redact_ids_key: SecretStr | None = _setting(None, "a key")
     max_explained: int = _count(10_000)
+    sink_retry_for: float = _seconds(60.0)
+    sink_queue_chars: int = _count(10_000_000)
+    sink_keys: dict[Literal["phoenix", "mlflow", "langfuse"], SecretStr] = _setting(
+        {}, "keys by platform: phoenix, mlflow, langfuse"
+    )
 
     if not TYPE_CHECKING:
 
@@ -350,5 +363,6 @@ def _config_error(error: ValidationError, values: dict[str, Any]) -> ConfigError
         "judge_query",
         "judge_base_url",
         "redact_ids_key",
+        "sink_keys",
     )
     return ConfigError(name, "**********" if secret else values.get(name), wants)

@@ -62,8 +62,8 @@ class RagEval:
         metrics: Suites, metric ids, `all`, or `Metric` objects.
         judge: `local`, `openai:<model>`, or a `Judge`.
         sample_rate: Share of interactions to evaluate, 0 to 1.
-        sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`, or
-            `jsonl:<path>`.
+        sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`,
+            `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`, `langfuse:<url>`.
         config: Further settings; those set in it count as given here.
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
         token_scorer: A `TokenScorer` of your own, likewise.
@@ -115,11 +115,12 @@ class RagEval:
         )
         providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
         scorer = placed(recipe, available if chosen is None else chosen, sources)
+        to = sink_list(sinks, self.config)
         self._pipeline = Pipeline(
             self.config,
-            makers(self.config, chosen, available, sources, providers, scorer),
+            makers(self.config, chosen, available, sources, providers, scorer, to),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
-            [*sink_list(sinks, self.config), FeedbackSpanSink(tracer_provider, logger_provider)],
+            [*to, FeedbackSpanSink(tracer_provider, logger_provider)],
             tick=lambda: self.recorder.sweep(),
         )
         self._assembler = Assembler(self.config, redactor, self.incidents)

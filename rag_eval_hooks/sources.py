@@ -24,6 +24,7 @@ _MAPPINGS = (
     "rate_limit",
     "budget",
     "redact_patterns",
+    "sink_keys",
 )
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 # PYTHONPATH is where tracers put a `sitecustomize` that instruments every process; what it adds to

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opentelemetry import trace
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
@@ -34,14 +35,18 @@ from rag_eval_hooks.metrics.options import (
 )
 from rag_eval_hooks.pipeline import Makers, Sources
 from rag_eval_hooks.pipeline.budget import budget_of
+from rag_eval_hooks.pipeline.outbound import Outbound
 from rag_eval_hooks.pipeline.references import references_of
 from rag_eval_hooks.pipeline.scorer import Scoring
 from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.sinks import Sink, as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
 from rag_eval_hooks.sinks.carrier import CarrierWriter
+from rag_eval_hooks.sinks.choose import is_platform, platform_sink
 from rag_eval_hooks.sinks.log_events import EventEmitter
 from rag_eval_hooks.sinks.otel_metrics import MetricRecorder
+from rag_eval_hooks.sinks.outbox import Limits
+from rag_eval_hooks.sinks.platform_sink import PlatformHost
 from rag_eval_hooks.sinks.telemetry import Telemetry
 from rag_eval_hooks.sinks.thresholds import Thresholds
 
@@ -92,13 +97,48 @@ def telemetry_sinks(
     )
 
 
+def _outbound(
+    config: RagEvalConfig,
+    providers: Providers,
+    thresholds: Thresholds,
+    sinks: Sequence[Sink],
+    incidents: Incidents,
+) -> Outbound:
+    """What begins and flushes the sinks that send in the background."""
+    host = PlatformHost(
+        limits=Limits(
+            timeout=config.sink_timeout,
+            retry_for=config.sink_retry_for,
+            queue_chars=config.sink_queue_chars,
+        ),
+        content=config.capture_content,
+        max_chars=config.max_explanation_chars,
+        verdicts=thresholds.verdicts,
+    )
+
+    def flush_spans(seconds: float) -> None:
+        provider = providers.tracer or trace.get_tracer_provider()
+        # Only an SDK's provider holds spans back.
+        force_flush = getattr(provider, "force_flush", None)
+        if force_flush is not None:
+            force_flush(int(seconds * 1000))
+
+    return Outbound(sinks, host, flush_spans, incidents)
+
+
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[Sink]:
     """The sinks given, one or several, else those that the settings name."""
     if sinks is None:
         sinks = config.sinks
     if isinstance(sinks, str | Sink) or callable(sinks) or not isinstance(sinks, Iterable):
-        return [as_sink(sinks)]
-    return [as_sink(sink) for sink in sinks]
+        sinks = [sinks]
+    return [_sink(sink, config) for sink in sinks]
+
+
+def _sink(spec: SinkSpec, config: RagEvalConfig) -> Sink:
+    if isinstance(spec, str) and is_platform(spec):
+        return platform_sink(spec, {str(kind): key for kind, key in config.sink_keys.items()})
+    return as_sink(spec)
 
 
 def settings(
@@ -182,6 +222,7 @@ def makers(
     sources: Sources,
     providers: Providers,
     scorer: Callable[[Incidents], Scoring],
+    sinks: Sequence[Sink],
 ) -> Makers:
     """What makes the parts of a pipeline.
 
@@ -192,6 +233,7 @@ def makers(
         sources: Where findings come from.
         providers: Where telemetry goes.
         scorer: Makes what evaluates samples.
+        sinks: Where outcomes go.
 
     Raises:
         ConfigError: A threshold is of no metric, or out of its scale.
@@ -206,4 +248,5 @@ def makers(
         telemetry=lambda incidents: telemetry_sinks(
             config, providers, thresholds, sources.judge, incidents
         ),
+        outbound=lambda incidents: _outbound(config, providers, thresholds, sinks, incidents),
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks.cli.errors import UsageError
 from rag_eval_hooks.cli.rows import Corpus, built_in_corpus, corpus_from
+from rag_eval_hooks.cli.viewer import VIEWERS, link, phoenix, until_interrupted
 
 if TYPE_CHECKING:
     from rag_eval_hooks.cli.framework import Framework
@@ -90,6 +91,22 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "(default: ./demo-output)",
     )
     group.add_argument("--otlp-endpoint", metavar="URL", help="send the spans there, too")
+    group.add_argument(
+        "--sink",
+        action="append",
+        default=[],
+        metavar="KIND:URL",
+        help="send the scores there, too: phoenix:URL, mlflow:URL or langfuse:URL (repeatable)",
+    )
+    group.add_argument(
+        "--content", action="store_true", help="put question, passages and answer on the spans"
+    )
+    group.add_argument(
+        "--viewer",
+        choices=VIEWERS,
+        help="start this viewer, send spans, texts and scores there, and wait until Ctrl-C",
+    )
+    group.add_argument("--viewer-command", default="phoenix", metavar="PATH", help="its executable")
     group.add_argument("--console", action="store_true", help="print the spans, too")
     group.add_argument("--plain", action="store_true", help="ASCII, no colours, no live display")
 
@@ -104,6 +121,20 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: An input or an option cannot be used, or a package is missing.
         ConfigError: A setting has a wrong value.
     """
+    if arguments.viewer is None:
+        return _demo(arguments)
+    with phoenix(arguments.viewer_command) as url:
+        arguments.otlp_endpoint = url
+        arguments.sink = [*arguments.sink, f"phoenix:{url}"]
+        arguments.content = True
+        code = _demo(arguments)
+        print(f"\nsee the traces and their scores in Phoenix: {link(url)}")
+        print("Ctrl-C ends it; its data goes with it", flush=True)
+        until_interrupted()
+    return code
+
+
+def _demo(arguments: argparse.Namespace) -> int:
     corpus = _corpus(arguments)
     from rag_eval_hooks.cli.framework import PipelineSettings, load_framework, missing_package
 
@@ -132,6 +163,7 @@ def run(arguments: argparse.Namespace) -> int:
         output=arguments.output,
         otlp_endpoint=arguments.otlp_endpoint,
         console=arguments.console,
+        sinks=tuple(arguments.sink),
     )
     return run_demo(plan, View(plan.corpus, plain=arguments.plain, live=not arguments.console))
 
@@ -152,6 +184,8 @@ def _config(arguments: argparse.Namespace, embeddings: str | None) -> RagEvalCon
         "judge": arguments.judge,
         "sample_rate": 1.0,
     }
+    if arguments.content:
+        explicit["capture_content"] = True
     if embeddings is not None:
         explicit["embedder"] = f"sentence-transformers:{embeddings}"
     return RagEvalConfig.load(**explicit)

@@ -15,6 +15,7 @@ from rag_eval_hooks.cli.results import Result, Results
 from rag_eval_hooks.cli.rows import Corpus, Row
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.sinks.base import SinkSpec
 
 if TYPE_CHECKING:
     from rag_eval_hooks import Stats
@@ -39,6 +40,7 @@ class Plan:
         output: Folder for the two files.
         otlp_endpoint: Where spans go besides the file, if anywhere.
         console: Whether spans are printed.
+        sinks: Where scores go besides the file, as in the setting.
     """
 
     corpus: Corpus
@@ -48,6 +50,7 @@ class Plan:
     output: Path
     otlp_endpoint: str | None = None
     console: bool = False
+    sinks: tuple[str, ...] = ()
 
     @property
     def traces(self) -> Path:
@@ -122,7 +125,8 @@ def _traced(plan: Plan, screen: Screen) -> Report:
     )
     results = Results()
     try:
-        with RagEval(sinks=[results, f"jsonl:{plan.results}"], config=plan.config) as evals:
+        sinks: list[SinkSpec] = [results, f"jsonl:{plan.results}", *plan.sinks]
+        with RagEval(sinks=sinks, config=plan.config) as evals:
             ask = plan.framework.build(evals, plan.corpus.passages, plan.settings)
             screen.start(plan, results)
             return _ask_all(plan, evals, ask, results, screen.tick)
@@ -152,10 +156,12 @@ def _ask_all(
             failures.append(failure)
         tick()
     _wait(evals, plan.config, 1, tick)
-    evals.flush(_GRACE)
+    sent = evals.flush(_GRACE)
     tick()
     arrived, stats = results.snapshot(), evals.stats()
     problems = [*failures, *_unscored(plan.corpus, arrived), *_unbalanced(stats)]
+    if not sent:
+        problems.append(f"some scores were not sent within {_GRACE:g} s")
     return Report(
         results=arrived,
         stats=stats,

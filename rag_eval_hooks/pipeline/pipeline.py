@@ -6,13 +6,10 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Protocol
 
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.budget import Budget
 from rag_eval_hooks.pipeline.clock import Clock
 from rag_eval_hooks.pipeline.course import Course
 from rag_eval_hooks.pipeline.delivery import Delivery
@@ -24,13 +21,11 @@ from rag_eval_hooks.pipeline.explanations import Explanation
 from rag_eval_hooks.pipeline.joining import RATE_LIMIT, FeedbackWork, Joining
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
+from rag_eval_hooks.pipeline.makers import Closable, Makers
 from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.recent import Recent
-from rag_eval_hooks.pipeline.references import References
 from rag_eval_hooks.pipeline.rules import traits_of
 from rag_eval_hooks.pipeline.sampler import Decision
-from rag_eval_hooks.pipeline.scorer import Scoring
-from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.pipeline.spool_recovery import Recovered
 from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.quiet import quiet
@@ -40,40 +35,11 @@ from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.base import Sink
 from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
 from rag_eval_hooks.sinks.limits import Attributes
-from rag_eval_hooks.sinks.telemetry import Telemetry
 
-__all__ = ["Makers", "Pipeline"]
+__all__ = ["Pipeline"]
 
 _STOP_TIMEOUT = 2.0
 """Seconds for cancelled work and for the closing of sinks and judges."""
-
-
-class Closable(Protocol):
-    """A judge, an embedder, a token scorer."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def aclose(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Makers:
-    """Make the parts of a pipeline, each with the place where incidents are counted.
-
-    Attributes:
-        scorer: Evaluates a sample.
-        selection: Decides what is evaluated.
-        references: Golden questions, or None.
-        budget: Of judge calls, or None.
-        telemetry: Sends spans, events and metrics.
-    """
-
-    scorer: Callable[[Incidents], Scoring]
-    selection: Callable[[Incidents], Selection]
-    references: Callable[[Incidents], References | None]
-    budget: Callable[[Incidents], Budget | None]
-    telemetry: Callable[[Incidents], Telemetry]
 
 
 class Pipeline:
@@ -106,6 +72,7 @@ class Pipeline:
         self._references = makers.references(self.incidents)
         self._budget = makers.budget(self.incidents)
         self._telemetry = makers.telemetry(self.incidents)
+        self._outbound = makers.outbound(self.incidents)
         self._durable = Durable(
             config,
             self.incidents,
@@ -147,6 +114,7 @@ class Pipeline:
             self._ledger,
             patience=self._config.sample_timeout,
         )
+        self._outbound.open()
         self._exit = ExitHook(self, self._config.exit_timeout)
         self._clock = Clock(self._tick)
         self._durable.reset(self._ledger)
@@ -334,10 +302,12 @@ class Pipeline:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""
         self._external_tick()
         began = time.monotonic()
-        if not self._ledger.wait(timeout):
-            return False
-        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
-        return self._durable.drain(left)
+
+        def left() -> float | None:
+            return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+
+        finished = self._ledger.wait(timeout) and self._durable.drain(left())
+        return self._outbound.flush(left()) and finished
 
     def shutdown(self, timeout: float) -> bool:
         """Refuses new samples, finishes what is pending within `timeout` seconds, ends.
@@ -351,7 +321,7 @@ class Pipeline:
         self._external_tick()
         self._exit.disarm()
         self._evaluator.close()
-        finished = self._ledger.wait(timeout)
+        finished = self.flush(timeout)
         self._durable.drain(_STOP_TIMEOUT)
         self._evaluator.stop(_STOP_TIMEOUT)
         self._durable.stop(_STOP_TIMEOUT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
@@ -62,6 +62,10 @@ class Resumable(Protocol):
         ...
 
 
+SINKS: Final = (
+    "a Sink, a callable (sample, outcomes), 'jsonl:<path>', or 'phoenix:<url>', 'mlflow:<url>', "
+    "'langfuse:<url>'"
+)
 SinkFunction: TypeAlias = Callable[[Sample, Outcomes], Awaitable[None] | None]
 SinkSpec: TypeAlias = "Sink | SinkFunction | str"
 
@@ -103,4 +107,4 @@ def as_sink(spec: SinkSpec) -> Sink:
         return spec
     elif callable(spec):
         return CallableSink(spec)
-    raise ConfigError("sinks", spec, "a Sink, a callable (sample, outcomes), or 'jsonl:<path>'")
+    raise ConfigError("sinks", spec, SINKS)

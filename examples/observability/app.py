@@ -1,0 +1,92 @@
+"""A small RAG application that serves its metrics, for Prometheus and the dashboard to read.
+
+    python app.py --prometheus 9464                  # metrics on http://localhost:9464/metrics
+    python app.py --otlp http://localhost:4318       # metrics and traces to a Collector
+
+It answers questions of a small handbook, some of them wrong, until it is stopped, and judges them
+by an OpenAI-compatible endpoint where one is named in RAG_EVAL_JUDGE, else by the built-in judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnablePassthrough
+from opentelemetry import metrics
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader
+
+from rag_eval_hooks import RagEval, setup_tracing
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+PASSAGES = [
+    "The crossing to Skerrow takes 55 minutes. Ships leave at 07:15, 11:30 and 16:45.",
+    "Cars must stand in the loading lane 40 minutes before departure.",
+]
+ANSWERS = [
+    "The crossing to Skerrow takes 55 minutes.",
+    "Ships leave at 07:15, 11:30 and 16:45.",
+    "Cars must stand in the loading lane 10 minutes before departure.",
+]
+QUESTIONS = ["How long is the crossing?", "When do ships leave?", "When must cars be there?"]
+
+
+class Handbook(BaseRetriever):
+    """Finds both passages of the handbook for every question."""
+
+    def _get_relevant_documents(self, query: str, **_: object) -> list[Document]:
+        return [Document(text) for text in PASSAGES]
+
+
+def pipeline() -> Runnable[str, object]:
+    """A retriever, a prompt and a model that gives the answers in turn."""
+    prompt = ChatPromptTemplate.from_template("{passages}\n\nQuestion: {question}")
+    inputs = {"passages": Handbook(), "question": RunnablePassthrough()}
+    chain: Runnable[str, object] = inputs | prompt | FakeListChatModel(responses=ANSWERS)
+    return chain.with_config(run_name="handbook")
+
+
+def metric_reader(arguments: argparse.Namespace) -> MetricReader:
+    """What hands the metrics on: asked by Prometheus, or sending to a Collector."""
+    if arguments.prometheus is not None:
+        from opentelemetry.exporter.prometheus import PrometheusMetricReader
+        from prometheus_client import start_http_server
+
+        start_http_server(arguments.prometheus, addr="127.0.0.1")
+        return PrometheusMetricReader()
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    exporter = OTLPMetricExporter(endpoint=f"{arguments.otlp}/v1/metrics")
+    return PeriodicExportingMetricReader(exporter, export_interval_millis=5000)
+
+
+def main() -> None:
+    """Asks for ever, a few questions a second."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--prometheus", type=int, metavar="PORT", help="serve metrics there")
+    parser.add_argument("--otlp", metavar="URL", help="send metrics and traces there")
+    parser.add_argument("--pause", type=float, default=0.2, help="seconds between questions")
+    arguments = parser.parse_args()
+    if arguments.prometheus is None and arguments.otlp is None:
+        parser.error("wants --prometheus or --otlp")
+    if arguments.otlp is not None:
+        setup_tracing(otlp_endpoint=arguments.otlp)
+    metrics.set_meter_provider(MeterProvider([metric_reader(arguments)]))
+    config = RagEvalConfig.load(thresholds={"ragas.faithfulness": 0.8})
+    with RagEval(metrics=["ragas", "lexical"], config=config) as evals:
+        chain, handler = pipeline(), RagEvalCallbackHandler(evals)
+        for question in itertools.cycle(QUESTIONS):
+            chain.invoke(question, config={"callbacks": [handler]})
+            time.sleep(arguments.pause)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""A bounded outbox: one thread sends reports to a platform, again where it must."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.quiet import quiet
+from rag_eval_hooks.sinks.platform import Connect, Connection, Later, Refused, Report, Unknown
+
+__all__ = ["Limits", "Lost", "Outbox", "Retry"]
+
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 15.0
+_LONGEST_WAIT: Final = 5.0
+"""Seconds between two looks for a span."""
+
+
+class Lost(Exception):
+    """Counts a report that was given up."""
+
+
+class Retry(Exception):
+    """Counts a failed try."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What sending may take.
+
+    Attributes:
+        timeout: Seconds of one request.
+        retry_for: Seconds for which a report is tried again.
+        queue_chars: Characters of reports that may wait.
+    """
+
+    timeout: float
+    retry_for: float
+    queue_chars: int
+
+
+@dataclass(order=True, slots=True)
+class _Parcel:
+    due: float
+    number: int
+    report: Report = field(compare=False)
+    deadline: float = field(compare=False)
+    looks: int = field(compare=False, default=0)
+    last: bool = field(compare=False, default=False)
+
+
+class Outbox:
+    """Takes reports at once and sends them in a thread of its own. Thread-safe.
+
+    A platform that fails is left alone for a while, ever longer, and nothing else is sent
+    meanwhile. A report whose span is not there yet waits by itself. What is not sent within the
+    limits is lost, and counted with its reason: taken = sent + lost + waiting, always.
+
+    Args:
+        name: The platform.
+        connect: Makes the connection, in the thread that uses it.
+        limits: See there.
+        incidents: Where losses and failed tries are counted.
+    """
+
+    def __init__(self, name: str, connect: Connect, limits: Limits, incidents: Incidents) -> None:
+        self._name = name
+        self._connect = connect
+        self._limits = limits
+        self._incidents = incidents
+        self._changed = threading.Condition()
+        self._numbers = itertools.count()
+        self._waiting: list[_Parcel] = []
+        self._sending: _Parcel | None = None
+        self._chars = 0
+        self._failures = 0
+        self._paused_until = 0.0
+        self._closing: float | None = None
+        self._broken: str | None = None
+        self._thread: threading.Thread | None = None
+        self._counts: Counter[str] = Counter()
+
+    def put(self, report: Report) -> bool:
+        """Takes a report; never waits.
+
+        Returns:
+            False where it is lost: too much waits already, or the outbox is closed.
+        """
+        with self._changed:
+            self._counts["taken"] += 1
+            if (reason := self._reason_against(report)) is not None:
+                self._lose(reason)
+                return False
+            now = time.monotonic()
+            parcel = _Parcel(now, next(self._numbers), report, now + self._limits.retry_for)
+            heapq.heappush(self._waiting, parcel)
+            self._chars += report.chars
+            self._changed.notify_all()
+        return True
+
+    def books(self) -> Mapping[str, int]:
+        """Reports taken, sent, lost and waiting."""
+        with self._changed:
+            waiting = len(self._waiting) + (self._sending is not None)
+            return {**{k: self._counts[k] for k in ("taken", "sent", "lost")}, "waiting": waiting}
+
+    def flush(self, timeout: float | None) -> bool:
+        """Waits until what was taken so far is sent or lost.
+
+        Looks at once for spans that were not there yet.
+
+        Args:
+            timeout: Seconds, or None without limit.
+
+        Returns:
+            Whether nothing of it waits.
+        """
+        with self._changed:
+            last = next(self._numbers)
+            for parcel in self._waiting:
+                parcel.due = min(parcel.due, time.monotonic())
+            heapq.heapify(self._waiting)
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._any_before(last), timeout)
+
+    def close(self, timeout: float) -> None:
+        """Tries all once more and ends; what is not sent after `timeout` seconds is lost."""
+        with self._changed:
+            self._closing = time.monotonic() + timeout
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout)
+        with self._changed:
+            self._lose_waiting("shutdown", float("inf"))
+            if self._sending is not None:
+                self._settle_lost(self._sending, "shutdown")
+
+    def _any_before(self, number: int) -> bool:
+        if self._sending is not None and self._sending.number < number:
+            return True
+        return any(parcel.number < number for parcel in self._waiting)
+
+    def _reason_against(self, report: Report) -> str | None:
+        """Why a report is not taken, or None."""
+        if self._closing is not None:
+            return "closed"
+        if self._broken is not None:
+            return self._broken
+        if self._chars and self._chars + report.chars > self._limits.queue_chars:
+            return "outbox full"
+        return self._start()
+
+    def _start(self) -> str | None:
+        if self._thread is None:
+            name = f"rag-eval-hooks-{self._name}"
+            thread = threading.Thread(target=self._run, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # The system has no thread left for us, or the interpreter is ending.
+                return "no thread"
+            self._thread = thread
+        return None
+
+    def _run(self) -> None:
+        with quiet():
+            try:
+                connection = self._connect(self._limits.timeout)
+            except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
+                self._break(type(error).__name__)
+                return
+            try:
+                while (parcel := self._next()) is not None:
+                    self._send(connection, parcel)
+            finally:
+                connection.close()
+
+    def _break(self, reason: str) -> None:
+        """Nothing can be sent in this process: loses what waits, and what comes."""
+        with self._changed:
+            self._broken = reason
+            self._lose_waiting(reason, float("inf"))
+            self._changed.notify_all()
+
+    def _next(self) -> _Parcel | None:
+        """The next report that is due; None at the end."""
+        with self._changed:
+            while True:
+                now = time.monotonic()
+                if self._closing is not None and (not self._waiting or now > self._closing):
+                    return None
+                due = max(self._waiting[0].due, self._paused_until) if self._waiting else None
+                if due is not None and (due <= now or self._closing is not None):
+                    self._sending = heapq.heappop(self._waiting)
+                    return self._sending
+                self._changed.wait(None if due is None else due - now)
+
+    def _send(self, connection: Connection, parcel: _Parcel) -> None:
+        last = parcel.last or self._closing is not None
+        error: Exception | None = None
+        try:
+            connection.send(parcel.report, last=last)
+        except (Later, Unknown, Refused) as known:
+            error = known
+        except Exception as unforeseen:  # noqa: BLE001 - the sink's edge: a client's own errors
+            error = Refused(type(unforeseen).__name__)
+        with self._changed:
+            if self._sending is parcel:
+                self._settle(parcel, error, last)
+            self._changed.notify_all()
+
+    def _settle(self, parcel: _Parcel, error: Exception | None, last: bool) -> None:
+        now = time.monotonic()
+        if isinstance(error, Later):
+            self._pause(error, now)
+            if not last and now < parcel.deadline:
+                self._again(parcel, now)
+                return
+        else:
+            self._failures = 0
+        if isinstance(error, Unknown) and not last:
+            wait = min(_FIRST_PAUSE * 2**parcel.looks, _LONGEST_WAIT)
+            parcel.looks += 1
+            parcel.last = now + wait >= parcel.deadline
+            self._again(parcel, now + wait)
+        elif isinstance(error, Later | Unknown | Refused):
+            self._settle_lost(parcel, error.reason)
+        else:
+            self._forget(parcel)
+            self._counts["sent"] += 1
+
+    def _pause(self, error: Later, now: float) -> None:
+        self._incidents.report(f"sink {self._name}, {error.reason}", Retry())
+        longest = min(_FIRST_PAUSE * 2 ** min(self._failures, 10), _LONGEST_PAUSE)
+        self._failures += 1
+        # Spread, so that many processes do not come back at the same moment.
+        pause = random.uniform(longest / 2, longest)
+        self._paused_until = now + max(pause, min(error.wait or 0.0, 4 * _LONGEST_PAUSE))
+        self._lose_waiting(error.reason, now)
+
+    def _again(self, parcel: _Parcel, due: float) -> None:
+        parcel.due = due
+        self._sending = None
+        heapq.heappush(self._waiting, parcel)
+
+    def _lose_waiting(self, reason: str, now: float) -> None:
+        """Gives up what waits longer than it may."""
+        late = [parcel for parcel in self._waiting if parcel.deadline <= now]
+        if late:
+            self._waiting = [parcel for parcel in self._waiting if parcel.deadline > now]
+            heapq.heapify(self._waiting)
+        for parcel in late:
+            self._settle_lost(parcel, reason)
+
+    def _settle_lost(self, parcel: _Parcel, reason: str) -> None:
+        self._forget(parcel)
+        self._lose(reason)
+
+    def _forget(self, parcel: _Parcel) -> None:
+        self._chars -= parcel.report.chars
+        if self._sending is parcel:
+            self._sending = None
+
+    def _lose(self, reason: str) -> None:
+        self._counts["lost"] += 1
+        self._incidents.report(f"sink {self._name}, {reason}", Lost())

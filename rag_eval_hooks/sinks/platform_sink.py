@@ -1,0 +1,141 @@
+"""What all sinks for evaluation platforms have in common."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes, Score
+from rag_eval_hooks.sinks.outbox import Limits, Outbox
+from rag_eval_hooks.sinks.platform import Connect, Report, Result
+from rag_eval_hooks.sinks.prose import prose
+
+__all__ = ["PlatformHost", "PlatformSink"]
+
+_CLOSE_TIMEOUT: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlatformHost:
+    """What an evaluator gives to its platform sinks.
+
+    Attributes:
+        limits: What sending may take.
+        content: Whether explanations may quote the application's texts.
+        max_chars: Characters of one explanation.
+        verdicts: Pass or fail of the metrics that have a threshold.
+    """
+
+    limits: Limits
+    content: bool
+    max_chars: int
+    verdicts: Callable[[Outcomes], Mapping[str, bool]]
+
+
+class PlatformSink:
+    """Sends scores to a platform that keeps traces, in the background.
+
+    `deliver` takes over at once, whatever the platform does.
+
+    Args:
+        name: The platform, as in counts and logs.
+        connect: Makes a connection to it.
+        content: Whether explanations may quote the application's texts; None for what the
+            setting `capture_content` says.
+    """
+
+    def __init__(self, name: str, connect: Connect, *, content: bool | None = None) -> None:
+        self.name = name
+        self._connect = connect
+        self._content = content
+        self._host: PlatformHost | None = None
+        self._outbox: Outbox | None = None
+        self._no_span = 0
+        self._process: int | None = None
+
+    def open(self, host: PlatformHost, incidents: Incidents) -> None:
+        """Begins in this process, with nothing waiting; called at start and in a forked child.
+
+        Raises:
+            ConfigError: Another evaluator of this process has the sink already.
+        """
+        if self._process == os.getpid():
+            raise ConfigError("sinks", self.name, "a sink of its own for each RagEval")
+        self._process = os.getpid()
+        self._host = host
+        self._outbox = Outbox(self.name, self._connect, host.limits, incidents)
+        self._no_span = 0
+
+    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        """Takes over the scores of one sample, where its span is recorded."""
+        if self._outbox is None or self._host is None:
+            raise RuntimeError(f"{self.name}: delivered to before it was opened")
+        if sample.trace_id is None or sample.span_id is None:
+            self._no_span += 1
+            return
+        results = self._results(self._host, outcomes)
+        if results:
+            self._outbox.put(
+                Report(
+                    trace_id=sample.trace_id,
+                    span_id=sample.span_id,
+                    time=time.time_ns(),
+                    results=results,
+                )
+            )
+
+    def books(self) -> Mapping[str, int]:
+        """Samples taken, sent, lost and waiting, and those without a span to put scores on."""
+        books = {} if self._outbox is None else self._outbox.books()
+        return {**books, "no_span": self._no_span}
+
+    def flush(self, timeout: float | None) -> bool:
+        """Waits until what was delivered is sent or lost; False when the time did not suffice."""
+        return self._outbox is None or self._outbox.flush(timeout)
+
+    def close(self) -> None:
+        """Tries to send what waits, for a moment; the rest is lost and counted."""
+        if self._outbox is not None:
+            self._outbox.close(_CLOSE_TIMEOUT)
+
+    def _results(self, host: PlatformHost, outcomes: Outcomes) -> tuple[Result, ...]:
+        content = host.content if self._content is None else self._content
+        verdicts = host.verdicts(outcomes)
+        return tuple(
+            Result(
+                name=name,
+                value=score.value,
+                label=_label(score, verdicts.get(name)),
+                explanation=prose(score.explanation, host.max_chars, content=content),
+                annotator_kind=score.annotator_kind.value,
+                identifier=score.annotator or semconv.TRACER_NAME,
+                metadata=_metadata(score, verdicts.get(name)),
+            )
+            for name, score in outcomes.items()
+            if isinstance(score, Score)
+        )
+
+
+def _label(score: Score, passed: bool | None) -> str | None:
+    if score.label is None and passed is not None:
+        return "pass" if passed else "fail"
+    return score.label
+
+
+def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
+    usage = {key: value for key, value in asdict(score.usage).items() if value}
+    told: dict[str, Any] = {
+        "normalised": score.normalised,
+        "passed": passed,
+        "version": score.version,
+        "parts": dict(score.parts),
+        "usage": usage,
+    }
+    return {key: value for key, value in told.items() if value not in (None, "", {})}

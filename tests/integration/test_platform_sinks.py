@@ -1,0 +1,388 @@
+"""Platform sinks against back ends that are down, slow, broken, busy or late."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.score import AnnotatorKind, Score
+from rag_eval_hooks.sinks.langfuse import LangfuseSink
+from rag_eval_hooks.sinks.mlflow import MlflowSink
+from rag_eval_hooks.sinks.outbox import Limits
+from rag_eval_hooks.sinks.phoenix import PhoenixSink
+from rag_eval_hooks.sinks.platform import Connection
+from rag_eval_hooks.sinks.platform_sink import PlatformHost, PlatformSink
+from tests.servers.platform_server import Answer, PlatformServer, Request
+
+CLAIM = "The moon is made of cheese."
+SAMPLE = Sample(question="q", trace_id="a" * 32, span_id="b" * 16)
+SCORES = {
+    "ragas.faithfulness": Score(
+        value=0.25,
+        normalised=0.25,
+        annotator="openai:m",
+        annotator_kind=AnnotatorKind.LLM,
+        explanation={"claims": [{"claim": CLAIM, "supported": False, "reason": "in no chunk"}]},
+    ),
+    "lexical.exact_match": Score(value=1.0, normalised=1.0, label="True"),
+}
+HOST = PlatformHost(
+    limits=Limits(timeout=0.3, retry_for=0.4, queue_chars=10_000),
+    content=True,
+    max_chars=4000,
+    verdicts=lambda _: {"ragas.faithfulness": False},
+)
+Make = Callable[[str], PlatformSink]
+SINKS: dict[str, Make] = {
+    "phoenix": lambda url: PhoenixSink(url, api_key="sk-secret"),
+    "mlflow": lambda url: MlflowSink(url, token="sk-secret"),
+    "langfuse": lambda url: LangfuseSink(url, public_key="pk", secret_key="sk-secret"),
+}
+
+
+def well(request: Request) -> Answer:
+    """What the three platforms answer when all is well."""
+    if request.path.startswith("/v1/span_annotations"):
+        return Answer(body={"data": [{"id": "1"} for _ in request.body["data"]]})
+    if request.path.startswith("/api/public/scores"):
+        return Answer(202, {"message": "Accepted"})
+    if request.method == "GET":
+        return Answer(body={"trace": {"trace_info": {"trace_id": "tr-" + "a" * 32}}})
+    return Answer(body={"assessment": {"assessment_id": "as-1"}})
+
+
+class Opened:
+    """A sink of an evaluator, with what was counted."""
+
+    def __init__(self, sink: PlatformSink, host: PlatformHost = HOST) -> None:
+        self.sink = sink
+        self.incidents = Incidents()
+        sink.open(host, self.incidents)
+
+    def deliver(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.sink.deliver(SAMPLE, SCORES)
+
+    def balanced(self) -> bool:
+        books = self.sink.books()
+        return books["taken"] == books["sent"] + books["lost"] + books["waiting"]
+
+
+@pytest.fixture(params=SINKS)
+def make(request: pytest.FixtureRequest) -> Make:
+    return SINKS[request.param]
+
+
+@pytest.fixture
+def open_sink() -> Iterator[Callable[..., Opened]]:
+    opened: list[Opened] = []
+
+    def make(sink: PlatformSink, host: PlatformHost = HOST) -> Opened:
+        opened.append(Opened(sink, host))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.sink.close()
+
+
+def test_what_is_sent_is_counted(make: Make, open_sink: Callable[..., Opened]) -> None:
+    """A platform that is well gets each sample; nothing is lost and no incident is told."""
+    with PlatformServer(well) as server:
+        one = open_sink(make(server.url))
+        one.deliver(3)
+        assert one.sink.flush(10)
+    assert one.sink.books() == {"taken": 3, "sent": 3, "lost": 0, "waiting": 0, "no_span": 0}
+    assert one.incidents.counts() == {}
+
+
+@pytest.mark.parametrize("status", [500, 503, 429])
+def test_a_failure_that_passes_loses_nothing(
+    status: int, make: Make, open_sink: Callable[..., Opened]
+) -> None:
+    """After a failed answer the same is sent again, until it is taken."""
+    failures = iter([status, status])
+
+    def answer(request: Request) -> Answer:
+        failed = next(failures, None)
+        return well(request) if failed is None else Answer(failed, {"error": "busy"})
+
+    with PlatformServer(answer) as server:
+        host = replace(HOST, limits=Limits(timeout=5.0, retry_for=60.0, queue_chars=10_000))
+        one = open_sink(make(server.url), host)
+        one.deliver()
+        assert one.sink.flush(20)
+    assert one.sink.books()["sent"] == 1
+    assert dict(one.incidents.counts()) == {f"sink {one.sink.name}, HTTP {status}: Retry": 2}
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_lasting_failure_is_given_up_and_counted(
+    status: int, make: Make, open_sink: Callable[..., Opened]
+) -> None:
+    """What a broken platform does not take within the time is lost, each counted with its cause."""
+    with PlatformServer(lambda _: Answer(status, {"error": "broken"})) as server:
+        one = open_sink(make(server.url))
+        one.deliver(3)
+        assert one.sink.flush(20)
+    assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
+    assert one.incidents.counts()[f"sink {one.sink.name}, HTTP {status}: Lost"] == 3
+
+
+def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
+    """Where nothing listens, all is tried again, given up in time, and counted."""
+    with PlatformServer(well) as server:
+        url = server.url
+    one = open_sink(make(url))
+    one.deliver(3)
+    assert one.balanced()
+    assert one.sink.flush(20)
+    assert one.sink.books()["lost"] == 3
+    assert one.incidents.counts()[f"sink {one.sink.name}, ConnectError: Lost"] == 3
+
+
+def test_too_slow(make: Make, open_sink: Callable[..., Opened]) -> None:
+    """A platform that answers later than the time limit counts as one that failed."""
+    with PlatformServer(lambda request: replace(well(request), after=1.0)) as server:
+        one = open_sink(make(server.url))
+        one.deliver()
+        assert one.sink.flush(20)
+    assert one.incidents.counts()[f"sink {one.sink.name}, ReadTimeout: Lost"] == 1
+
+
+def test_a_refusal_is_final(make: Make, open_sink: Callable[..., Opened]) -> None:
+    """A wrong key is not tried again: one request a sample, each counted as lost."""
+    with PlatformServer(lambda _: Answer(401, {"error": "key"})) as server:
+        one = open_sink(make(server.url))
+        one.deliver(2)
+        assert one.sink.flush(10)
+        assert len(server.requests) == 2
+    assert dict(one.incidents.counts()) == {f"sink {one.sink.name}, HTTP 401: Lost": 2}
+
+
+def test_the_outbox_is_bounded(make: Make, open_sink: Callable[..., Opened]) -> None:
+    """While a platform hangs, no more than the limit waits; the rest is refused and counted."""
+    hanging = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        hanging.wait(10)
+        return well(request)
+
+    with PlatformServer(answer) as server:
+        host = replace(HOST, limits=Limits(timeout=20.0, retry_for=60.0, queue_chars=10_000))
+        one = open_sink(make(server.url), host)
+        one.deliver(200)
+        books = one.sink.books()
+        assert books["waiting"] * 1000 <= 10_000
+        assert books["lost"] == 200 - books["waiting"]
+        assert one.balanced()
+        hanging.set()
+        assert one.sink.flush(20)
+    assert one.sink.books()["sent"] == books["waiting"]
+    assert one.incidents.counts()[f"sink {one.sink.name}, outbox full: Lost"] == books["lost"]
+
+
+def test_closing_counts_what_is_left(make: Make) -> None:
+    """At the end what a hanging platform did not take is lost, and the books say so."""
+    hanging = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        hanging.wait(10)
+        return well(request)
+
+    with PlatformServer(answer) as server:
+        host = replace(HOST, limits=Limits(timeout=20.0, retry_for=60.0, queue_chars=10_000))
+        one = Opened(make(server.url), host)
+        one.deliver(3)
+        one.sink.close()
+        assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
+        assert one.incidents.counts() == {f"sink {one.sink.name}, shutdown: Lost": 3}
+        one.deliver()
+        assert one.incidents.counts()[f"sink {one.sink.name}, closed: Lost"] == 1
+        hanging.set()
+
+
+@pytest.mark.parametrize("kind", ["phoenix", "mlflow"])
+def test_a_span_may_arrive_later(kind: str, open_sink: Callable[..., Opened]) -> None:
+    """Scores wait for a span that is exported after them, and nothing is told as a failure."""
+    unknown = iter(range(3))
+
+    def answer(request: Request) -> Answer:
+        return well(request) if next(unknown, None) is None else Answer(404, {"detail": "no span"})
+
+    with PlatformServer(answer) as server:
+        host = replace(HOST, limits=Limits(timeout=5.0, retry_for=60.0, queue_chars=10_000))
+        one = open_sink(SINKS[kind](server.url), host)
+        one.deliver()
+        assert one.sink.flush(20)
+    assert one.sink.books()["sent"] == 1
+    assert one.incidents.counts() == {}
+
+
+def test_phoenix_is_left_with_what_waits_for_a_span(open_sink: Callable[..., Opened]) -> None:
+    """In the end an annotation of an unknown span is handed to Phoenix, which keeps it."""
+
+    def answer(request: Request) -> Answer:
+        return Answer(404, {"detail": "no span"}) if "sync=true" in request.path else well(request)
+
+    with PlatformServer(answer) as server:
+        one = Opened(SINKS["phoenix"](server.url))
+        one.deliver()
+        one.sink.close()
+        assert server.requests[-1].path == "/v1/span_annotations?sync=false"
+    assert one.sink.books()["sent"] == 1
+
+
+def test_a_span_that_never_arrives_is_counted(open_sink: Callable[..., Opened]) -> None:
+    """MLflow keeps nothing for traces that it does not have: then the scores are lost, counted."""
+    with PlatformServer(lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"})) as server:
+        one = open_sink(SINKS["mlflow"](server.url))
+        one.deliver()
+        assert one.sink.flush(20)
+    assert one.incidents.counts() == {"sink mlflow, no such span: Lost": 1}
+
+
+def test_a_sample_without_a_span_has_no_place(open_sink: Callable[..., Opened]) -> None:
+    """A sample whose span is not recorded is told apart from one that was lost."""
+    with PlatformServer(well) as server:
+        one = open_sink(SINKS["phoenix"](server.url))
+        one.sink.deliver(Sample(question="q"), SCORES)
+        assert one.sink.flush(5)
+        assert server.requests == []
+    assert one.sink.books()["no_span"] == 1
+
+
+def test_a_client_that_cannot_be_made_is_counted(open_sink: Callable[..., Opened]) -> None:
+    """Where no connection can be made at all, each sample is counted as lost, at once."""
+
+    def connect(timeout: float) -> Connection:
+        raise OSError("no certificates")
+
+    one = open_sink(PlatformSink("mine", connect))
+    one.deliver(3)
+    assert one.sink.flush(5)
+    assert one.sink.books()["lost"] == 3
+    assert one.incidents.counts() == {"sink mine, OSError: Lost": 3}
+
+
+def test_a_sink_belongs_to_one_evaluator() -> None:
+    """A second evaluator cannot take a sink over, which would lose what waits in it."""
+    sink = PhoenixSink("http://127.0.0.1:9")
+    with RagEval(metrics=["lexical"], sinks=sink), pytest.raises(ConfigError):
+        RagEval(metrics=["lexical"], sinks=sink)
+
+
+def test_langfuse_scores_have_the_recorded_shape(open_sink: Callable[..., Opened]) -> None:
+    """Langfuse's public client sends the scores in one request, ids the same each time."""
+    with PlatformServer(well) as server:
+        one = open_sink(SINKS["langfuse"](server.url))
+        one.deliver(2)
+        assert one.sink.flush(10)
+    first, second = server.requests
+    assert (first.method, first.path) == ("POST", "/api/public/scores")
+    assert first.headers["authorization"].startswith("Basic ")
+    assert first.headers["x-langfuse-public-key"] == "pk"
+    assert [score["id"] for score in first.body] == [score["id"] for score in second.body]
+    faithfulness = dict(first.body[0])
+    assert len(faithfulness.pop("id")) == 32
+    assert faithfulness.pop("timestamp")
+    assert faithfulness == {
+        "traceId": "a" * 32,
+        "observationId": "b" * 16,
+        "name": "ragas.faithfulness",
+        "value": 0.25,
+        "dataType": "NUMERIC",
+        "comment": f"claims: 0 of 1 supported\n- not supported: {CLAIM} (in no chunk)",
+        "metadata": {
+            "normalised": 0.25,
+            "passed": False,
+            "annotator_kind": "LLM",
+            "identifier": "openai:m",
+            "label": "fail",
+        },
+    }
+
+
+def test_langfuse_tells_what_it_rejects(open_sink: Callable[..., Opened]) -> None:
+    """A batch of which Langfuse rejects some is not sent again, as it asks, but counted."""
+    rejected = {"accepted": 1, "rejected": 1, "errors": [{"index": 0, "message": "bad"}]}
+    with PlatformServer(lambda _: Answer(207, rejected)) as server:
+        one = open_sink(SINKS["langfuse"](server.url))
+        one.deliver()
+        assert one.sink.flush(10)
+        assert len(server.requests) == 1
+    assert one.incidents.counts() == {"sink langfuse, some scores rejected: Lost": 1}
+
+
+def test_keys_are_sent_and_never_told(
+    make: Make, open_sink: Callable[..., Opened], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key stands in a header, and in no log, count or text of the sink."""
+    caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
+    with PlatformServer(lambda _: Answer(500, {"error": "sk-secret"})) as server:
+        one = open_sink(make(server.url))
+        one.deliver()
+        assert one.sink.flush(20)
+        assert server.requests[0].headers["authorization"]
+    assert "sk-secret" not in caplog.text + repr(one.sink) + repr(one.incidents.counts())
+
+
+def test_an_evaluator_is_not_held_up(make: Make) -> None:
+    """While a platform hangs, samples are evaluated and the books of the evaluator add up."""
+    hanging = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        hanging.wait(10)
+        return well(request)
+
+    with PlatformServer(answer) as server:
+        evals = RagEval(metrics=["lexical.source_citation"], sinks=make(server.url))
+        for _ in range(50):
+            evals.offer(replace(SAMPLE, answer="see page 1"))
+        assert not evals.flush(1.0)
+        stats = evals.stats()
+        assert (stats.offered, stats.scored, stats.pending) == (50, 50, 0)
+        hanging.set()
+        assert evals.flush(20)
+        evals.shutdown()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"sinks": "phoenix:"},
+        {"sinks": "phoenix:localhost:6006"},
+        {"sinks": "mlflow:http://user:sk-secret@localhost"},
+        {"sinks": "langfuse:http://localhost:3000"},
+        {"sinks": "langfuse:http://localhost:3000", "sink_keys": {"langfuse": "sk-secret"}},
+        {"sink_keys": {"other": "sk-secret"}},
+    ],
+)
+def test_a_wrong_setting_is_told_at_start(values: dict[str, Any]) -> None:
+    """A wrong URL or key is a ConfigError at start-up, which repeats no secret."""
+    with pytest.raises(ConfigError) as caught:
+        RagEval(metrics=["lexical"], config=RagEvalConfig(**values))
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_settings_name_sinks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables alone are enough to send scores to a platform with a key."""
+    with PlatformServer(well) as server:
+        monkeypatch.setenv("RAG_EVAL_SINKS", f"phoenix:{server.url},langfuse:{server.url}")
+        monkeypatch.setenv("RAG_EVAL_SINK_KEYS", "phoenix=one,langfuse=pk:two")
+        with RagEval(metrics=["lexical.source_citation"]) as evals:
+            evals.offer(replace(SAMPLE, answer="see page 1"))
+            assert evals.flush(10)
+        assert {request.headers["authorization"].split()[0] for request in server.requests} == {
+            "Basic",
+            "Bearer",
+        }

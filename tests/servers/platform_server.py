@@ -1,0 +1,84 @@
+"""A platform's HTTP side on loopback, with the shapes that the real ones were seen to answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+__all__ = ["Answer", "PlatformServer", "Request"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a sink sent."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the platform says: a status, a JSON body, headers, after some seconds."""
+
+    status: int = 200
+    body: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+    after: float = 0.0
+
+
+class PlatformServer:
+    """Answers each request by a function and keeps what it got.
+
+    Args:
+        answer: Called with each request.
+    """
+
+    def __init__(self, answer: Callable[[Request], Answer]) -> None:
+        self.requests: list[Request] = []
+        self.answer = answer
+        platform = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _handle(self) -> None:
+                size = int(self.headers.get("Content-Length", 0))
+                body = json.loads(self.rfile.read(size)) if size else None
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                request = Request(self.command, self.path, headers, body)
+                platform.requests.append(request)
+                answer = platform.answer(request)
+                time.sleep(answer.after)
+                content = json.dumps(answer.body).encode()
+                try:
+                    self.send_response(answer.status)
+                    for name, value in answer.headers:
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(content)))
+                    self.end_headers()
+                    self.wfile.write(content)
+                except OSError:
+                    self.close_connection = True
+
+            do_GET = do_POST = do_PATCH = _handle  # noqa: N815 - the base class's names
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()

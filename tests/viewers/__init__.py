@@ -1,0 +1,1 @@
+"""The demo in real viewers: what was scored must be what people see there."""

@@ -1,0 +1,77 @@
+"""One run of the demo, and what it says of its own scores."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rag_eval_hooks import Sample
+from rag_eval_hooks.score import AnnotatorKind, NotScored, Outcomes, Score
+
+__all__ = ["Scored", "run_demo"]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One sample of the demo, as its results file tells it."""
+
+    sample: Mapping[str, Any]
+    outcomes: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return {name: one["value"] for name, one in self.outcomes.items() if "value" in one}
+
+    @property
+    def span_id(self) -> str:
+        return str(self.sample["span_id"])
+
+    @property
+    def trace_id(self) -> str:
+        return str(self.sample["trace_id"])
+
+    def failing_claim(self) -> str | None:
+        """A claim of the answer that no context supports."""
+        claims = self.outcomes["ragas.faithfulness"].get("explanation", {}).get("claims", ())
+        return next((one["claim"] for one in claims if not one["supported"]), None)
+
+    def again(self) -> tuple[Sample, Outcomes]:
+        """The sample and its outcomes, to be delivered a second time."""
+        outcomes = {name: _outcome(one) for name, one in self.outcomes.items()}
+        return Sample.from_dict(self.sample), {
+            name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Score)
+        }
+
+
+def run_demo(folder: Path, *arguments: str, **variables: str) -> list[Scored]:
+    """Runs the demo in a folder, as a user would, and reads its results."""
+    hidden = ("RAG_EVAL_", "OPENAI_", "OTEL_")
+    own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+    done = subprocess.run(
+        [sys.executable, "-m", "rag_eval_hooks.cli.main", "demo", "--plain", *arguments],
+        cwd=folder,
+        env={**own, **variables},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = (folder / "demo-output" / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    read = [json.loads(line) for line in lines]
+    return [Scored(line["sample"], line["outcomes"]) for line in read]
+
+
+def _outcome(told: Mapping[str, Any]) -> Score | NotScored | None:
+    if "value" not in told:
+        return None
+    known = ("value", "normalised", "label", "parts", "explanation", "annotator", "version")
+    return Score(
+        **{key: told[key] for key in known if key in told},
+        annotator_kind=AnnotatorKind(told["annotator_kind"]),
+    )

@@ -1,0 +1,71 @@
+"""Servers as processes of their own, on free ports of the loopback device."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+__all__ = ["ROOT", "executable", "free_port", "serving"]
+
+ROOT = Path(__file__).parents[2]
+START_TIMEOUT = 180.0
+
+
+def executable(name: str, variable: str, environment: str | None = None) -> str:
+    """The path of a program, by a variable, in a virtual environment of the project, or anywhere.
+
+    Skips the test where it is not installed.
+    """
+    named = os.environ.get(variable)
+    local = ROOT / environment / "bin" / name if environment else None
+    found = named or (str(local) if local and local.exists() else shutil.which(name))
+    if not found:
+        pytest.skip(f"{name} is not installed; {variable} may name it")
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+@contextlib.contextmanager
+def serving(
+    command: Sequence[str], folder: Path, ready: str, variables: Mapping[str, str]
+) -> Iterator[None]:
+    """Runs a server in a folder until the block ends; `ready` answers once it has started."""
+    hidden = ("PHOENIX_", "MLFLOW_", "OTEL_", "RAG_EVAL_")
+    own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, env={**own, **variables}, stdout=log, stderr=log
+        )
+        try:
+            _wait(process, ready, folder)
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], ready: str, folder: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT
+    while process.poll() is None and time.monotonic() < deadline:
+        with contextlib.suppress(OSError), urllib.request.urlopen(ready, timeout=5):
+            return
+        time.sleep(0.2)
+    raise RuntimeError((folder / "server.log").read_text(errors="replace")[-3000:])
