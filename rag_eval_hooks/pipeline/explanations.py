@@ -12,7 +12,7 @@ __all__ = ["ADVICE", "Explanation", "Explanations", "advice_for"]
 _MOST_PER_KEY: Final = 8  # samples of one trace
 
 ADVICE: Final[Mapping[str, str]] = {
-    "sampled_out": "sample_rate left it out; the same trace id is left out in every process",
+    "sampled_out": "sample_rate, a rate of its metrics or a rule left it out; the same trace id is left out in every process",
     "queue_full": "samples came faster than they were evaluated: lower sample_rate, or raise "
     "queue_size, evaluator_concurrency or judge_concurrency",
     "shutdown": "the process ended first: raise exit_timeout, or call flush before the end",
@@ -23,12 +23,22 @@ ADVICE: Final[Mapping[str, str]] = {
     "cancelled": "the request was cancelled; only whole answers are scored",
     "closed": "the reader left the stream before its end; only whole answers are scored",
     "abandoned": "the request never ended within interaction_ttl",
+    "interrupted": "its graph waited for somebody, and was not resumed within interaction_ttl",
+    "rate_limit": "more samples were chosen than rate_limit lets through",
+    "budget": "the budget of judge calls left it no metric: raise budget, or lower the rates",
+    "spooled": "the process ended first; the next one that opens the spool evaluates it",
+    "taken_over": "another process has taken the sample from the spool and delivers it",
+    "gave_up": "its evaluation was begun ten times by processes that died: it may be the cause",
+    "unreadable": "its row in the spool could not be read",
     "missing_input": "no chosen metric can be fed by the sample; see `rag-eval-hooks metrics`",
     "undefined": "every chosen metric has no value for it, such as a share of no claims",
     "judge_failed": "the judge gave no usable reply: run `rag-eval-hooks doctor`",
     "metric_failed": "a metric raised; see incidents in stats()",
     "timeout": "the judge did not reply in time: raise sample_timeout or judge_timeout, or lower "
     "the load",
+    "judge_unavailable": "too many judge calls had failed in a row, so none was made: run "
+    "`rag-eval-hooks doctor`",
+    "evaluator_died": "the evaluator process ended while it had the sample, twice; see the log",
     "over_budget": "the budget of judge calls was used up",
 }
 """What a reason means, and what to do about it."""

@@ -192,7 +192,7 @@ def exported(**options: Any) -> tuple[str, MemorySink]:
     exporter, sink = InMemorySpanExporter(), MemorySink()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    config = RagEvalConfig(capture_content=True)
+    config = RagEvalConfig(capture_content=True, carrier="off")
     judge = ScriptedJudge()
     with RagEval(
         ["lexical"], judge, sinks=[sink], config=config, tracer_provider=provider, **options
