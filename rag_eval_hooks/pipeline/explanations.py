@@ -12,7 +12,8 @@ __all__ = ["ADVICE", "Explanation", "Explanations", "advice_for"]
 _MOST_PER_KEY: Final = 8  # samples of one trace
 
 ADVICE: Final[Mapping[str, str]] = {
-    "sampled_out": "sample_rate, a rate of its metrics or a rule left it out; the same trace id is left out in every process",
+    "sampled_out": "sample_rate, a rate of its metrics or a rule left it out; the same trace id is "
+    "left out in every process",
     "queue_full": "samples came faster than they were evaluated: lower sample_rate, or raise "
     "queue_size, evaluator_concurrency or judge_concurrency",
     "shutdown": "the process ended first: raise exit_timeout, or call flush before the end",
