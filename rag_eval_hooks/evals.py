@@ -138,7 +138,7 @@ class RagEval:
             ttl=self.config.interaction_ttl,
             max_open=self.config.max_open_interactions,
             max_chars=self.config.max_interaction_chars,
-            max_text_chars=self.config.max_text_chars,
+            max_text_chars=self._assembler.text_chars,
             on_wait=self._pipeline.watch,
         )
         _guard_forks(self._pipeline, self.recorder, self.others)

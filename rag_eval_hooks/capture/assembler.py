@@ -33,6 +33,15 @@ class Assembler:
         """Whether anything is taken out."""
         return self._redactor.active
 
+    @property
+    def text_chars(self) -> int:
+        """Characters of one text that are of use: more than are kept, where they are redacted."""
+        return self._config.max_text_chars + self._margin
+
+    @property
+    def _margin(self) -> int:
+        return MARGIN if self._redactor.active else 0
+
     def session(self) -> Session:
         """What redacts the sample and the spans of one interaction alike."""
         return self._redactor.session()
@@ -49,19 +58,19 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        limit, margin = self._config.max_text_chars, MARGIN if self._redactor.active else 0
+        margin = self._margin
         sample = assemble(
             interaction,
             trace_id=trace_id,
             span_id=span_id,
             workflow=self._config.workflow,
             max_contexts=self._config.max_contexts,
-            max_text_chars=limit + margin,
+            max_text_chars=self.text_chars,
         )
         if not margin:
             return sample
         redacted = self._redactor.sample(sample, session)
-        return shortened(redacted, max_text_chars=limit, margin=margin)
+        return shortened(redacted, max_text_chars=self._config.max_text_chars, margin=margin)
 
     def own(self, sample: Sample) -> Sample:
         """A sample of the application's own, redacted.

@@ -242,6 +242,18 @@ def test_what_the_limit_divides_is_redacted() -> None:
     assert max(len(text) for text in (sample.question, sample.answer or "")) <= 100
 
 
+def test_what_an_open_interaction_keeps_is_enough_to_be_redacted() -> None:
+    """The limit of texts in memory divides no address either."""
+    sink = MemorySink()
+    config = RagEvalConfig(max_text_chars=100)
+    with RagEval(["lexical"], ScriptedJudge(), sinks=[sink], config=config, redact="all") as evals:
+        with evals.interaction("Where?") as it:
+            it.contexts(["y" * 95 + " " + MAIL])
+            it.answer("z" * 95 + " " + MAIL)
+        assert evals.flush(10)
+    assert MAIL[:3] not in repr(sink.results[0].sample)
+
+
 SCORED = [
     Sample(
         question="How do I reach the harbour master?",
