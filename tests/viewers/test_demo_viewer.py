@@ -62,7 +62,7 @@ def test_make_starts_it() -> None:
         check=True,
     ).stdout
     assert 'no-such/bin/pip install --quiet --no-compile "arize-phoenix' in told
-    assert "demo --viewer phoenix --viewer-command no-such/bin/phoenix" in told
+    assert "--viewer phoenix --viewer-command no-such/bin/phoenix" in told
 
 
 def test_a_missing_viewer_is_told(tmp_path: Path) -> None:
