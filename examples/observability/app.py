@@ -60,7 +60,8 @@ def metric_reader(arguments: argparse.Namespace) -> MetricReader:
         from prometheus_client import start_http_server
 
         start_http_server(arguments.prometheus, addr="127.0.0.1")
-        return PrometheusMetricReader()
+        reader: MetricReader = PrometheusMetricReader()
+        return reader
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 
