@@ -235,8 +235,11 @@ class RagEval:
             the queue is full; each is counted in `stats().feedback`.
         """
         try:
-            told = self._assembler.reference(reference)
-            given = Feedback(score=score, label=label, reference=told)
+            given = Feedback(
+                score=score,
+                label=self._assembler.label(label),
+                reference=self._assembler.reference(reference),
+            )
             name = id_of(trace_id_or_sample_id)
         except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._pipeline.refuse_feedback(error)
@@ -274,7 +277,8 @@ class RagEval:
     def spooled(self) -> Mapping[str, int]:
         """What became of all samples in the spool, of all processes, since the file was made.
 
-        `accepted` is the sum of `scored`, `failed:<cause>`, `dropped:<reason>` and `pending`.
+        `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
+        `dropped:<reason>` and `pending`.
         Empty without a spool, or with one that cannot be read just now.
         """
         return self._pipeline.spooled()

@@ -81,12 +81,23 @@ class Assembler:
         return self._redactor.sample(sample)
 
     def reference(self, text: str | None) -> str | None:
-        """A reference that comes by itself, redacted.
+        """A reference that comes by itself, after its sample was redacted.
+
+        Raises:
+            RedactionError: Something would be taken out of it. Its placeholders would not be those
+                of the sample, so it cannot be compared with the answer.
+        """
+        if self._redactor.sample(Sample(question="", reference=text)).reference != text:
+            raise RedactionError("the reference holds what redaction takes out")
+        return text
+
+    def label(self, text: str | None) -> str | None:
+        """A feedback's label, redacted.
 
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        return self._redactor.sample(Sample(question="", reference=text)).reference
+        return self._redactor.sample(Sample(question="", answer=text)).answer
 
     def attributes(self, session: Session, values: Attributes) -> Attributes:
         """Attributes with content or ids, redacted; none where that fails."""

@@ -13,6 +13,10 @@ from rag_eval_hooks.score import Cause, NotScored, Outcome
 __all__ = ["AskedMetric"]
 
 
+def _never_asked(_sample: Sample, _findings: Findings) -> Outcome:
+    return NotScored(Cause.METRIC_FAILED, "it was never asked")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedMetric(Metric):
     """A metric that makes its outcome by an async function. Give it to `RagEval(metrics=[...])`.
@@ -25,8 +29,6 @@ class AskedMetric(Metric):
     """
 
     ask: Callable[[Sample], Awaitable[Outcome]]
-    score: Callable[[Sample, Findings], Outcome] = lambda _sample, _findings: NotScored(
-        Cause.METRIC_FAILED, "it was never asked"
-    )
+    score: Callable[[Sample, Findings], Outcome] = _never_asked
     timeout: float = 60.0
     annotator: str | None = None

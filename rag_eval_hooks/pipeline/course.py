@@ -64,6 +64,7 @@ class Course:
         if sample is None:
             return
         if work.outcomes is not None:
+            self.joining.evaluated(work.joinable, sample, work.decision, work.outcomes)
             await self._deliver(work, sample, work.outcomes)
             return
         sample = self.judging.with_equal(sample)

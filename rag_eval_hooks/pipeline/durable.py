@@ -162,7 +162,7 @@ class Durable:
         found = recovered(row, generation, self._incidents)
         if found.refusal is not None:
             self._recovered += 1
-            self._ledger.dropped(found.refusal)
+            self._ledger.dropped(found.refusal, row.id)
             self._spool.finish(found.entry, f"dropped:{found.refusal}")
             return
         work = self._host.work(found, row.probability)

@@ -59,11 +59,13 @@ class Outbound:
 
     def _export(self, deadline: float | None) -> None:
         left = _left(deadline)
+        if left == 0:
+            return
         # An exporter whose receiver is gone may take longer than it was told.
         executor = DaemonExecutor("rag-eval-hooks-flush")
-        done = executor.submit(self._flush_spans, 30.0 if left is None else left)
-        executor.shutdown()
         try:
+            done = executor.submit(self._flush_spans, 30.0 if left is None else left)
+            executor.shutdown()
             done.result(left)
         except Exception as error:  # noqa: BLE001 - the host's edge: its provider and exporters
             self._incidents.report("span flush", error)

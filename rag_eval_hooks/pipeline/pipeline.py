@@ -243,7 +243,7 @@ class Pipeline:
             sample=lambda: sample,
             size=sample.chars,
             traits=lambda: traits_of(sample),
-            ids=tuple(filter(None, (sample.trace_id, id_of(sample.sample_id)))),
+            ids=tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id)))),
             trace_id=sample.trace_id,
             span_id=sample.span_id,
         )

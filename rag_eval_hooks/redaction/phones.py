@@ -8,6 +8,7 @@ from typing import Final
 
 try:
     import phonenumbers
+    from phonenumbers.phonemetadata import PhoneMetadata
 except ImportError as missing:
     raise ImportError(
         'redact="phone" needs an extra: pip install "rag-eval-hooks[privacy]"'
@@ -82,6 +83,9 @@ class Phones:
 
     def __init__(self, regions: Sequence[str] = REGIONS) -> None:
         self._regions = tuple(regions)
+        # Otherwise they are loaded under a lock with the first number; a process that forks then
+        # would leave its child with the lock taken.
+        PhoneMetadata.load_all()
 
     def matches(self, text: str) -> Iterator[Match]:
         """The numbers, each with its international form as its value."""

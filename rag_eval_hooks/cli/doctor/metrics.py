@@ -26,7 +26,7 @@ def check_metrics(setup: Setup) -> Iterator[Result]:
     else:
         text = f"{len(chosen)}: " + ", ".join(metric.id for metric in chosen)
     yield Result(check="metrics", status=Status.OK, text=text)
-    rate = setup.config.sample_rate
+    rate = max((setup.config.sample_rate, *setup.config.metric_rates.values()))
     if rate == 0:
         yield Result(
             check="sampling",

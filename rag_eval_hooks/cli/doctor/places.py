@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.sinks.choose import is_platform
 from rag_eval_hooks.wiring import sink_list
 
 __all__ = ["check_files", "check_sinks"]
@@ -32,6 +33,8 @@ def check_sinks(setup: Setup) -> Iterator[Result]:
         yield Result(check="sinks", status=Status.PROBLEM, text=str(error), advice=advice)
         return
     for spec in setup.config.sinks:
+        if is_platform(spec):
+            continue
         path = Path(spec.partition(":")[2])
         yield _appendable(path) if path.exists() else _writable(f"sink {spec}", path, path.parent)
     if not setup.config.sinks:
