@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -31,6 +32,8 @@ __all__ = ["Spool", "books_of"]
 
 _GATHER_S = 0.015
 """How long `batch` waits for more to write along; well under the 50 ms that may be lost."""
+_BUILD_S = 0.02
+"""How long samples are built before those that are built are written."""
 _LOOK_S = 1.0
 """How often samples of processes that have ended are looked for."""
 _START_S = 2.0
@@ -251,12 +254,13 @@ class Spool:
             self._wake.clear()
             operations = list(self._operations)
             self._operations.clear()
-        with self._file_lock:
-            self._writer.write(operations)
-        with self._lock:
-            self._late = self._stalled = False
-            self._done += len(operations)
-            self._drained.notify_all()
+        for batch in _built(operations):
+            with self._file_lock:
+                self._writer.write(batch)
+            with self._lock:
+                self._late = self._stalled = False
+                self._done += len(batch)
+                self._drained.notify_all()
 
     def _look(self) -> None:
         """Takes over samples of processes that have ended, as many as there is room for."""
@@ -269,6 +273,26 @@ class Spool:
             self._take(row, generation)
         if len(rows) == _CHUNK:
             self._look_at = 0.0
+
+
+def _built(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
+    """The operations with their samples built, in batches.
+
+    Building may take long, as where texts are redacted: neither the file, which other processes
+    wait for, nor a fork waits for it, and what is built does not wait for the rest.
+    """
+    batch: list[Operation] = []
+    until = time.monotonic() + _BUILD_S
+    for operation in operations:
+        if isinstance(operation, Insert):
+            # What it raises is counted where the sample is written.
+            with contextlib.suppress(Exception):
+                operation.entry.sample()
+        batch.append(operation)
+        if time.monotonic() >= until:
+            yield batch
+            batch, until = [], time.monotonic() + _BUILD_S
+    yield batch
 
 
 def books_of(path: str | None, incidents: Incidents) -> Mapping[str, int]:

@@ -483,3 +483,30 @@ def test_nothing_accepted_is_lost_by_kills_and_nothing_is_scored_twice(tmp_path:
     assert report.adds_up
     assert report.books["pending"] == 0
     assert report.delivered == report.books["accepted"] >= report.told
+
+
+def test_slow_redaction_holds_neither_the_file_nor_a_fork(tmp_path: Path) -> None:
+    """Samples are built outside of the file's transaction: another process can write meanwhile."""
+    path = tmp_path / "spool.sqlite"
+    building, go_on = threading.Event(), threading.Event()
+
+    def redact(text: str) -> str:
+        if text == "slow":
+            building.set()
+            go_on.wait(10)
+        return text
+
+    config = RagEvalConfig(spool=str(path), carrier="off")
+    with RagEval(["lexical"], ScriptedJudge(), redact=redact, config=config) as evals:
+        evals.offer(Sample(question="quick", answer="a", reference="a"))
+        assert evals.flush(10)
+        evals.offer(Sample(question="slow", answer="a", reference="a"))
+        assert building.wait(10)
+        # Whichever thread builds it, the writer waits for it by now.
+        time.sleep(0.3)
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("ROLLBACK")
+        go_on.set()
+        assert evals.flush(10)
+        assert evals.stats().undurable == 0
