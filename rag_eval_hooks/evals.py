@@ -306,6 +306,7 @@ class RagEval:
         Returns:
             Whether everything pending was finished.
         """
+        self.recorder.close()
         return self._pipeline.shutdown(timeout)
 
     def __enter__(self) -> Self:
