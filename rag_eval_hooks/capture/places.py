@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from rag_eval_hooks.capture.forms import TELLING
+
 __all__ = ["Place", "Prompts"]
 
 
@@ -24,6 +26,14 @@ class Place:
     def holds(self, other: Place) -> bool:
         """Whether the other place lies within this one."""
         return self.prompt == other.prompt and self.start <= other.start and other.end <= self.end
+
+    def begins(self, other: Place) -> bool:
+        """Whether the other place begins within this one and hardly reaches beyond it.
+
+        What follows a text may by chance go on like another one for a few characters.
+        """
+        begun = self.prompt == other.prompt and self.start <= other.start < self.end
+        return begun and other.end - self.end < TELLING
 
 
 class Prompts:
@@ -49,13 +59,14 @@ class Prompts:
 
         Args:
             text: Folded.
-            taken: Places of other texts: what lies within one of them is part of that text.
+            taken: Places of other texts: what begins there belongs to that text.
         """
         for number, asked in enumerate(self._asked):
             behind = asked.end if asked else 0
             place = self._free(number, text, behind, taken)
             if place is None and asked:
-                place = self._free(number, text, 0, (*taken, asked))
+                place = self._free(number, text, 0, taken)
+                place = None if place and asked.holds(place) else place
             if place is not None:
                 return place
         return None
@@ -76,10 +87,6 @@ class Prompts:
                 most = middle - 1
         return least
 
-    def count(self, text: str) -> int:
-        """How often a text stands in the prompts."""
-        return sum(prompt.count(text) for prompt in self._texts)
-
     def _holds(self, text: str) -> bool:
         return any(text in prompt for prompt in self._texts)
 
@@ -87,8 +94,8 @@ class Prompts:
         prompt = self._texts[number]
         while (start := prompt.find(text, start)) >= 0:
             place = Place(number, start, len(text))
-            holder = next((other for other in taken if other.holds(place)), None)
+            holder = next((other for other in taken if other.begins(place)), None)
             if holder is None:
                 return place
-            start = holder.end - len(text) + 1
+            start = max(start, holder.end - len(text)) + 1
         return None

@@ -246,6 +246,25 @@ def test_a_beginning_that_texts_share_tells_nothing_of_what_was_not_shown() -> N
     assert story.contexts("yes, indeed") == [chunks[2], chunks[0]]
 
 
+@pytest.mark.parametrize("next_one", ["", " ", " B"])
+def test_a_text_that_a_compressor_cut_is_that_of_the_compressor(next_one: str) -> None:
+    """What stands there in full is not also the beginning of what it was cut from."""
+    long = f"{A} {B} {C}"
+    story = Story()
+    story.gave("r", long)
+    story.gave("compressor", f"{A} Bic", kind="chain")
+    story.asked("m", f"Use {A} Bic{next_one}", "yes, indeed")
+    assert story.contexts("yes, indeed") == [f"{A} Bic"]
+
+
+def test_a_parent_cut_short_shadows_the_child_that_it_begins_with() -> None:
+    """Where far more than the child stands in the prompt, the parent was shown."""
+    story = Story()
+    story.gave("r", A, f"{A} {B} {C}")
+    story.asked("m", f"Use {A} {B}...", "yes, indeed")
+    assert story.contexts("yes, indeed") == [f"{A} {B} {C}"]
+
+
 def test_of_equal_texts_in_one_list_the_first_counts() -> None:
     """The same text twice in one list is the first document, whatever a stage before called it."""
     story = Story()
