@@ -171,8 +171,8 @@ class RagEval:
         by; without `answer`, from the last call inside. An exception ends it as `error`, a
         cancelled task as `cancelled`, a closed generator as `closed`; all pass through.
 
-        Inside another interaction, also one of a framework's run, none of its own is opened: it
-        is a part of that one, as one user question is one interaction.
+        Inside another interaction that asks the same, and inside a framework's run, none of its
+        own is opened: it is a part of that one, as one user question is one interaction.
 
         Args:
             question: What the user asked.
@@ -310,6 +310,7 @@ class RagEval:
         Returns:
             Whether everything pending was finished.
         """
+        self.recorder.close()
         return self._pipeline.shutdown(timeout)
 
     def __enter__(self) -> Self:

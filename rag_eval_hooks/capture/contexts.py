@@ -8,10 +8,10 @@ retriever, then the lists of the outermost retrievers.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from rag_eval_hooks.capture.calls import PREFIX, TELLING, fold, grounding_prompts
+from rag_eval_hooks.capture.calls import grounding_prompts
+from rag_eval_hooks.capture.forms import fold, forms, is_telling, least_shown
 from rag_eval_hooks.capture.places import Place, Prompts
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
@@ -73,14 +73,14 @@ def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
 def _distinct(lists: Sequence[DocumentList]) -> dict[str, Context]:
     """Each text once; a later stage knows more about it, such as a reranker's score.
 
-    A stage that hands on bare texts knows nothing more.
+    A stage that hands on bare texts knows nothing more. Within one list the first counts.
     """
     distinct: dict[str, Context] = {}
-    for context in (context for found in lists for context in found.contexts):
-        bare = context.id is None and context.score is None and not context.metadata
-        text = fold(context.text)
-        if not (bare and text in distinct):
-            distinct[text] = context
+    for found in lists:
+        for text, context in _first(found.contexts).items():
+            bare = context.id is None and context.score is None and not context.metadata
+            if not (bare and text in distinct):
+                distinct[text] = context
     return distinct
 
 
@@ -88,14 +88,10 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Co
     """The candidates that stand in a prompt, by place; a text inside another one once."""
     whole = _whole(candidates, prompts)
     # A text that stands nowhere in full may have been cut, but not where another text stands.
-    cut = {
-        text: place
-        for text in candidates
-        if text not in whole and (place := _cut(text, prompts)) is not None
-        if not any(other.holds(place) for other in whole.values())
-    }
+    rest = {text: context for text, context in candidates.items() if text not in whole}
+    found = whole | _cut(rest, prompts, list(whole.values()))
     ordered = sorted(
-        (whole | cut).items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
+        found.items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
     )
     kept: list[tuple[str, Place]] = []
     for text, place in ordered:
@@ -107,22 +103,38 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Co
 def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Place]:
     found = {}
     for text, context in candidates.items():
-        if len(text) >= TELLING:
-            places = (prompts.find(form) for form in _forms(text, context))
+        if is_telling(text):
+            places = (prompts.find(form) for form in forms(context.text))
             if (place := next(filter(None, places), None)) is not None:
                 found[text] = place
     return found
 
 
-def _forms(text: str, context: Context) -> Iterator[str]:
-    """The text as it is, and as it stands inside JSON."""
-    yield text
-    yield fold(json.dumps(context.text)[1:-1])
-    yield fold(json.dumps(context.text, ensure_ascii=False)[1:-1])
+def _cut(
+    candidates: Mapping[str, Context], prompts: Prompts, taken: list[Place]
+) -> dict[str, Place]:
+    """Texts of which only the beginning stands in a prompt, each at a place of its own.
+
+    The longest beginnings come first, and of equal ones that of the later stage: a beginning
+    that texts share tells nothing where one of them stands.
+    """
+    shown = {text: _shown(context.text, prompts) for text, context in candidates.items()}
+    found = {}
+    latest_first = list(shown)[::-1]
+    for text in sorted(latest_first, key=lambda text: -len(shown[text])):
+        place = prompts.find(shown[text], taken) if shown[text] else None
+        if place is not None:
+            taken.append(place)
+            found[text] = place
+    return found
 
 
-def _cut(text: str, prompts: Prompts) -> Place | None:
-    return prompts.find(text[:PREFIX]) if len(text) > PREFIX else None
+def _shown(text: str, prompts: Prompts) -> str:
+    """The longest beginning of a text, in any form, that stands in a prompt; "" for none."""
+    for form in forms(text):
+        if length := prompts.shown(form, least_shown(form)):
+            return form[:length]
+    return ""
 
 
 def _with_short_texts(
@@ -134,19 +146,40 @@ def _with_short_texts(
     """
     texts = {fold(context.text) for context in seen}
     for found in reversed(lists):
-        folded = [fold(context.text) for context in found.contexts]
-        if not texts.isdisjoint(folded):
-            short = [c for c, text in zip(found.contexts, folded, strict=True) if _is_short(text)]
-            return (*seen, *short) if short else seen
+        beside = _first(found.contexts)
+        if not texts.isdisjoint(beside):
+            return _beside(seen, beside)
     return seen
 
 
+def _beside(seen: Iterable[Context], listed: Mapping[str, Context]) -> tuple[Context, ...]:
+    """Seen texts, each with the short ones that follow it in its list, the first with those before.
+
+    Between these, what was seen keeps its order.
+    """
+    by_text = {fold(context.text): context for context in seen}
+    groups: dict[str, list[Context]] = {text: [context] for text, context in by_text.items()}
+    leading: list[Context] = []
+    group = leading
+    for text, context in listed.items():
+        if text in groups:
+            groups[text][:0] = leading
+            leading, group = [], groups[text]
+        elif _is_short(text):
+            group.append(context)
+    return tuple(context for group in groups.values() for context in group)
+
+
 def _is_short(folded: str) -> bool:
-    return 0 < len(folded) < TELLING
+    return bool(folded) and not is_telling(folded)
 
 
 def _once(contexts: Iterable[Context]) -> tuple[Context, ...]:
+    return tuple(_first(contexts).values())
+
+
+def _first(contexts: Iterable[Context]) -> dict[str, Context]:
     first: dict[str, Context] = {}
     for context in contexts:
         first.setdefault(fold(context.text), context)
-    return tuple(first.values())
+    return first

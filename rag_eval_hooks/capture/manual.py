@@ -34,8 +34,10 @@ class ManualInteraction:
     """One interaction, opened by `RagEval.interaction`. A context manager, sync and async.
 
     While it is open, runs of a framework that would be outermost become part of it. Inside
-    another interaction it opens none of its own but joins that one: its contexts and metadata
-    count there, its answer where the outer one gives none.
+    another interaction that asks the same, and inside a framework's run, it opens none of its own
+    but joins that one: its contexts and metadata count there, its answer where the outer one gives
+    none. With a question of its own inside one opened by hand it is an interaction of its own: the
+    other may be that of a suspended generator, whose context Python shares with its consumer.
 
     It is known to its own context and to tasks and threads that copy it. Such a task may outlive
     it: what the task runs later is no part of it, and keeps nothing of it alive.
@@ -45,7 +47,7 @@ class ManualInteraction:
         self,
         recorder: Recorder,
         incidents: Incidents,
-        question: str,
+        question: str | None,
         *,
         metadata: Mapping[str, Any] | None,
         tags: Sequence[str] | None,
@@ -55,7 +57,9 @@ class ManualInteraction:
         self.run: Run | None = None
         self.outer: ManualInteraction | None = None
         self._incidents = incidents
-        self._question = question
+        self._question = "" if question is None else str(question)
+        if question is None:
+            incidents.count("capture interaction: no question")
         self._metadata = dict(metadata or {})
         self._tags = tuple(tags or ())
         self._name = name or "interaction"
@@ -73,10 +77,11 @@ class ManualInteraction:
             self.recorder.documents(self.run, contexts_of(documents), Origin.STATED)
 
     @host_edge
-    def answer(self, text: str) -> None:
-        """Records what the user gets. The last call counts."""
+    def answer(self, text: str | None) -> None:
+        """Records what the user gets. The last call counts; None says that there is no text."""
         if self.run is not None:
-            self.run.text = self.recorder.text(self.run, str(text))
+            told = None if text is None else str(text)
+            self.run.text = self.recorder.text(self.run, told)
 
     @host_edge
     def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
@@ -114,16 +119,29 @@ class ManualInteraction:
 
     @host_edge
     def _open(self) -> None:
+        outer = _open_scope(_current.get())
         self.run = self.recorder.start(
-            object(), None, RunKind.MANUAL, self._name, self._metadata, self._tags
+            object(),
+            None,
+            RunKind.MANUAL,
+            self._name,
+            self._metadata,
+            self._tags,
+            apart=self._asks_another(outer),
         )
         if self.run is None:
             return
-        self.run.query = self.recorder.text(self.run, str(self._question))
+        self.run.query = self.recorder.text(self.run, self._question)
         if self.run.parent is not None:
             self.run.interaction.add_metadata(self._metadata)
-        self.outer = _open_scope(_current.get())
+        self.outer = outer
         _current.set(self)
+
+    def _asks_another(self, outer: ManualInteraction | None) -> bool:
+        """Whether the question is not that of the nearest one around it which states any."""
+        while outer is not None and not (outer.recorder is self.recorder and outer._question):
+            outer = _open_scope(outer.outer)
+        return outer is not None and bool(self._question) and self._question != outer._question
 
     @host_edge
     def _close(self, error: BaseException | None) -> None:

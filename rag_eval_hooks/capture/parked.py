@@ -56,6 +56,12 @@ class Parked:
                 return
             self._give_up_oldest()
 
+    def close(self) -> None:
+        """Gives up all that wait, and from now on each that would."""
+        self._most = 0
+        while self._waiting:
+            self._give_up_oldest()
+
     def _give_up_oldest(self) -> None:
         try:
             _, oldest = self._waiting.popitem(last=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+from rag_eval_hooks.capture.forms import TELLING
 
 __all__ = ["Place", "Prompts"]
 
@@ -16,10 +18,22 @@ class Place:
     start: int
     length: int
 
+    @property
+    def end(self) -> int:
+        """The first character behind it."""
+        return self.start + self.length
+
     def holds(self, other: Place) -> bool:
         """Whether the other place lies within this one."""
-        ends = self.start + self.length, other.start + other.length
-        return self.prompt == other.prompt and self.start <= other.start and ends[1] <= ends[0]
+        return self.prompt == other.prompt and self.start <= other.start and other.end <= self.end
+
+    def begins(self, other: Place) -> bool:
+        """Whether the other place begins within this one and hardly reaches beyond it.
+
+        What follows a text may by chance go on like another one for a few characters.
+        """
+        begun = self.prompt == other.prompt and self.start <= other.start < self.end
+        return begun and other.end - self.end < TELLING
 
 
 class Prompts:
@@ -28,18 +42,60 @@ class Prompts:
     Args:
         texts: With folded white space, in order.
         question: What the user asked, folded. In a conversation earlier turns stand before it,
-            with documents of their own; what stands behind it is of this turn.
+            with documents of their own; what stands behind it is of this turn. What stands
+            within it is the user's, and was not shown as a document.
     """
 
     def __init__(self, texts: Sequence[str], question: str) -> None:
-        self._texts = [(text, text.rfind(question) if question else -1) for text in texts]
+        self._texts = texts
+        starts = [text.rfind(question) if question else -1 for text in texts]
+        self._asked = [
+            Place(number, start, len(question)) if start >= 0 else None
+            for number, start in enumerate(starts)
+        ]
 
-    def find(self, text: str) -> Place | None:
-        """The first place of a text behind the question, else the first at all."""
-        for number, (prompt, asked) in enumerate(self._texts):
-            start = prompt.find(text, asked) if asked > 0 else -1
-            if start < 0:
-                start = prompt.find(text)
-            if start >= 0:
-                return Place(number, start, len(text))
+    def find(self, text: str, taken: Collection[Place] = ()) -> Place | None:
+        """The first place of a text behind the question, else the first at all.
+
+        Args:
+            text: Folded.
+            taken: Places of other texts: what begins there belongs to that text.
+        """
+        for number, asked in enumerate(self._asked):
+            behind = asked.end if asked else 0
+            place = self._free(number, text, behind, taken)
+            if place is None and asked:
+                place = self._free(number, text, 0, taken)
+                place = None if place and asked.holds(place) else place
+            if place is not None:
+                return place
+        return None
+
+    def shown(self, text: str, least: int) -> int:
+        """Characters at the beginning of a text that stand in a prompt, 0 for fewer than `least`.
+
+        The longest stretch is found by halving, as every beginning of one that is there is too.
+        """
+        if len(text) < least or not self._holds(text[:least]):
+            return 0
+        most = len(text)
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self._holds(text[:middle]):
+                least = middle
+            else:
+                most = middle - 1
+        return least
+
+    def _holds(self, text: str) -> bool:
+        return any(text in prompt for prompt in self._texts)
+
+    def _free(self, number: int, text: str, start: int, taken: Collection[Place]) -> Place | None:
+        prompt = self._texts[number]
+        while (start := prompt.find(text, start)) >= 0:
+            place = Place(number, start, len(text))
+            holder = next((other for other in taken if other.begins(place)), None)
+            if holder is None:
+                return place
+            start = max(start, holder.end - len(text)) + 1
         return None

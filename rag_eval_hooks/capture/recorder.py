@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
 import time
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -40,7 +43,8 @@ class Recorder:
             is given up for one more.
         max_chars: Characters of text that one may hold.
         max_text_chars: Characters of one text that are of use later.
-        on_wait: Called when an interaction waits for a stream: from then on `sweep` is needed.
+        on_wait: Called when an interaction waits for a stream or for somebody: from then on
+            `sweep` is needed, and at exit `close` is called.
 
     Attributes:
         locators: Of integrations: each tells the id of the framework's run around the caller.
@@ -61,6 +65,7 @@ class Recorder:
         self._ttl_ns = int(ttl * 1e9)
         self._max_open = max_open
         self._room = Room(max_chars, max_text_chars)
+        self._closes_at_exit = False
         self.locators: set[Callable[[], Hashable | None]] = set()
         self.reset()
 
@@ -80,8 +85,20 @@ class Recorder:
         name: str,
         metadata: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
+        *,
+        apart: bool = False,
     ) -> Run | None:
         """A run begins. A parent that was never seen makes it a root.
+
+        Args:
+            run_id: Of the framework.
+            parent_id: Of the enclosing run, or None where the framework names none.
+            kind: What it does.
+            name: The framework's name for it.
+            metadata: Of a root.
+            tags: Of a root.
+            apart: Whether it is a root even inside one opened by hand, but for a framework's
+                runs in that.
 
         Returns:
             The run, for the caller to put down what it knows, or None when it is ignored: it
@@ -98,6 +115,8 @@ class Recorder:
             if is_quiet():
                 return None
             parent = self._around()
+            if apart and parent is not None and parent.by_hand:
+                parent = None
         if parent is None:
             return self._start_root(run_id, kind, name, metadata or {}, tags or ())
         return self._start_child(run_id, kind, name, parent)
@@ -258,6 +277,10 @@ class Recorder:
                 return
             self._finish(oldest.root, Status.ABANDONED)
 
+    def close(self) -> None:
+        """Reports what waits for somebody as interrupted: in this process nobody will resume it."""
+        self._parked.close()
+
     def __len__(self) -> int:
         """Interactions open at this moment; interrupted ones are not."""
         return len(self._open)
@@ -286,9 +309,19 @@ class Recorder:
             run.given = None
         if interaction.interrupted and interaction.status is Status.OK:
             interaction.status = Status.INTERRUPTED
-            self._parked.park(interaction)
+            self._park(interaction)
         else:
             self._report(interaction)
+
+    def _park(self, interaction: Interaction) -> None:
+        self._on_wait()
+        if not self._closes_at_exit:
+            self._closes_at_exit = True
+            # After whoever is called by `on_wait`: hooks run in reverse order. None can be
+            # registered while the interpreter ends.
+            with contextlib.suppress(RuntimeError):
+                atexit.register(_close, weakref.ref(self))
+        self._parked.park(interaction)
 
     def _remember(self, run_id: Hashable) -> None:
         self._ended[run_id] = None
@@ -313,6 +346,12 @@ class Recorder:
         except (StopIteration, RuntimeError):
             # Another thread changed the map meanwhile; the next call looks again.
             return None
+
+
+def _close(reference: weakref.ref[Recorder]) -> None:
+    recorder = reference()
+    if recorder is not None:
+        recorder.close()
 
 
 def _closed_early(interaction: Interaction) -> Status:

@@ -82,6 +82,11 @@ class Run:
         """Whether the application called it itself, and not a part of a framework's run."""
         return self.parent is None or self.parent.kind is RunKind.MANUAL
 
+    @property
+    def by_hand(self) -> bool:
+        """Whether the application opened it, and all that encloses it, itself."""
+        return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
+
     def within(self, kind: RunKind) -> bool:
         """Whether an enclosing run is of a kind."""
         return any(outer.kind is kind for outer in self.ancestors())

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
+import textwrap
+from collections.abc import Callable
 
 import pytest
 
@@ -196,3 +199,119 @@ def test_a_text_inside_json_is_found() -> None:
     story.gave("other", B)
     story.asked("m", json.dumps({"documents": [quoted, B]}), "yes, indeed")
     assert story.contexts("yes, indeed") == [quoted, B]
+
+
+ODD = 'The pilot\'s order:\n"Dogs & cats <under 5 kg> stay below deck."\n\nNo more was said.'
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        repr,
+        lambda text: repr(text.replace('"', "")) + repr(text),
+        lambda text: repr(f'"{text}"'),
+        json.dumps,
+        html.escape,
+        lambda text: html.escape(text, quote=False),
+        lambda text: textwrap.indent(text, "> "),
+        lambda text: "> " + text.replace("\n", "\n> "),
+        lambda text: textwrap.indent(text, "    "),
+    ],
+)
+def test_a_text_in_another_form_is_found_beside_one_as_it_is(form: Callable[[str], str]) -> None:
+    """A formatter that escapes or quotes some texts hides none of them."""
+    story = Story()
+    story.gave("r", A, ODD, B)
+    story.asked("m", f"Use {A}\n{form(ODD)}\nor {B}", "yes, indeed")
+    assert story.contexts("yes, indeed") == [A, ODD, B]
+
+
+@pytest.mark.parametrize("length", [70, 90, 120])
+def test_a_text_cut_short_is_found_beside_one_as_it_is(length: int) -> None:
+    """A text of which the model saw the first line or two was seen."""
+    long = f"{A} {B} {C}"
+    story = Story()
+    story.gave("r", long, f"{C} {B} {A}", A[:50])
+    story.asked("m", f"Use {A[:50]}\n{long[:length]}...", "yes, indeed")
+    assert story.contexts("yes, indeed") == [A[:50], long]
+
+
+def test_a_beginning_that_texts_share_tells_nothing_of_what_was_not_shown() -> None:
+    """Under a common heading, only texts that stand there with words of their own were seen."""
+    heading = "Handbook of the Skerrow Line, part three, on fares, dogs and luggage. "
+    chunks = [f"{heading}{text} {text} and so on" for text in (A, B, C)]
+    story = Story()
+    story.gave("r", *chunks)
+    story.asked("m", f"Use {chunks[2][:110]}... {chunks[0][:120]}...", "yes, indeed")
+    assert story.contexts("yes, indeed") == [chunks[2], chunks[0]]
+
+
+@pytest.mark.parametrize("next_one", ["", " ", " B"])
+def test_a_text_that_a_compressor_cut_is_that_of_the_compressor(next_one: str) -> None:
+    """What stands there in full is not also the beginning of what it was cut from."""
+    long = f"{A} {B} {C}"
+    story = Story()
+    story.gave("r", long)
+    story.gave("compressor", f"{A} Bic", kind="chain")
+    story.asked("m", f"Use {A} Bic{next_one}", "yes, indeed")
+    assert story.contexts("yes, indeed") == [f"{A} Bic"]
+
+
+def test_a_parent_cut_short_shadows_the_child_that_it_begins_with() -> None:
+    """Where far more than the child stands in the prompt, the parent was shown."""
+    story = Story()
+    story.gave("r", A, f"{A} {B} {C}")
+    story.asked("m", f"Use {A} {B}...", "yes, indeed")
+    assert story.contexts("yes, indeed") == [f"{A} {B} {C}"]
+
+
+def test_of_equal_texts_in_one_list_the_first_counts() -> None:
+    """The same text twice in one list is the first document, whatever a stage before called it."""
+    story = Story()
+    story.gave("before", A)
+    run = story.run("r", story.root, RunKind.RETRIEVER)
+    story.recorder.documents(run, [Context(text=A, id="first"), Context(text=A, id="second")])
+    story.recorder.end(run)
+    story.asked("m", f"Use {A}", "yes, indeed")
+    story.root.text = "yes, indeed"
+    story.recorder.end(story.root)
+    found = contexts_of(story.ended[0])
+    assert found is not None
+    assert [context.id for context in found] == ["first"]
+
+
+def test_short_texts_keep_their_place_in_their_list() -> None:
+    """Texts too short to be looked for stand by their neighbours, in the prompt's order."""
+    story = Story()
+    story.gave("r", "Head.", A, "Price: 42.", B, "Free.", "Now.")
+    story.asked("m", f"Use Free. Now. {B} Head. {A} Price: 42.", "yes, indeed")
+    assert story.contexts("yes, indeed") == [B, "Free.", "Now.", "Head.", A, "Price: 42."]
+
+
+def test_a_wide_character_counts_as_two() -> None:
+    """A sentence of a dozen Chinese characters is long enough to be looked for."""
+    ferry, dogs = "渡轮每天七点四十分从北码头开出。", "狗在汽车甲板上必须拴着绳子。"
+    story = Story()
+    story.gave("r", ferry, dogs)
+    story.asked("m", f"请用:{dogs}", "必须拴着。")
+    assert story.contexts("必须拴着。") == [dogs]
+
+
+@pytest.mark.parametrize("asked", [f"Is this so? {A} Tell me.", f"{A} {C}"])
+def test_a_text_inside_the_question_was_not_shown_by_that(asked: str) -> None:
+    """What the user quotes is no context; the same text behind the question is."""
+    for behind, expected in (("", [B]), (f"\n{A}", [B, A])):
+        story = Story()
+        story.root.query = asked
+        story.gave("r", A, B)
+        story.asked("m", f"Question: {asked}\nUse {B}{behind}", "yes, indeed")
+        assert story.contexts("yes, indeed") == expected
+
+
+def test_a_short_answer_is_that_of_the_call_with_documents() -> None:
+    """A grader that says the same word afterwards did not give the answer."""
+    story = Story()
+    story.gave("r", A, B)
+    story.asked("m", f"Use {B}", "Yes")
+    story.asked("grader", "Does 'Yes' answer the question?", "Yes")
+    assert story.contexts("Yes") == [B]

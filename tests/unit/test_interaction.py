@@ -37,7 +37,7 @@ class Log(list[Interaction]):
         self.recorder = Recorder(self.append, ttl=60, max_open=100)
         self.incidents = Incidents()
 
-    def open(self, question: str = "q", **more: Any) -> ManualInteraction:
+    def open(self, question: str | None = "q", **more: Any) -> ManualInteraction:
         more = {"metadata": None, "tags": None, "name": None, **more}
         return ManualInteraction(self.recorder, self.incidents, question, **more)
 
@@ -139,15 +139,93 @@ def test_an_exception_passes_through_and_tells_the_status(
 
 def test_one_inside_another_joins_it(log: Log) -> None:
     """One question is one interaction; what an inner one says counts in the outer one."""
-    with log.open("outer") as outer:
+    with log.open("when?") as outer:
         outer.contexts(A)
-        with log.open("inner", metadata={"k": 1}) as inner:
+        with log.open("when?", metadata={"k": 1}) as inner:
             inner.contexts(B)
             inner.answer("part")
         outer.answer("whole")
     (sample,) = log.samples()
-    assert (sample.question, sample.answer, texts(sample)) == ("outer", "whole", [A, B])
+    assert (sample.question, sample.answer, texts(sample)) == ("when?", "whole", [A, B])
     assert sample.metadata == {"k": 1}
+
+
+def test_one_with_another_question_is_one_of_its_own(log: Log) -> None:
+    """Another question is another interaction; runs inside join the innermost one."""
+    with log.open("one") as outer:
+        outer.contexts(A)
+        with log.open("one"), log.open("two") as inner:
+            log.retriever(B)
+            inner.answer("2")
+        outer.answer("1")
+    found = {sample.question: (sample.answer, texts(sample)) for sample in log.samples()}
+    assert found == {"one": ("1", [A]), "two": ("2", [B])}
+
+
+def test_inside_a_framework_run_one_with_another_question_joins(log: Log) -> None:
+    """A part of a framework's run is no interaction, whatever it asks."""
+    with log.open("one"):
+        run = log.recorder.start("chain", None, RunKind.CHAIN, "chain")
+        assert run is not None
+        log.recorder.locators.add(lambda: "chain")
+        with log.open("a part of it") as inner:
+            inner.contexts(A)
+        log.recorder.end(run)
+    assert [(sample.question, texts(sample)) for sample in log.samples()] == [("one", [A])]
+
+
+@pytest.mark.parametrize("answer", [None, "an earlier one"])
+def test_an_answer_of_none_is_no_answer(answer: str | None, log: Log) -> None:
+    """Where the application has no text it says so, and nobody scores the word."""
+    with log.open() as it:
+        it.answer(answer)
+        it.answer(None)
+    assert log.samples()[0].answer is None
+    assert log.incidents.counts() == {}
+
+
+def test_a_question_of_none_is_empty_and_counted(log: Log) -> None:
+    """A missing question reaches the application as nothing, and the counts as one incident."""
+    with log.open(None) as it:
+        it.answer("a")
+    assert (log.samples()[0].question, log.samples()[0].answer) == ("", "a")
+    assert log.incidents.counts() == {"capture interaction: no question": 1}
+
+
+def test_interleaved_generators_are_samples_of_their_own(log: Log) -> None:
+    """Two streams that one consumer reads in turns are two questions with their own answers."""
+
+    def stream(name: str) -> Iterator[str]:
+        with log.open(name) as it:
+            it.contexts([f"{A} {name}"])
+            yield "token"
+            it.answer(name)
+
+    one, two = stream("one"), stream("two")
+    next(one)
+    next(two)
+    list(one)
+    list(two)
+    found = [(sample.question, sample.answer, texts(sample)) for sample in log.samples()]
+    assert found == [("one", "one", [f"{A} one"]), ("two", "two", [f"{A} two"])]
+
+
+def test_a_dropped_generator_swallows_no_other_question(log: Log) -> None:
+    """A stream that nobody reads on, and that is still held, takes nothing of the next request."""
+
+    def stream() -> Generator[str, None, None]:
+        with log.open("dropped"):
+            yield "token"
+
+    tokens = stream()
+    next(tokens)
+    with log.open("next") as it:
+        it.answer("own")
+    assert [(sample.question, sample.answer) for sample in log.samples()] == [("next", "own")]
+    contextvars.copy_context().run(tokens.close)
+    log.retriever(A)
+    assert [it.status for it in log] == [Status.OK, Status.CLOSED]
+    assert len(log.recorder) == 0
 
 
 def test_that_of_another_evaluator_is_no_parent(log: Log) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -167,3 +169,35 @@ def test_interleaved_interactions_never_mix(events: list[str]) -> None:
     assert sorted(tuple(str(run.id) for run in it.runs) for it in log) == [
         (name, f"{name}-r") for name in "abc"
     ]
+
+
+def test_what_waits_for_somebody_is_reported_at_the_end(log: Log) -> None:
+    """An interrupted interaction that this process will not resume is counted, once."""
+    for thread in ("t1", "t2"):
+        root = log.recorder.start(thread, None, RunKind.CHAIN, "graph", {"thread_id": thread})
+        assert root is not None
+        root.interaction.interrupted = True
+        log.retrieve(f"r of {thread}", thread)
+        log.recorder.end(root)
+        assert not log or thread == "t2"
+        if thread == "t1":
+            log.recorder.close()
+    assert [it.status for it in log] == [Status.INTERRUPTED] * 2
+    log.recorder.close()
+    assert len(log) == 2
+
+
+def test_what_waits_is_reported_at_exit() -> None:
+    """A process that ends without a shutdown loses no interrupted interaction either."""
+    code = """
+from rag_eval_hooks.capture import Recorder, RunKind
+from rag_eval_hooks.sample import Context
+recorder = Recorder(lambda it: print(it.status.value), ttl=60, max_open=9)
+root = recorder.start("r", None, RunKind.CHAIN, "graph", {"thread_id": "t"})
+recorder.documents(root, [Context(text="a chunk")])
+root.interaction.interrupted = True
+recorder.end(root)
+print("ends")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["ends", "interrupted"]
