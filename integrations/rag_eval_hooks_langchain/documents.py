@@ -51,7 +51,7 @@ class Documents:
     """Searches outputs for lists of documents.
 
     Args:
-        keys: Names under which an empty list, or a list of texts, is a retrieval.
+        keys: Names under which an empty list, one of texts or of mappings, is a retrieval.
     """
 
     def __init__(self, keys: Collection[str]) -> None:

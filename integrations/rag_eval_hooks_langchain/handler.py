@@ -57,8 +57,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         answer: In the outermost run's output.
         root: Name of the run that is an interaction, where it is not the outermost one. All runs
             outside runs of this name are left alone.
-        document_keys: Keys of a state under which an empty list, or a list of texts, is a
-            retrieval. Lists of documents are found under any key.
+        document_keys: Keys of a state under which an empty list, or one of texts or mappings, is
+            a retrieval. Lists of documents are found under any key.
         retrieval_tools: Names of the tools whose text counts as context where they give no
             documents, or None for every tool.
 

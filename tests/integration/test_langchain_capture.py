@@ -9,15 +9,15 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import tool
+from langchain_core.tools import InjectedToolCallId, tool
 from pydantic import BaseModel
 
 from rag_eval_hooks import Sample, Status
@@ -252,6 +252,47 @@ def test_the_structured_response_of_an_agent_is_its_answer(world: World) -> None
     agent.invoke({"messages": [HumanMessage(QUESTION)]}, config(world))
     assert json.loads(only(world).answer or "") == WRITTEN
     assert texts(only(world)) == top()
+
+
+@needs_graphs
+def test_a_tool_that_returns_a_command_grounds_the_answer(world: World) -> None:
+    """Its message is what the model was told."""
+    types = pytest.importorskip("langgraph.types")
+    agents = pytest.importorskip("langchain.agents")
+
+    @tool
+    def search(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Searches the notices."""
+        message = ToolMessage(PASSAGES[0], tool_call_id=tool_call_id)
+        return types.Command(update={"messages": [message]})
+
+    replies = [
+        AIMessage("", tool_calls=[{"name": "search", "args": {"query": QUESTION}, "id": "1"}]),
+        AIMessage("At 07:40."),
+    ]
+    agent = agents.create_agent(Scripted(messages=iter(replies)), [search])
+    agent.invoke({"messages": [["user", QUESTION]]}, config(world))
+    sample = only(world)
+    assert (sample.question, texts(sample), sample.answer) == (
+        QUESTION,
+        [PASSAGES[0]],
+        "At 07:40.",
+    )
+
+
+@pytest.mark.parametrize("form", ["page_content", "text"])
+def test_documents_as_mappings_are_contexts(form: str, world: World) -> None:
+    """What a client of a search engine gives: mappings, with a score or without."""
+
+    def search(given: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{form: text, "score": 0.5} for text in top()]
+
+    chain: Any = RunnablePassthrough.assign(docs=RunnableLambda(search)) | (
+        RunnablePassthrough.assign(answer=RunnableLambda(lambda _: "At 07:40."))
+    )
+    chain.invoke({"question": QUESTION}, config(world))
+    assert texts(only(world)) == top()
+    assert [c.score for c in only(world).contexts or ()] == [0.5] * len(top())
 
 
 class Scripted(GenericFakeChatModel):
