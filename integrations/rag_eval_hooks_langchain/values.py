@@ -80,8 +80,7 @@ def answer_of(outputs: Any, given: Any = None) -> str | None:
         if values.keys() == _PARSED:
             return named_answer(values["parsed"]) or answer_of(values["raw"])
         values = _fresh(values, given)
-        found = _first(values, _ANSWER_KEYS, named_answer)
-        return found or _first(values, ("messages",), answer_of) or found
+        return _first_answer(values)
     if isinstance(outputs, Sequence):
         return _last_answer(outputs)
     return None
@@ -213,6 +212,18 @@ def _first(
     return blank
 
 
+def _first_answer(values: Mapping[str, Any]) -> str | None:
+    """A structured value under a name that leaves doubts comes after what a model said."""
+    reads = (
+        (_SURE_KEYS, named_answer),
+        (_OTHER_KEYS, _answer_text),
+        (("messages",), answer_of),
+    )
+    texts = (_first(values, keys, read) for keys, read in reads)
+    told = next((text for text in texts if text and text.strip()), None)
+    return told or _first(values, _ANSWER_KEYS, named_answer)
+
+
 def _fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
     """The entries that were not given just so."""
     before = entries(given)
@@ -229,14 +240,16 @@ def _is_same(value: Any, before: Any) -> bool:
 
 def named_answer(value: Any) -> str | None:
     """The text in what stands under the name of an answer; else the whole as JSON."""
+    text = _answer_text(value)
+    return _json(value) if text is None else text
+
+
+def _answer_text(value: Any) -> str | None:
     if isinstance(value, str | BaseMessage):
         return answer_of(value)
     if (values := entries(value)) is not None:
-        if found := _first(values, (*_ANSWER_KEYS, "messages"), _text_in):
-            return found
-    elif isinstance(value, Sequence) and (text := _last_answer(value)):
-        return text
-    return _json(value)
+        return _first(values, (*_ANSWER_KEYS, "messages"), _text_in) or None
+    return _last_answer(value) if isinstance(value, Sequence) else None
 
 
 def _text_in(value: Any) -> str | None:

@@ -118,6 +118,8 @@ def test_the_question_is_read_in_every_form(inputs: Any, question: str | None) -
         ({"messages": [HumanMessage("q"), AIMessage("a")], "answer": ""}, "a"),
         ({"answer": " ", "output": "a"}, "a"),
         ({"answer": ""}, ""),
+        ({"output": ""}, ""),
+        ({"messages": [HumanMessage("q"), AIMessage("a")], "result": {"n": 3}}, "a"),
         ({"structured_response": Kind.YES, "messages": [AIMessage("Returning")]}, '"yes"'),
         ({"raw": AIMessage("a"), "parsed": None, "parsing_error": "e"}, "a"),
         ({"raw": AIMessage(""), "parsed": {"n": 1}, "parsing_error": None}, '{"n": 1}'),
