@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError
@@ -52,9 +53,20 @@ class Choices:
         """What the user asked."""
         return _text("question", self.question, inputs, values.question_of, incidents)
 
-    def answer_in(self, outputs: Any, incidents: Incidents) -> str | None:
-        """What the user got."""
-        return _text("answer", self.answer, outputs, values.answer_of, incidents)
+    def answer_in(self, outputs: Any, incidents: Incidents, given: Any = None) -> str | None:
+        """What the user got, from a root that was given something."""
+        if isinstance(self.answer, str):
+            chosen = values.named(outputs, self.answer, values.named_answer)
+            if chosen is not None:
+                return chosen
+        choice = None if isinstance(self.answer, str) else self.answer
+        read = partial(values.answer_of, given=given)
+        return _text("answer", choice, outputs, read, incidents)
+
+    def other_answers(self, outputs: Any, given: Any, answer: str | None) -> tuple[str, ...]:
+        """What may be the answer instead; nothing where the application chose one."""
+        chosen = answer and self.answer is not None
+        return () if chosen else values.other_answers(outputs, given, answer)
 
     def contexts_in(
         self, outputs: Any, documents: Documents, incidents: Incidents, *, root: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from langchain_core.documents import Document
@@ -13,7 +14,7 @@ from rag_eval_hooks.capture.documents import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.values import entries
 
-__all__ = ["DOCUMENT_KEYS", "Documents", "snapshot"]
+__all__ = ["DOCUMENT_KEYS", "Documents", "snapshot", "update_of"]
 
 DOCUMENT_KEYS = (
     "documents",
@@ -24,7 +25,7 @@ DOCUMENT_KEYS = (
     "retrieved_docs",
     "source_documents",
 )
-"""Names under which an empty list, or a list of texts, is a retrieval."""
+"""Names under which an empty list, one of texts or of mappings, is a retrieval."""
 
 _DEEP = 4
 _WIDE = 1000
@@ -50,7 +51,7 @@ class Documents:
     """Searches outputs for lists of documents.
 
     Args:
-        keys: Names under which an empty list, or a list of texts, is a retrieval.
+        keys: Names under which an empty list, one of texts or of mappings, is a retrieval.
     """
 
     def __init__(self, keys: Collection[str]) -> None:
@@ -94,26 +95,25 @@ class _Search:
         elif isinstance(value, BaseMessage):
             if self._artifacts:
                 self._artifact(getattr(value, "artifact", None), depth)
-        elif (values := entries(_update(value))) is not None:
+        elif (values := entries(update_of(value))) is not None:
             before = entries(given) or {}
             for key, item in list(values.items())[:_WIDE]:
                 self._entry(key, item, before.get(key), depth)
 
     def _entry(self, key: str, item: Any, before: Any, depth: int) -> None:
-        if key in self._keys and isinstance(item, list | tuple) and item is not before:
-            if not item:
-                self.found.append(())
-                return
-            if all(isinstance(text, str) for text in item[:_WIDE]):
-                self.found.append(contexts_of(item))
+        if key in self._keys and item is not before:
+            contexts = _under_key(item)
+            if contexts is not None:
+                if not _is_handed_on(item, before):
+                    self.found.append(contexts)
                 return
         self.look(item, before, depth - 1)
 
     def _list(self, items: Sequence[Any], given: Any, depth: int) -> None:
-        first = items[0] if items else None
+        first = next((item for item in items[:_WIDE] if item is not None), None)
         if _document_in(first) is not None:
-            if not _same(items, given) and (contexts := _documents(items)) is not None:
-                self.found.append(contexts)
+            if not _same(items, given):
+                self.found.append(_documents(items))
         elif first is not None and not isinstance(first, _NO_DOCUMENTS):
             if isinstance(first, BaseMessage) and depth == _DEEP:
                 # A bare list of messages is a prompt, with artifacts of earlier turns in it.
@@ -130,14 +130,49 @@ class _Search:
             self.look(artifact, None, depth - 1)
 
 
-def _documents(items: Sequence[Any]) -> tuple[Context, ...] | None:
-    contexts = []
-    for item in items:
-        document = _document_in(item)
-        if document is None:
-            return None
-        contexts.append(snapshot(document, _score_beside(item)))
-    return tuple(contexts)
+def _documents(items: Sequence[Any]) -> tuple[Context, ...]:
+    found = ((item, _document_in(item)) for item in items)
+    return tuple(snapshot(d, _score_beside(item)) for item, d in found if d is not None)
+
+
+def _under_key(value: Any) -> tuple[Context, ...] | None:
+    """Contexts in what stands under a name of documents; None where it holds something else."""
+    items = _items(value)
+    if items is None:
+        return None
+    there = [item for item in items if item is not None]
+    if (items and not there) or not all(map(_is_document, there[:_WIDE])):
+        return None
+    try:
+        return tuple(context for item in there for context in _read(item))
+    except TypeError:
+        return None
+
+
+def _items(value: Any) -> Sequence[Any] | None:
+    """The documents of a list, of a mapping by name, or the only one."""
+    if isinstance(value, Document):
+        return [value]
+    if isinstance(value, Mapping):
+        if isinstance(value.get("page_content"), str):
+            return [value]
+        named = list(islice(value.values(), _WIDE))
+        return named if named and all(isinstance(v, Document | None) for v in named) else None
+    return value if isinstance(value, list | tuple) else None
+
+
+def _is_document(item: Any) -> bool:
+    if isinstance(item, Mapping):
+        # A message written as a mapping has a content, too.
+        return "role" not in item
+    return isinstance(item, str | Context) or _document_in(item) is not None
+
+
+def _is_handed_on(item: Any, before: Any) -> bool:
+    """Whether a list has the very documents of before; of none or of texts nobody can tell."""
+    if not isinstance(item, list | tuple) or not item or isinstance(item[0], str):
+        return False
+    return _same(item, before)
 
 
 def _document_in(item: Any) -> Document | None:
@@ -160,7 +195,7 @@ def _read(item: Any) -> tuple[Context, ...]:
     return contexts_of(item)
 
 
-def _update(value: Any) -> Any:
+def update_of(value: Any) -> Any:
     """Of a command of a graph, what it puts into the state."""
     if type(value).__name__ == "Command" and isinstance(value.update, Mapping | list | tuple):
         return value.update if isinstance(value.update, Mapping) else {"messages": value.update}

@@ -57,8 +57,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         answer: In the outermost run's output.
         root: Name of the run that is an interaction, where it is not the outermost one. All runs
             outside runs of this name are left alone.
-        document_keys: Keys of a state under which an empty list, or a list of texts, is a
-            retrieval. Lists of documents are found under any key.
+        document_keys: Keys of a state under which an empty list, or one of texts or mappings, is
+            a retrieval. Lists of documents are found under any key.
         retrieval_tools: Names of the tools whose text counts as context where they give no
             documents, or None for every tool.
 
@@ -151,7 +151,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             self._note_documents(run, outputs, given)
         if run.outermost:
             self._note_streamed_input(run, extra)
-            self._note_answer(run, outputs)
+            self._note_answer(run, outputs, extra.get("inputs", given))
         self._note_choice(run, outputs)
         self._recorder.end(run)
 
@@ -355,13 +355,14 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if "inputs" in extra and not run.query:
             self._note_input(run, extra["inputs"])
 
-    def _note_answer(self, run: Run, outputs: Any) -> None:
-        answer = self._choices.answer_in(outputs, self._incidents)
+    def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
+        answer = self._choices.answer_in(outputs, self._incidents, given)
         run.text = self._recorder.text(run, answer)
+        others = self._choices.other_answers(outputs, given, answer)
+        run.outputs = self._recorder.texts(run, others)
         if answer is None:
-            run.outputs = self._recorder.texts(run, values.texts_in(outputs))
-            if not run.keeps_state:
-                run.structured = self._recorder.text(run, values.structured(outputs))
+            found = values.structured(outputs, given, state=run.keeps_state)
+            run.structured = self._recorder.text(run, found)
 
     def _note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
         # Elsewhere than in steps of a graph and tools, messages of tools are of earlier turns.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import ToolMessage
 
 from rag_eval_hooks.capture.calls import TELLING
 from rag_eval_hooks.sample import Context
+from rag_eval_hooks_langchain.documents import update_of
 from rag_eval_hooks_langchain.values import message_text
 
 __all__ = ["text_of_tool"]
@@ -16,9 +18,12 @@ __all__ = ["text_of_tool"]
 def text_of_tool(output: Any) -> Context | None:
     """What a tool told the model, where it is long enough to be known again in a prompt.
 
-    A number or a word is no context; nor is the message of a tool that failed, nor what a command
-    of a graph says.
+    A number or a word is no context; nor is the message of a tool that failed, nor that of a
+    command that hands over to another part of a graph.
     """
+    update = update_of(output)
+    if update is not output:
+        output = None if output.goto or output.graph else _only_message(update)
     if isinstance(output, ToolMessage):
         if getattr(output, "status", "success") == "error":
             return None
@@ -26,3 +31,10 @@ def text_of_tool(output: Any) -> Context | None:
     if isinstance(output, str) and len(output) >= TELLING:
         return Context(text=output)
     return None
+
+
+def _only_message(update: Mapping[str, Any]) -> ToolMessage | None:
+    messages = update.get("messages")
+    items = messages if isinstance(messages, list | tuple) else [messages]
+    told = [item for item in items if isinstance(item, ToolMessage)]
+    return told[0] if len(told) == 1 else None

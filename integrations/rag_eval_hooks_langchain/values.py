@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from datetime import date, time
+from enum import Enum
+from itertools import islice
+from numbers import Number
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -23,15 +30,22 @@ __all__ = [
     "message_text",
     "message_texts",
     "named",
+    "named_answer",
+    "other_answers",
     "question_of",
     "structured",
-    "texts_in",
 ]
 
 _QUESTION_KEYS = ("question", "query", "input", "user_input", "user_msg")
-_ANSWER_KEYS = ("answer", "output", "result", "response", "output_text", "generation", "text")
+_SURE_KEYS = ("structured_response", "answer")
+_OTHER_KEYS = ("output", "result", "response", "output_text", "generation", "text")
+_ANSWER_KEYS = (*_SURE_KEYS, *_OTHER_KEYS)
+_PARSED = {"raw", "parsed", "parsing_error"}
 _USER = ("user", "human")
 _PAIR = 2
+_DEEP = 12
+_MANY = 10_000
+"""Levels of a structured answer that are written, and values in all."""
 
 
 def question_of(inputs: Any) -> str | None:
@@ -41,7 +55,7 @@ def question_of(inputs: Any) -> str | None:
     if isinstance(inputs, PromptValue):
         return question_of(inputs.to_messages())
     if isinstance(inputs, BaseMessage):
-        return message_text(inputs)
+        return _asked_text(inputs.content)
     if (values := entries(inputs)) is not None:
         found = _first(values, (*_QUESTION_KEYS, "messages"), question_of)
         return found if found is not None else _only_text(values)
@@ -51,28 +65,60 @@ def question_of(inputs: Any) -> str | None:
     return None
 
 
-def answer_of(outputs: Any) -> str | None:
-    """What the user got: a text, a message, a known key, the last message of a model."""
+def answer_of(outputs: Any, given: Any = None) -> str | None:
+    """What the user got: a text, a message, a known key, the last message of a model.
+
+    Args:
+        outputs: What the root gave out.
+        given: What it was given: what it hands on unchanged is no answer.
+    """
     if isinstance(outputs, str):
         return outputs
     if isinstance(outputs, BaseMessage):
         return message_text(outputs)
     if (values := entries(outputs)) is not None:
-        return _first(values, (*_ANSWER_KEYS, "messages"), answer_of)
+        if values.keys() == _PARSED:
+            return named_answer(values["parsed"]) or answer_of(values["raw"])
+        values = _fresh(values, given)
+        return _first_answer(values)
     if isinstance(outputs, Sequence):
         return _last_answer(outputs)
     return None
 
 
-def structured(outputs: Any) -> str | None:
-    """A structured answer as JSON, where it is plain data."""
+def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ...]:
+    """Further texts one of which may be the answer: what models said tells which.
+
+    Args:
+        outputs: What the root gave out.
+        given: What it was given.
+        answer: What was read in it: without one any text in it may be the answer, beside one
+            under a name that leaves doubts those under further names.
+    """
+    values = _fresh(entries(outputs) or {}, given)
+    texts = {key: text for key, text in values.items() if isinstance(text, str) and text.strip()}
+    if not answer:
+        return tuple(texts.values())
+    if _first(values, _SURE_KEYS, named_answer):
+        return ()
+    return tuple(texts[key] for key in _OTHER_KEYS if texts.get(key, answer) != answer)
+
+
+def structured(outputs: Any, given: Any = None, *, state: bool = False) -> str | None:
+    """A structured answer as JSON, or None where there is nothing that may be one.
+
+    Args:
+        outputs: What the root gave out.
+        given: What it was given.
+        state: Whether the output is the state of a graph, of which one new value may be the
+            answer. So it is where documents or messages stand beside it.
+    """
     values = entries(outputs)
-    if not values:
-        return None
-    try:
-        return json.dumps(dict(values), ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError):
-        return None
+    if values is None or not (state or any(map(_is_of_framework, values.values()))):
+        return _json(outputs)
+    found = [value for value in _fresh(values, given).values() if entries(value)]
+    found = [value for value in found if not _is_of_framework(value)]
+    return _json(found[0]) if len(found) == 1 else None
 
 
 def named(values: Any, key: str, read: Callable[[Any], str | None]) -> str | None:
@@ -86,14 +132,13 @@ def entries(value: Any) -> Mapping[str, Any] | None:
     if isinstance(value, Mapping):
         return value
     if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
-        return getattr(value, "__dict__", None)
+        found = getattr(value, "__dict__", None)
+        return _slots(value) if found is None else found
     return None
 
 
-def texts_in(values: Any) -> tuple[str, ...]:
-    """The texts that stand directly in a state."""
-    found = entries(values) or {}
-    return tuple(value for value in found.values() if isinstance(value, str) and value)
+def _slots(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value) if hasattr(value, f.name)}
 
 
 def message_texts(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
@@ -119,14 +164,25 @@ def _block_texts(blocks: Sequence[Any]) -> Iterator[str]:
             yield text
 
 
+def _asked_text(content: Any) -> str:
+    """The text that a user wrote; that of an attached file is none."""
+    if isinstance(content, str) or not isinstance(content, Sequence):
+        return _content_text(content)
+    return _content_text([b for b in content if _is_written(b)])
+
+
+def _is_written(block: Any) -> bool:
+    return not isinstance(block, Mapping) or block.get("type") in (None, "text")
+
+
 def _human_text(item: Any) -> str | None:
     """The text of a human message, as an object, a mapping or a pair of role and content."""
     if isinstance(item, HumanMessage):
-        return message_text(item)
+        return _asked_text(item.content)
     if isinstance(item, Mapping) and (item.get("role") or item.get("type")) in _USER:
-        return _content_text(item.get("content"))
-    if isinstance(item, tuple) and len(item) == _PAIR and item[0] in _USER:
-        return _content_text(item[1])
+        return _asked_text(item.get("content"))
+    if isinstance(item, tuple | list) and len(item) == _PAIR and item[0] in _USER:
+        return _asked_text(item[1])
     return item if isinstance(item, str) else None
 
 
@@ -146,10 +202,126 @@ def _last_answer(messages: Sequence[Any]) -> str | None:
 def _first(
     values: Mapping[str, Any], keys: Sequence[str], read: Callable[[Any], str | None]
 ) -> str | None:
+    """The first text that is not blank; a blank one where there is no other."""
+    blank: str | None = None
     for key in keys:
         if key in values and (text := read(values[key])) is not None:
-            return text
-    return None
+            if text.strip():
+                return text
+            blank = text if blank is None else blank
+    return blank
+
+
+def _first_answer(values: Mapping[str, Any]) -> str | None:
+    """A structured value under a name that leaves doubts comes after what a model said."""
+    reads = (
+        (_SURE_KEYS, named_answer),
+        (_OTHER_KEYS, _answer_text),
+        (("messages",), answer_of),
+    )
+    texts = (_first(values, keys, read) for keys, read in reads)
+    told = next((text for text in texts if text and text.strip()), None)
+    return told or _first(values, _ANSWER_KEYS, named_answer)
+
+
+def _fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
+    """The entries that were not given just so."""
+    before = entries(given)
+    if not before:
+        return values
+    return {k: v for k, v in values.items() if not (k in before and _is_same(v, before[k]))}
+
+
+def _is_same(value: Any, before: Any) -> bool:
+    return value is before or (
+        isinstance(value, str) and isinstance(before, str) and value == before
+    )
+
+
+def named_answer(value: Any) -> str | None:
+    """The text in what stands under the name of an answer; else the whole as JSON."""
+    text = _answer_text(value)
+    return _json(value) if text is None else text
+
+
+def _answer_text(value: Any) -> str | None:
+    if isinstance(value, str | BaseMessage):
+        return answer_of(value)
+    if (values := entries(value)) is not None:
+        return _first(values, (*_ANSWER_KEYS, "messages"), _text_in) or None
+    return _last_answer(value) if isinstance(value, Sequence) else None
+
+
+def _text_in(value: Any) -> str | None:
+    if isinstance(value, str | BaseMessage):
+        return answer_of(value)
+    return _last_answer(value) if isinstance(value, list | tuple) else None
+
+
+def _json(value: Any) -> str | None:
+    """What is no text as JSON; None for nothing, and for documents and messages."""
+    if isinstance(value, str | bytes) or _is_of_framework(value):
+        return None
+    kinds = (Number, date, time, Enum, list, tuple, AbstractSet)
+    if not isinstance(value, kinds) and not entries(value):
+        return None
+    if isinstance(value, list | tuple | AbstractSet) and not value:
+        return None
+    try:
+        return json.dumps(_Plain().of(value, _DEEP), ensure_ascii=False)
+    except Exception:  # noqa: BLE001 - the host's edge: an object of its own, which is no answer
+        return None
+
+
+def _is_of_framework(value: Any) -> bool:
+    """Whether it is a document, a message or a prompt, or holds such directly."""
+    if isinstance(value, Mapping):
+        value = list(islice(value.values(), _MANY))
+    items = value if isinstance(value, list | tuple) else (value,)
+    return any(_is_part(item) for item in items[:_MANY])
+
+
+def _is_part(item: Any) -> bool:
+    if isinstance(item, tuple) and len(item) == _PAIR:
+        item = item[0]
+    return isinstance(item, Document | BaseMessage | PromptValue)
+
+
+class _Plain:
+    """Writes values as what JSON has, so many levels deep and so many in all."""
+
+    def __init__(self) -> None:
+        self._left = _MANY
+
+    def of(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if isinstance(value, Enum):
+            value = value.value
+        if value is None or isinstance(value, str | bool | int):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if depth == 0 or self._left < 0:
+            return None
+        return self._container(value, depth - 1)
+
+    def _container(self, value: Any, depth: int) -> Any:
+        if isinstance(value, BaseModel):
+            value = _dumped(value)
+        if (values := entries(value)) is not None:
+            most = max(0, self._left)
+            return {str(k): self.of(v, depth) for k, v in islice(values.items(), most)}
+        if isinstance(value, list | tuple | AbstractSet):
+            return [self.of(item, depth) for item in islice(value, max(0, self._left))]
+        return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def _dumped(model: BaseModel) -> Any:
+    """By the model's own rules; its bare fields where these fail, as in a cycle."""
+    try:
+        return model.model_dump(mode="json")
+    except (TypeError, ValueError, RecursionError):
+        return dict(model)
 
 
 def _only_text(values: Mapping[str, Any]) -> str | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from rag_eval_hooks.capture.calls import PREFIX, TELLING, fold
 from rag_eval_hooks.capture.contexts import Finder
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
@@ -70,20 +71,45 @@ def assemble(
 def _answer(interaction: Interaction) -> str | None:
     """What the root gave out; inside one opened by hand, what the last call in it did."""
     root = interaction.root
-    if root.text is not None:
+    if root.text is not None and not root.outputs:
         return root.text
     if root.kind is RunKind.MANUAL:
         told = (run.text for run in reversed(interaction.runs) if run.parent is root)
+        answer = next((text for text in told if text is not None), None)
     else:
-        # A state under names of its own: the answer is what the last model gave into it.
-        told = (
-            text
-            for run in reversed(interaction.runs)
-            if run.kind is RunKind.MODEL and run.text
-            for text in root.outputs
-            if run.text in text
-        )
-    return next((text for text in told if text is not None), root.structured)
+        answer = _said(interaction)
+    return next((text for text in (answer, root.text) if text is not None), root.structured)
+
+
+def _said(interaction: Interaction) -> str | None:
+    """Of texts that the root gave out, the one that holds what a model said.
+
+    What it gave as its answer comes first. Of the others that of the last model counts which was
+    given retrieved text: a later one may have made a title.
+    """
+    root = interaction.root
+    calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
+    if root.text and any(_holds(root.text, c) or root.text in (c.text or "") for c in calls):
+        return root.text
+    told = [(c, text) for c in reversed(calls) for text in root.outputs if _holds(text, c)]
+    if len(told) > 1:
+        told = [(c, text) for c, text in told if _is_grounded(c, interaction, calls)] or told
+    return told[0][1] if told else None
+
+
+def _holds(text: str, call: Run) -> bool:
+    return bool(call.text and call.text in text)
+
+
+def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:
+    """Whether retrieved text stands in the prompt, but for what other calls said of it."""
+    prompt = fold(" ".join(call.prompt))
+    for other in calls:
+        said = fold(other.text or "")
+        if other is not call and len(said) >= TELLING:
+            prompt = prompt.replace(said, " ")
+    texts = (fold(c.text) for found in interaction.lists for c in found.contexts)
+    return any(len(text) >= TELLING and text[:PREFIX] in prompt for text in texts)
 
 
 def seconds(root: Run) -> float | None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from datetime import date
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import InjectedToolCallId, tool
+from pydantic import BaseModel
 
 from rag_eval_hooks import Sample, Status
 from rag_eval_hooks.errors import ConfigError
@@ -150,6 +155,152 @@ def test_keys_choose_question_contexts_and_answer(way: str, world: World) -> Non
         ["One.", "Two."],
         "Yes.",
     )
+
+
+class Verdict(BaseModel):
+    """A structured answer."""
+
+    holds: bool
+    day: date
+
+
+VERDICT = Verdict(holds=True, day=date(2024, 5, 1))
+WRITTEN = {"holds": True, "day": "2024-05-01"}
+
+
+def asked(given: dict[str, Any]) -> str:
+    return plain().invoke(given["question"])
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream"])
+@pytest.mark.parametrize("key", ["text", "output"])
+def test_an_input_that_passes_through_is_not_the_answer(way: str, key: str, world: World) -> None:
+    """Under the name of an answer or not: what went in unchanged did not come from the model."""
+    chain: Any = RunnablePassthrough.assign(reply=RunnableLambda(asked))
+    inputs = {"question": QUESTION, key: "a text of the user's"}
+    told = config(world)
+    list(chain.stream(inputs, told)) if way == "stream" else chain.invoke(inputs, told)
+    assert only(world).answer == answer_to(QUESTION, top())
+
+
+def test_of_several_names_the_one_with_the_models_text_is_the_answer(world: World) -> None:
+    """A doubtful name that comes first loses to one that holds what a model said."""
+    chain: Any = RunnablePassthrough.assign(
+        output=RunnableLambda(lambda _: "a line of a log"), response=RunnableLambda(asked)
+    )
+    chain.invoke({"question": QUESTION}, config(world))
+    assert only(world).answer == answer_to(QUESTION, top())
+
+
+def test_a_title_made_later_is_not_the_answer(world: World) -> None:
+    """Of several calls the one that was given retrieved text made the answer."""
+    title = Chat(reply=lambda _: "A title") | StrOutputParser()
+    chain: Any = RunnablePassthrough.assign(reply=RunnableLambda(asked)) | (
+        RunnablePassthrough.assign(
+            title=RunnableLambda(lambda given: title.invoke("A title for: " + given["reply"]))
+        )
+    )
+    chain.invoke({"question": QUESTION}, config(world))
+    assert only(world).answer == answer_to(QUESTION, top())
+
+
+@pytest.mark.parametrize("key", ["answer", "result", "verdict"])
+def test_a_structured_answer_is_kept_without_what_stands_beside_it(key: str, world: World) -> None:
+    """The JSON of the answer alone: neither the question nor documents are in it."""
+    judged: dict[str, Any] = {key: RunnableLambda(lambda _: VERDICT)}
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    chain: Any = RunnablePassthrough.assign(
+        context=RunnableLambda(lambda given: retriever.invoke(given["question"]))
+    ) | RunnablePassthrough.assign(**judged)
+    chain.invoke({"question": QUESTION}, config(world))
+    assert json.loads(only(world).answer or "") == WRITTEN
+
+
+@needs_graphs
+@pytest.mark.parametrize("key", ["answer", "verdict"])
+def test_a_structured_answer_in_the_state_of_a_graph_is_kept(key: str, world: World) -> None:
+    """Under any name of the state's own."""
+    made = graphs.graph(dict)
+    made.add_node("retrieve", lambda state: {**state, **graphs.searched(state)})
+    made.add_node("judge", lambda state: {**state, key: VERDICT})
+    graph = graphs.chained(made, "retrieve", "judge").compile()
+    graph.invoke({"question": QUESTION}, config(world))
+    assert json.loads(only(world).answer or "") == WRITTEN
+
+
+@needs_graphs
+def test_the_structured_response_of_an_agent_is_its_answer(world: World) -> None:
+    """What an agent was made to answer comes before the message that announces it."""
+    agents = pytest.importorskip("langchain.agents")
+    structured = pytest.importorskip("langchain.agents.structured_output")
+
+    @tool(response_format="content_and_artifact")
+    def search(query: str) -> tuple[str, list[Document]]:
+        """Searches the notices."""
+        found = store().similarity_search(query, k=2)
+        return joined(found), found
+
+    replies = [
+        AIMessage("", tool_calls=[{"name": "search", "args": {"query": QUESTION}, "id": "1"}]),
+        AIMessage("", tool_calls=[{"name": "Verdict", "args": WRITTEN, "id": "2"}]),
+    ]
+    agent = agents.create_agent(
+        Scripted(messages=iter(replies)),
+        [search],
+        response_format=structured.ToolStrategy(Verdict),
+    )
+    agent.invoke({"messages": [HumanMessage(QUESTION)]}, config(world))
+    assert json.loads(only(world).answer or "") == WRITTEN
+    assert texts(only(world)) == top()
+
+
+@needs_graphs
+def test_a_tool_that_returns_a_command_grounds_the_answer(world: World) -> None:
+    """Its message is what the model was told."""
+    types = pytest.importorskip("langgraph.types")
+    agents = pytest.importorskip("langchain.agents")
+
+    @tool
+    def search(query: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Searches the notices."""
+        message = ToolMessage(PASSAGES[0], tool_call_id=tool_call_id)
+        return types.Command(update={"messages": [message]})
+
+    replies = [
+        AIMessage("", tool_calls=[{"name": "search", "args": {"query": QUESTION}, "id": "1"}]),
+        AIMessage("At 07:40."),
+    ]
+    agent = agents.create_agent(Scripted(messages=iter(replies)), [search])
+    agent.invoke({"messages": [["user", QUESTION]]}, config(world))
+    sample = only(world)
+    assert (sample.question, texts(sample), sample.answer) == (
+        QUESTION,
+        [PASSAGES[0]],
+        "At 07:40.",
+    )
+
+
+@pytest.mark.parametrize("form", ["page_content", "text"])
+def test_documents_as_mappings_are_contexts(form: str, world: World) -> None:
+    """What a client of a search engine gives: mappings, with a score or without."""
+
+    def search(given: dict[str, Any]) -> list[dict[str, Any]]:
+        return [{form: text, "score": 0.5} for text in top()]
+
+    chain: Any = RunnablePassthrough.assign(docs=RunnableLambda(search)) | (
+        RunnablePassthrough.assign(answer=RunnableLambda(lambda _: "At 07:40."))
+    )
+    chain.invoke({"question": QUESTION}, config(world))
+    assert texts(only(world)) == top()
+    assert [c.score for c in only(world).contexts or ()] == [0.5] * len(top())
+
+
+class Scripted(GenericFakeChatModel):
+    """A model that says what it is told to, and takes any tools."""
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        """Itself: what it calls is written down."""
+        return self
 
 
 def test_a_callable_that_fails_is_counted_and_the_automatic_choice_serves(world: World) -> None:

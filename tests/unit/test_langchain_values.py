@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from datetime import date
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -13,7 +16,37 @@ from pydantic import BaseModel
 
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
 from rag_eval_hooks_langchain.tools import text_of_tool
-from rag_eval_hooks_langchain.values import answer_of, question_of
+from rag_eval_hooks_langchain.values import answer_of, other_answers, question_of, structured
+
+ONE, TWO = Document("one"), Document("two")
+
+
+class Kind(Enum):
+    """A value with a name."""
+
+    YES = "yes"
+
+
+class Source(BaseModel):
+    """A part of an answer."""
+
+    kind: Kind = Kind.YES
+    day: date = date(2024, 5, 1)
+
+
+class Verdict(BaseModel):
+    """An answer in parts."""
+
+    sources: list[Source] = [Source()]
+
+
+@dataclass
+class Part:
+    """An answer as a dataclass."""
+
+    day: date
+    kind: Kind
+    parts: tuple[int, ...]
 
 
 class Model(BaseModel):
@@ -37,6 +70,9 @@ HUMAN = HumanMessage(
 )
 
 
+FILE = {"type": "text-plain", "text": "a file"}
+
+
 @pytest.mark.parametrize(
     ("inputs", "question"),
     [
@@ -48,6 +84,12 @@ HUMAN = HumanMessage(
         ({"messages": [{"role": "user", "content": "q"}]}, "q"),
         ({"messages": [("human", "first"), ("ai", "a"), ("user", "q")]}, "q"),
         ({"messages": "q"}, "q"),
+        ({"messages": [["user", "q"]]}, "q"),
+        ({"messages": [HumanMessage("q")], "question": "", "answer": ""}, "q"),
+        ({"question": "", "query": " ", "input": "q"}, "q"),
+        ({"question": "", "language": "en"}, ""),
+        ([HumanMessage([{"type": "text", "text": "q"}, FILE])], "q"),
+        ([{"role": "user", "content": [{"text": "q"}, FILE]}], "q"),
         ([HumanMessage("q")], "q"),
         (ChatPromptTemplate.from_template("{x}").invoke({"x": "q"}), "q"),
         (Model(), "q"),
@@ -73,6 +115,16 @@ def test_the_question_is_read_in_every_form(inputs: Any, question: str | None) -
         ({"messages": [HumanMessage("q"), AIMessage("a"), HumanMessage("x", name="b")]}, "a"),
         (Model(), "a"),
         (Data("q", "a"), "a"),
+        ({"messages": [HumanMessage("q"), AIMessage("a")], "answer": ""}, "a"),
+        ({"answer": " ", "output": "a"}, "a"),
+        ({"answer": ""}, ""),
+        ({"output": ""}, ""),
+        ({"messages": [HumanMessage("q"), AIMessage("a")], "result": {"n": 3}}, "a"),
+        ({"structured_response": Kind.YES, "messages": [AIMessage("Returning")]}, '"yes"'),
+        ({"raw": AIMessage("a"), "parsed": None, "parsing_error": "e"}, "a"),
+        ({"raw": AIMessage(""), "parsed": {"n": 1}, "parsing_error": None}, '{"n": 1}'),
+        ({"result": [ONE]}, None),
+        ({"answer": []}, None),
         ({"generation": AIMessage("a")}, "a"),
         ({"unknown": "a"}, None),
         (7, None),
@@ -83,7 +135,70 @@ def test_the_answer_is_read_in_every_form(outputs: Any, answer: str | None) -> N
     assert answer_of(outputs) == answer
 
 
-ONE, TWO = Document("one"), Document("two")
+VERDICT = {"sources": [{"kind": "yes", "day": "2024-05-01"}]}
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        ({"verdict": "yes", "n": 1}, {"verdict": "yes", "n": 1}),
+        (Verdict(), VERDICT),
+        (
+            Part(date(2024, 5, 1), Kind.YES, (1,)),
+            {"day": "2024-05-01", "kind": "yes", "parts": [1]},
+        ),
+        ([Source()], VERDICT["sources"]),
+        (["a", "b"], ["a", "b"]),
+        (False, False),
+        (0.5, 0.5),
+    ],
+)
+def test_a_structured_answer_is_the_json_of_itself(value: Any, plain: Any) -> None:
+    """Alone, under a known name and as what was parsed: its own JSON, and nothing around it."""
+    beside = {"question": "q", "context": [ONE]}
+    assert json.loads(answer_of({**beside, "answer": value}) or "") == plain
+    parsed = {"raw": AIMessage("r"), "parsed": value, "parsing_error": None}
+    assert json.loads(answer_of(parsed) or "") == plain
+    assert json.loads(structured(value) or "") == plain
+
+
+def test_a_structured_answer_in_a_state_is_the_new_value() -> None:
+    """Beside documents and messages, or in a state, what is new and structured is the answer."""
+    given = {"settings": {"k": 1}}
+    state = {**given, "documents": [ONE], "verdict": Verdict()}
+    assert json.loads(structured(state, given, state=True) or "") == VERDICT
+    assert structured({"documents": [ONE], "n": 1}) is None
+    assert structured([ONE]) is structured({}) is structured(None) is None
+
+
+def test_an_endless_answer_is_written_in_part() -> None:
+    """A cycle, a huge list and an object that cannot be written end, whatever they hold."""
+
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    cycle: dict[str, Any] = {"n": 1}
+    cycle["again"] = cycle
+    assert json.loads(structured(cycle) or "")["again"]["n"] == 1
+    assert len(structured([[0] * 1000] * 1000) or "") < 100_000
+    assert structured({"mute": Mute()}) is None
+
+
+def test_what_was_given_is_no_answer() -> None:
+    """A value that only passes through is not the answer, whatever its name."""
+    given = {"text": "t", "topic": "x"}
+    assert answer_of({**given, "reply": "a"}, given) is None
+    assert other_answers({**given, "reply": "a"}, given, None) == ("a",)
+    assert answer_of({"text": "a"}, given) == "a"
+
+
+def test_a_name_that_leaves_doubts_has_others_beside_it() -> None:
+    """Nothing stands in for what is called an answer."""
+    assert other_answers({"output": "a", "text": "b"}, None, "a") == ("b",)
+    assert other_answers({"answer": "a", "text": "b"}, None, "a") == ()
+
+
 LISTS = Documents(DOCUMENT_KEYS)
 
 
@@ -107,6 +222,33 @@ def test_a_list_of_texts_or_nothing_counts_by_its_name() -> None:
     """Without documents in it the type of a list is known by its key alone."""
     assert texts({"documents": ["one"], "names": ["x"], "docs": []}) == [["one"], []]
     assert texts({"names": []}) == texts([]) == texts("text") == texts(None) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"page_content": "one", "metadata": {"n": 1}}],
+        [{"text": "one", "score": 0.5}],
+        ONE,
+        {"page_content": "one"},
+        {"a.md": ONE},
+        [ONE, None],
+        [None, (ONE, 0.5)],
+    ],
+)
+def test_documents_under_their_name_are_found_in_every_form(value: Any) -> None:
+    """Mappings, one alone, by name, with gaps; handed on they are no find."""
+    assert texts({"docs": value}) == [["one"]]
+    given = {"docs": value}
+    assert texts({**given, "answer": "a"}, given) == []
+
+
+def test_other_mappings_are_no_documents() -> None:
+    """Messages, and what has no text."""
+    assert texts({"context": [{"role": "user", "content": "q"}]}) == []
+    assert texts({"context": {"user": "u"}, "docs": [{"k": 1}]}) == []
+    assert texts({"names": [{"text": "one"}]}) == []
+    assert texts({"names": [ONE, None]}) == [["one"]]
 
 
 def test_what_was_given_is_no_find() -> None:
@@ -142,6 +284,18 @@ def test_a_cycle_ends_the_search() -> None:
     assert texts(cycle)[0] == ["one"]
 
 
+TOLD = ToolMessage("A text that is long enough.", tool_call_id="1")
+
+
+@dataclass
+class Command:
+    """A command as LangGraph has it, which need not be installed."""
+
+    update: Any = None
+    goto: Any = ()
+    graph: str | None = None
+
+
 @pytest.mark.parametrize(
     ("output", "text"),
     [
@@ -151,6 +305,9 @@ def test_a_cycle_ends_the_search() -> None:
             "A text that is long enough.",
         ),
         (ToolMessage("Error: it is all down.", tool_call_id="1", status="error"), None),
+        (Command(update={"messages": [TOLD]}), "A text that is long enough."),
+        (Command(update=[TOLD]), "A text that is long enough."),
+        (Command(goto="other", update={"messages": [TOLD]}), None),
         ("42", None),
         (42, None),
     ],
