@@ -12,6 +12,8 @@ import pytest
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.schema import NodeWithScore, TextNode
+from pydantic import BaseModel, ConfigDict
 
 from rag_eval_hooks import RagEval, Status
 from rag_eval_hooks.sample import Sample
@@ -221,6 +223,69 @@ def test_what_fails_in_our_handlers_is_counted(
         engine().query(QUESTION)
     assert world.evals.stats().incidents["capture exit: ValueError"] >= 1
     assert QUESTION not in caplog.text
+
+
+class Unwritable(BaseModel):
+    """A structured answer that has no JSON."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    held: Any = None
+
+
+class Unreadable(TextNode):
+    """A node whose text cannot be read by us."""
+
+    def get_content(self, *_: Any, **__: Any) -> str:
+        raise ValueError(QUESTION)
+
+
+@pytest.mark.parametrize("given", [Unwritable(held=object()), [NodeWithScore(node=Unreadable())]])
+def test_what_cannot_be_read_does_not_stay_open(world: World, given: Any) -> None:
+    """A result that raises when it is read is counted, and its interaction ends all the same."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    def request(query: str) -> Any:
+        engine().query(query)
+        return given
+
+    request(QUESTION)
+    assert len(world.evals.recorder) == 0
+    (sample,) = samples(world)
+    assert (sample.question, sample.answer, sample.status) == (QUESTION, None, Status.OK)
+    (name,) = world.evals.stats().incidents
+    assert name.startswith("capture exit: ")
+
+
+def test_a_reply_that_cannot_be_read_ends_its_model_call(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts of a reply that raise leave the model's run ended, not a stream that was closed."""
+
+    def broken(_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("rag_eval_hooks_llama_index.tracker.reply_facts", broken)
+    assert "".join(engine(streaming=True).query(QUESTION).response_gen)
+    (sample,) = samples(world)
+    assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
+    assert world.evals.stats().incidents["capture model_replied: ValueError"] >= 1
+
+
+def test_callbacks_end_what_they_cannot_read(
+    plain_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does the older callback manager's handler."""
+
+    def broken(*_: object) -> None:
+        raise ValueError
+
+    made = by_callbacks(plain_world.evals)
+    monkeypatch.setattr("rag_eval_hooks_llama_index.values.note_sources", broken)
+    made.query(QUESTION)
+    assert len(plain_world.evals.recorder) == 0
+    assert [sample.status for sample in samples(plain_world)] == [Status.OK]
+    assert plain_world.evals.stats().incidents["capture on_event_end: ValueError"] >= 1
 
 
 def test_openinference_beside_us(world: World) -> None:
