@@ -288,6 +288,30 @@ def test_callbacks_end_what_they_cannot_read(
     assert plain_world.evals.stats().incidents["capture on_event_end: ValueError"] >= 1
 
 
+def test_a_stream_read_before_it_is_returned(
+    world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """The answer is what was read of it, within the request that returns the response."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    def request(query: str) -> Any:
+        response = engine(streaming=True).query(query)
+        assert str(response)
+        return response
+
+    @dispatcher.span
+    async def arequest(query: str) -> Any:
+        response = await engine(streaming=True).aquery(query)
+        assert await response._async_str()
+        return response
+
+    request(QUESTION)
+    own_loop.run_until_complete(arequest(QUESTIONS[1]))
+    found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
+    assert found == {q: (answer_to(q, top(q)), Status.OK) for q in QUESTIONS}
+
+
 def test_openinference_beside_us(world: World) -> None:
     """With OpenInference's instrumentor on, capture is the same, and so is its own trace."""
     instrumentation = pytest.importorskip("openinference.instrumentation.llama_index")
