@@ -170,7 +170,9 @@ class Tracker:
         if streaming is None or not self._recorder.knows(streaming.id):
             return known
         if known is not None and self._recorder.shared(known, streaming):
-            return known
+            # A span around the stream is farther from the call than the stream itself.
+            around = any(outer.id == known for outer in streaming.ancestors())
+            return str(streaming.id) if around else known
         return str(streaming.id)
 
     def _stands_alone(self, role: Role, instance: Any) -> bool:

@@ -9,9 +9,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    CompletionResponse,
+    CompletionResponseGen,
+    LLMMetadata,
+)
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.llms import CustomLLM
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel, ConfigDict
 
@@ -310,6 +318,45 @@ def test_a_stream_read_before_it_is_returned(
     own_loop.run_until_complete(arequest(QUESTIONS[1]))
     found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
     assert found == {q: (answer_to(q, top(q)), Status.OK) for q in QUESTIONS}
+
+
+class Completing(CustomLLM):
+    """Completes only, word by word; LlamaIndex makes its chat of that."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="completing")
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text="At 07:40.")
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        def words() -> CompletionResponseGen:
+            yield CompletionResponse(text="At ", delta="At ")
+            yield CompletionResponse(text="At 07:40.", delta="07:40.")
+
+        return words()
+
+
+def test_a_streamed_chat_of_a_completion_model_is_one_call(world: World) -> None:
+    """The completion inside a streamed chat is that chat: one span, and its text."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    async def request(query: str) -> str:
+        await index().as_retriever(similarity_top_k=2).aretrieve(query)
+        messages = [ChatMessage(role="user", content=query)]
+        parts = [part async for part in await Completing().astream_chat(messages)]
+        return str(parts[-1].message.content)
+
+    assert asyncio.run(request(QUESTION)) == "At 07:40."
+    (seen,) = world.seen()
+    assert (seen.sample.answer, seen.sample.status) == ("At 07:40.", Status.OK)
+    assert len([span for span in seen.spans if span.strip().startswith("chat")]) == 1
 
 
 def test_openinference_beside_us(world: World) -> None:
