@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import (
     ChatMessage,
     CompletionResponse,
@@ -20,7 +21,8 @@ from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.llms import CustomLLM
 from llama_index.core.llms.callbacks import llm_completion_callback
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from pydantic import BaseModel, ConfigDict
 
 from rag_eval_hooks import RagEval, Status
@@ -357,6 +359,46 @@ def test_a_streamed_chat_of_a_completion_model_is_one_call(world: World) -> None
     (seen,) = world.seen()
     assert (seen.sample.answer, seen.sample.status) == ("At 07:40.", Status.OK)
     assert len([span for span in seen.spans if span.strip().startswith("chat")]) == 1
+
+
+class FindsNothing(BaseRetriever):
+    """Has no nodes."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return []
+
+
+def finds_nothing() -> Any:
+    """A streaming query engine over nothing."""
+    return RetrieverQueryEngine.from_args(FindsNothing(), llm=reader(), streaming=True)
+
+
+@pytest.mark.parametrize("way", ["read", "dropped", "closed"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_stream_of_an_empty_retrieval(
+    way: str, asynchronous: bool, world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """Read it is the fixed answer; dropped or closed unread it is closed as any stream is."""
+
+    async def asked() -> None:
+        response = await finds_nothing().aquery(QUESTION)
+        if way == "read":
+            assert [token async for token in response.async_response_gen()]
+        elif way == "closed":
+            await response.response_gen.aclose()
+
+    if asynchronous:
+        own_loop.run_until_complete(asked())
+    else:
+        response = finds_nothing().query(QUESTION)
+        if way == "read":
+            assert list(response.response_gen)
+        elif way == "closed":
+            response.response_gen.close()
+        del response
+    (sample,) = samples(world)
+    due = ("Empty Response", Status.OK) if way == "read" else (None, Status.CLOSED)
+    assert (sample.answer, sample.status) == due
 
 
 def test_openinference_beside_us(world: World) -> None:
