@@ -23,6 +23,8 @@ def stream_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
         if not stream.over:
             return None
         if stream.text is not None:
+            if not stream.begun:
+                return Status.CLOSED
             run.text = stream.text
             return Status.OK
         model = next(_inside(run, lambda inner: inner.kind is RunKind.MODEL), None)

@@ -135,6 +135,12 @@ class RagEvalHandler(BaseCallbackHandler):
         run.facts = model_facts(payload.get(EventPayload.SERIALIZED) or {})
 
     def _end(self, run: Run, event_type: CBEventType, payload: Mapping[str, Any]) -> None:
+        try:
+            self._note_result(run, event_type, payload)
+        finally:
+            self._recorder.end(run)
+
+    def _note_result(self, run: Run, event_type: CBEventType, payload: Mapping[str, Any]) -> None:
         given = payload.get(EventPayload.RESPONSE, payload.get(EventPayload.COMPLETION))
         nodes = payload.get(EventPayload.NODES)
         if nodes is not None:
@@ -146,7 +152,6 @@ class RagEvalHandler(BaseCallbackHandler):
             run.facts = {**run.facts, **reply_facts(given)}
         else:
             self._note_answer(run, given)
-        self._recorder.end(run)
 
     def _note_answer(self, run: Run, given: Any) -> None:
         stream = self._streams.add(values.generator_of(given), run)

@@ -8,6 +8,7 @@ whose answer it is. The generator itself is neither wrapped nor kept alive.
 
 from __future__ import annotations
 
+import dis
 import functools
 import sys
 import weakref
@@ -35,6 +36,17 @@ class Stream:
         self.run = run
         self.text = text
         self.generator = generator
+        # Of a fixed text only: no model is called that would tell later whether it was read.
+        self._kept = None if text is None else self.frame
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of a text that was known from the start was read."""
+        if self._kept is None:
+            return False
+        steps = dis.get_instructions(self._kept.f_code)
+        first = next((step.offset for step in steps if step.opname == "YIELD_VALUE"), 0)
+        return self._kept.f_lasti >= first
 
     @property
     def over(self) -> bool:

@@ -91,17 +91,28 @@ class Tracker:
             return
         _, method = class_and_method(span_id)
         role, given = role_of(_class(instance), method), values.given_out(result)
-        self._note_nodes(run, role, method, given)
-        streams = self._note_stream(run, instance, given)
-        if run.kind is RunKind.MODEL and streams:
-            return
+        try:
+            self._note_nodes(run, role, method, given)
+        finally:
+            self._end(run, role, instance, given)
+
+    def _end(self, run: Run, role: Role, instance: Any, given: Any) -> None:
+        """Notes what a run gave out and ends it, also where that cannot be read."""
+        streams = False
+        try:
+            streams = self._note_stream(run, instance, given)
+            self._note_answer(run, role, instance, given, streams)
+        finally:
+            if not (streams and run.kind is RunKind.MODEL):
+                self._recorder.end(run)
+            if role is Role.WRITER:
+                self._recorder.settle(run)
+
+    def _note_answer(self, run: Run, role: Role, instance: Any, given: Any, streams: bool) -> None:
         if role is Role.WRITER:
             run.text = self._recorder.text(run, instance.response or None)
         elif run.outermost and not streams:
             run.text = self._recorder.text(run, values.answer_of(given))
-        self._recorder.end(run)
-        if role is Role.WRITER:
-            self._recorder.settle(run)
 
     @host_edge
     def drop(self, span_id: str, error: BaseException | None) -> None:
@@ -129,9 +140,11 @@ class Tracker:
         """A model's reply is complete, also where it was streamed."""
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.MODEL:
-            run.text = self._recorder.text(run, values.answer_of(response) or None)
-            run.facts = {**run.facts, **reply_facts(response)}
-            self._recorder.end(run)
+            try:
+                run.text = self._recorder.text(run, values.answer_of(response) or None)
+                run.facts = {**run.facts, **reply_facts(response)}
+            finally:
+                self._recorder.end(run)
 
     @host_edge
     def model_failed(self, span_id: str | None, error: BaseException) -> None:
@@ -157,7 +170,9 @@ class Tracker:
         if streaming is None or not self._recorder.knows(streaming.id):
             return known
         if known is not None and self._recorder.shared(known, streaming):
-            return known
+            # A span around the stream is farther from the call than the stream itself.
+            around = any(outer.id == known for outer in streaming.ancestors())
+            return str(streaming.id) if around else known
         return str(streaming.id)
 
     def _stands_alone(self, role: Role, instance: Any) -> bool:

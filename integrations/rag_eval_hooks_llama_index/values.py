@@ -128,6 +128,9 @@ def answer_of(value: Any) -> str | None:
 
 _ANSWERS: tuple[tuple[type, Callable[[Any], str | None]], ...] = (
     (Response, lambda value: value.response),
+    # Already read; `response_txt` is None before, and nothing is read here.
+    (StreamingResponse, lambda value: value.response_txt),
+    (AsyncStreamingResponse, lambda value: value.response_txt),
     (PydanticResponse, lambda value: answer_of(value.response)),
     (AgentChatResponse, lambda value: value.response),
     (ChatMessage, lambda value: value.content),

@@ -165,7 +165,13 @@ def _demo(arguments: argparse.Namespace) -> int:
         console=arguments.console,
         sinks=tuple(arguments.sink),
     )
-    return run_demo(plan, View(plan.corpus, plain=arguments.plain, live=not arguments.console))
+    view = View(
+        plan.corpus,
+        plain=arguments.plain,
+        live=not arguments.console,
+        framework=arguments.framework,
+    )
+    return run_demo(plan, view)
 
 
 def _corpus(arguments: argparse.Namespace) -> Corpus:

@@ -28,16 +28,25 @@ __all__ = ["View"]
 _MOST_ROWS: Final = 40
 """Questions that a table of single scores is still readable for."""
 _PIPED_WIDTH: Final = 120
-_CALLBACK: Final = """\
+_ADVICE: Final[Mapping[str, str]] = {
+    "langchain": """\
 from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
-chain.invoke(question, config={"callbacks": [RagEvalCallbackHandler(RagEval())]})"""
-_JAEGER: Final = (
-    "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:latest",
-    "rag-eval-hooks demo --otlp-endpoint http://localhost:4318",
-    "and open http://localhost:16686",
-)
+chain.invoke(question, config={"callbacks": [RagEvalCallbackHandler(RagEval())]})""",
+    "llama-index": """\
+from rag_eval_hooks import RagEval
+from rag_eval_hooks_llama_index import enable
+
+evals = RagEval()
+enable(evals)
+query_engine.query(question)""",
+}
+"""How an application of each framework is captured."""
+_DEFAULT_FRAMEWORK: Final = "langchain"
+_COMMAND: Final = "rag-eval-hooks demo"
+_JAEGER: Final = "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:latest"
+_JAEGER_PAGE: Final = "and open http://localhost:16686"
 
 
 class View:
@@ -47,13 +56,21 @@ class View:
         corpus: What is asked.
         plain: ASCII, no colours, no live display.
         live: Whether scores may be redrawn in place; they are only where there is a terminal.
+        framework: Name of the pipeline's, as it was asked for.
         console: Where to write; standard output by default.
     """
 
     def __init__(
-        self, corpus: Corpus, *, plain: bool, live: bool = True, console: Console | None = None
+        self,
+        corpus: Corpus,
+        *,
+        plain: bool,
+        live: bool = True,
+        framework: str = _DEFAULT_FRAMEWORK,
+        console: Console | None = None,
     ) -> None:
         self._corpus = corpus
+        self._framework = framework.replace("_", "-")
         self._console = console or _console(plain)
         ascii_only = plain or not self._console.encoding.startswith("utf")
         self._style = ASCII_STYLE if ascii_only else UNICODE_STYLE
@@ -142,10 +159,14 @@ class View:
         self._print()
 
     def _report_next(self, plan: Plan) -> None:
-        lines = ["next", "  your own questions: rag-eval-hooks demo --data FILE.jsonl"]
-        lines += ["  your own chain:", *(f"    {line}" for line in _CALLBACK.splitlines())]
+        default = self._framework == _DEFAULT_FRAMEWORK
+        demo = _COMMAND if default else f"{_COMMAND} --framework {self._framework}"
+        lines = ["next", f"  your own questions: {demo} --data FILE.jsonl"]
+        if (advice := _ADVICE.get(self._framework)) is not None:
+            lines += ["  your own pipeline:", *(f"    {line}" for line in advice.splitlines())]
         if plan.otlp_endpoint is None:
-            lines += ["  see the traces in Jaeger:", *(f"    {line}" for line in _JAEGER)]
+            steps = (_JAEGER, f"{demo} --otlp-endpoint http://localhost:4318", _JAEGER_PAGE)
+            lines += ["  see the traces in Jaeger:", *(f"    {step}" for step in steps)]
         for line in lines:
             self._print(line)
 

@@ -294,3 +294,16 @@ def test_llama_index_shows_the_same(tmp_path: Path) -> None:
     numbers = [value for value in spoiled if value is not None]
     assert len(numbers) == len(spoiled) >= 3
     assert max(numbers) < min(value for value in quoted if value is not None)
+
+
+def test_what_to_do_next_is_of_the_framework(run: Run, tmp_path: Path) -> None:
+    """The advice at the end is for the framework that was shown, and its commands name it."""
+    other = demo(tmp_path, "--plain", "--framework", "llama-index", "--limit", "1")
+    of_langchain, of_llama_index = (each.out.split("\nnext\n")[1] for each in (run, other))
+    assert "RagEvalCallbackHandler(RagEval())" in of_langchain
+    assert "enable(evals)" in of_llama_index
+    assert "langchain" not in of_llama_index
+    assert "llama" not in of_langchain
+    commands = [line for line in of_llama_index.splitlines() if "rag-eval-hooks demo" in line]
+    assert len(commands) == 2
+    assert all("rag-eval-hooks demo --framework llama-index --" in line for line in commands)

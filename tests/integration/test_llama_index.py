@@ -9,9 +9,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    CompletionResponse,
+    CompletionResponseGen,
+    LLMMetadata,
+)
 from llama_index.core.callbacks import CallbackManager
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.llms import CustomLLM
+from llama_index.core.llms.callbacks import llm_completion_callback
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from pydantic import BaseModel, ConfigDict
 
 from rag_eval_hooks import RagEval, Status
 from rag_eval_hooks.sample import Sample
@@ -221,6 +233,172 @@ def test_what_fails_in_our_handlers_is_counted(
         engine().query(QUESTION)
     assert world.evals.stats().incidents["capture exit: ValueError"] >= 1
     assert QUESTION not in caplog.text
+
+
+class Unwritable(BaseModel):
+    """A structured answer that has no JSON."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    held: Any = None
+
+
+class Unreadable(TextNode):
+    """A node whose text cannot be read by us."""
+
+    def get_content(self, *_: Any, **__: Any) -> str:
+        raise ValueError(QUESTION)
+
+
+@pytest.mark.parametrize("given", [Unwritable(held=object()), [NodeWithScore(node=Unreadable())]])
+def test_what_cannot_be_read_does_not_stay_open(world: World, given: Any) -> None:
+    """A result that raises when it is read is counted, and its interaction ends all the same."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    def request(query: str) -> Any:
+        engine().query(query)
+        return given
+
+    request(QUESTION)
+    assert len(world.evals.recorder) == 0
+    (sample,) = samples(world)
+    assert (sample.question, sample.answer, sample.status) == (QUESTION, None, Status.OK)
+    (name,) = world.evals.stats().incidents
+    assert name.startswith("capture exit: ")
+
+
+def test_a_reply_that_cannot_be_read_ends_its_model_call(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts of a reply that raise leave the model's run ended, not a stream that was closed."""
+
+    def broken(_: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr("rag_eval_hooks_llama_index.tracker.reply_facts", broken)
+    assert "".join(engine(streaming=True).query(QUESTION).response_gen)
+    (sample,) = samples(world)
+    assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
+    assert world.evals.stats().incidents["capture model_replied: ValueError"] >= 1
+
+
+def test_callbacks_end_what_they_cannot_read(
+    plain_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does the older callback manager's handler."""
+
+    def broken(*_: object) -> None:
+        raise ValueError
+
+    made = by_callbacks(plain_world.evals)
+    monkeypatch.setattr("rag_eval_hooks_llama_index.values.note_sources", broken)
+    made.query(QUESTION)
+    assert len(plain_world.evals.recorder) == 0
+    assert [sample.status for sample in samples(plain_world)] == [Status.OK]
+    assert plain_world.evals.stats().incidents["capture on_event_end: ValueError"] >= 1
+
+
+def test_a_stream_read_before_it_is_returned(
+    world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """The answer is what was read of it, within the request that returns the response."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    def request(query: str) -> Any:
+        response = engine(streaming=True).query(query)
+        assert str(response)
+        return response
+
+    @dispatcher.span
+    async def arequest(query: str) -> Any:
+        response = await engine(streaming=True).aquery(query)
+        assert await response._async_str()
+        return response
+
+    request(QUESTION)
+    own_loop.run_until_complete(arequest(QUESTIONS[1]))
+    found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
+    assert found == {q: (answer_to(q, top(q)), Status.OK) for q in QUESTIONS}
+
+
+class Completing(CustomLLM):
+    """Completes only, word by word; LlamaIndex makes its chat of that."""
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(model_name="completing")
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text="At 07:40.")
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        def words() -> CompletionResponseGen:
+            yield CompletionResponse(text="At ", delta="At ")
+            yield CompletionResponse(text="At 07:40.", delta="07:40.")
+
+        return words()
+
+
+def test_a_streamed_chat_of_a_completion_model_is_one_call(world: World) -> None:
+    """The completion inside a streamed chat is that chat: one span, and its text."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    async def request(query: str) -> str:
+        await index().as_retriever(similarity_top_k=2).aretrieve(query)
+        messages = [ChatMessage(role="user", content=query)]
+        parts = [part async for part in await Completing().astream_chat(messages)]
+        return str(parts[-1].message.content)
+
+    assert asyncio.run(request(QUESTION)) == "At 07:40."
+    (seen,) = world.seen()
+    assert (seen.sample.answer, seen.sample.status) == ("At 07:40.", Status.OK)
+    assert len([span for span in seen.spans if span.strip().startswith("chat")]) == 1
+
+
+class FindsNothing(BaseRetriever):
+    """Has no nodes."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return []
+
+
+def finds_nothing() -> Any:
+    """A streaming query engine over nothing."""
+    return RetrieverQueryEngine.from_args(FindsNothing(), llm=reader(), streaming=True)
+
+
+@pytest.mark.parametrize("way", ["read", "dropped", "closed"])
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_stream_of_an_empty_retrieval(
+    way: str, asynchronous: bool, world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """Read it is the fixed answer; dropped or closed unread it is closed as any stream is."""
+
+    async def asked() -> None:
+        response = await finds_nothing().aquery(QUESTION)
+        if way == "read":
+            assert [token async for token in response.async_response_gen()]
+        elif way == "closed":
+            await response.response_gen.aclose()
+
+    if asynchronous:
+        own_loop.run_until_complete(asked())
+    else:
+        response = finds_nothing().query(QUESTION)
+        if way == "read":
+            assert list(response.response_gen)
+        elif way == "closed":
+            response.response_gen.close()
+        del response
+    (sample,) = samples(world)
+    due = ("Empty Response", Status.OK) if way == "read" else (None, Status.CLOSED)
+    assert (sample.answer, sample.status) == due
 
 
 def test_openinference_beside_us(world: World) -> None:
