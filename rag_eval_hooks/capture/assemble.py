@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.capture.calls import PREFIX, TELLING, fold
+from rag_eval_hooks.capture.calls import PREFIX
 from rag_eval_hooks.capture.contexts import Finder
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
+from rag_eval_hooks.capture.forms import TELLING, fold
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.capture.stages import queries, stages
 from rag_eval_hooks.sample import Context, Sample
