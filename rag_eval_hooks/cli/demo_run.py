@@ -16,6 +16,7 @@ from rag_eval_hooks.cli.rows import Corpus, Row
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.sinks.base import SinkSpec
+from rag_eval_hooks.sinks.outbox import Retry
 
 if TYPE_CHECKING:
     from rag_eval_hooks import Stats
@@ -221,6 +222,8 @@ def _unbalanced(stats: Stats) -> list[str]:
     undefined = sum(count for cause, count in stats.failed.items() if not Cause(cause).is_failure)
     accounted = stats.scored + stats.sampled_out + stats.pending
     accounted += sum(stats.dropped.values()) + sum(stats.failed.values())
-    if accounted == stats.offered == stats.scored + undefined and not stats.incidents:
+    # What was sent again was sent: a viewer that is busy loses nothing.
+    faults = [kind for kind in stats.incidents if not kind.endswith(f": {Retry.__name__}")]
+    if accounted == stats.offered == stats.scored + undefined and not faults:
         return []
     return [f"of {stats.offered} samples offered, {stats.scored} were scored: {stats}"]

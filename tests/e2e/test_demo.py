@@ -18,6 +18,7 @@ from rag_eval_hooks.cli.quoting import Mistake
 from rag_eval_hooks.cli.rows import Row, built_in_corpus
 from tests.servers.brain import truthful_reply
 from tests.servers.judge_server import JudgeServer
+from tests.servers.platform_server import Answer, PlatformServer, Request
 
 FAITHFULNESS = "ragas.faithfulness"
 ROWS = built_in_corpus().rows
@@ -307,3 +308,17 @@ def test_what_to_do_next_is_of_the_framework(run: Run, tmp_path: Path) -> None:
     commands = [line for line in of_llama_index.splitlines() if "rag-eval-hooks demo" in line]
     assert len(commands) == 2
     assert all("rag-eval-hooks demo --framework llama-index --" in line for line in commands)
+
+
+@pytest.mark.parametrize(("status", "code"), [(503, 0), (400, 1)])
+def test_a_busy_platform_is_no_problem_of_the_run(status: int, code: int, tmp_path: Path) -> None:
+    """A score that is sent at a second try was sent; one that is refused is told as a problem."""
+    refusals = iter([status])
+
+    def answer(request: Request) -> Answer:
+        data = [{"id": "1"} for _ in request.body["data"]]
+        return Answer(next(refusals, 200), {"data": data})
+
+    with PlatformServer(answer) as server:
+        run = demo(tmp_path, "--plain", "--limit", "2", "--sink", f"phoenix:{server.url}")
+    assert (run.code, "problem:" in run.out) == (code, bool(code)), run.out
