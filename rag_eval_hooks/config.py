@@ -199,7 +199,10 @@ class RagEvalConfig(BaseModel):
         redact_ids_key: A key with which ids of users and sessions are hashed; never printed.
         max_explained: Recent traces of which `RagEval.explain` knows what became.
         sink_retry_for: Seconds for which scores that a platform did not take are sent again.
-        sink_queue_chars: Characters of scores and explanations that may wait for one platform.
+        sink_queue_chars: Characters of scores and explanations that may wait in memory for one
+            platform.
+        sink_keep_for: Seconds for which they wait in the spool, where there is one, beyond that.
+        sink_keep_mb: Megabytes of scores that may wait in the spool for one platform.
         sink_keys: Keys of platforms: `phoenix=<key>`, `mlflow=<token>`,
             `langfuse=<public key>:<secret key>`; never printed.
     """
@@ -312,6 +315,8 @@ class RagEvalConfig(BaseModel):
     max_explained: int = _count(10_000)
     sink_retry_for: float = _seconds(60.0)
     sink_queue_chars: int = _count(10_000_000)
+    sink_keep_for: float = _seconds(86_400.0)
+    sink_keep_mb: int = _count(100)
     sink_keys: dict[Literal["phoenix", "mlflow", "langfuse"], SecretStr] = _setting(
         {}, "keys by platform: phoenix, mlflow, langfuse"
     )

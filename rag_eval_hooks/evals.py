@@ -278,7 +278,8 @@ class RagEval:
         """What became of all samples in the spool, of all processes, since the file was made.
 
         `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
-        `dropped:<reason>` and `pending`.
+        `dropped:<reason>` and `pending`. Scores that a platform has not taken yet are, by
+        platform, `undelivered`; the key is there only where some are.
         Empty without a spool, or with one that cannot be read just now.
         """
         return self._pipeline.spooled()

@@ -37,6 +37,7 @@ class LangfuseSink(PlatformSink):
         super().__init__(
             "langfuse",
             lambda timeout: _Langfuse(url, public_key, secret_key, timeout),
+            address=f"{url}\n{public_key}",
             content=content,
         )
 
