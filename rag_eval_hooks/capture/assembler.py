@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rag_eval_hooks.capture.assemble import assemble, shortened
-from rag_eval_hooks.capture.content import Attributes
+from rag_eval_hooks.capture.content import Attributes, Contents, plain
 from rag_eval_hooks.capture.run import Interaction
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
+from rag_eval_hooks.redaction.divided import undivided
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["Assembler"]
@@ -58,7 +59,6 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        margin = self._margin
         sample = assemble(
             interaction,
             trace_id=trace_id,
@@ -66,11 +66,12 @@ class Assembler:
             workflow=self._config.workflow,
             max_contexts=self._config.max_contexts,
             max_text_chars=self.text_chars,
+            to_redact=self.redacts,
         )
-        if not margin:
+        if not self._redactor.active:
             return sample
         redacted = self._redactor.sample(sample, session)
-        return shortened(redacted, max_text_chars=self._config.max_text_chars, margin=margin)
+        return shortened(redacted, max_text_chars=self._config.max_text_chars)
 
     def own(self, sample: Sample) -> Sample:
         """A sample of the application's own, redacted.
@@ -99,12 +100,14 @@ class Assembler:
         """
         return self._redactor.sample(Sample(question="", answer=text)).answer
 
-    def attributes(self, session: Session, values: Attributes) -> Attributes:
+    def attributes(self, session: Session, values: Contents) -> Attributes:
         """Attributes with content or ids, redacted; none where that fails."""
         if not self._redactor.active:
-            return values
+            return plain(values)
         try:
-            return session.attributes(values)
+            redacted = session.attributes(values)
         except RedactionError as error:
             self._incidents.report("span redaction", error)
             return {}
+        kept = {k: undivided(v) if isinstance(v, str) else v for k, v in redacted.items()}
+        return plain(kept)

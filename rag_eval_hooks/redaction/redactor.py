@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from rag_eval_hooks.redaction.matches import Rule
 from rag_eval_hooks.redaction.session import RedactFunction, Session
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["MARGIN", "Redactor"]
-
-MARGIN: Final = 400
-"""Characters beyond the content limit that are redacted too, and cut off then: what the limit
-divides would not be recognised. No address, number or token that is looked for is longer, and a
-private key is known by its first line."""
+__all__ = ["Redactor"]
 
 
 class Redactor:
