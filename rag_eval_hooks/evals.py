@@ -118,12 +118,12 @@ class RagEval:
         to = sink_list(sinks, self.config)
         self._pipeline = Pipeline(
             self.config,
-            makers(self.config, chosen, available, sources, providers, scorer, to),
+            makers(self.config, chosen, available, sources, providers, scorer, to, redactor),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             [*to, FeedbackSpanSink(tracer_provider, logger_provider)],
             tick=lambda: self.recorder.sweep(),
         )
-        self._assembler = Assembler(self.config, redactor, self.incidents)
+        self._assembler = Assembler(self.config, redactor, self.incidents, self._pipeline.known)
         self._spans = SpanWriter(
             tracer_provider,
             mode=self.config.spans,

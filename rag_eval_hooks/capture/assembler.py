@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rag_eval_hooks.capture.assemble import assemble, shortened
 from rag_eval_hooks.capture.content import Attributes, Contents, plain
 from rag_eval_hooks.capture.run import Interaction
@@ -22,12 +24,20 @@ class Assembler:
         config: The settings.
         redactor: Takes out what must not leave.
         incidents: Where span attributes that could not be redacted are counted.
+        known: Gives a sample the reference of an equal golden question, to be redacted with it.
     """
 
-    def __init__(self, config: RagEvalConfig, redactor: Redactor, incidents: Incidents) -> None:
+    def __init__(
+        self,
+        config: RagEvalConfig,
+        redactor: Redactor,
+        incidents: Incidents,
+        known: Callable[[Sample], Sample] = lambda sample: sample,
+    ) -> None:
         self._config = config
         self._redactor = redactor
         self._incidents = incidents
+        self._known = known
 
     @property
     def redacts(self) -> bool:
@@ -70,7 +80,7 @@ class Assembler:
         )
         if not self._redactor.active:
             return sample
-        redacted = self._redactor.sample(sample, session)
+        redacted = self._redactor.sample(self._known(sample), session)
         return shortened(redacted, max_text_chars=self._config.max_text_chars)
 
     def own(self, sample: Sample) -> Sample:
@@ -79,7 +89,7 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        return self._redactor.sample(sample)
+        return self._redactor.sample(self._known(sample)) if self._redactor.active else sample
 
     def reference(self, text: str | None) -> str | None:
         """A reference that comes by itself, after its sample was redacted.

@@ -271,6 +271,10 @@ class Pipeline:
         """Enters an interaction that could not be offered."""
         self._ledger.dropped(reason)
 
+    def known(self, sample: Sample) -> Sample:
+        """A sample with the reference of an equal golden question, before it is redacted."""
+        return sample if self._references is None else self._references.known(sample)
+
     def evaluate(self, sample: Sample) -> Future[Outcomes]:
         """The outcomes of a sample, beside the queue: no sampling, no sinks, no books."""
         return self._evaluator.run(self._judging.inline(sample))

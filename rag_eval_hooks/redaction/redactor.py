@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.redaction.matches import Rule
 from rag_eval_hooks.redaction.session import RedactFunction, Session
 from rag_eval_hooks.sample import Context, Sample
@@ -42,6 +43,13 @@ class Redactor:
     def session(self) -> Session:
         """What redacts one sample, and the spans of it."""
         return Session(self.rules, self._functions, self._ids_key)
+
+    def holds(self, text: str) -> bool:
+        """Whether something would be taken out of a text, or cannot be ruled out to be."""
+        try:
+            return self.session().text("reference", text) != text
+        except RedactionError:
+            return True
 
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
         """The sample without what must not leave: texts, metadata, tags and ids.
