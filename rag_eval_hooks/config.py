@@ -62,7 +62,8 @@ def _url(value: str) -> str:
     # Credentials in a URL would stand in every error and log; a key has a setting of its own.
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise ValueError
-    if parts.port == 0:
+    # Likewise a key among its parameters.
+    if parts.port == 0 or parts.query:
         raise ValueError
     return value
 
@@ -243,7 +244,7 @@ class RagEvalConfig(BaseModel):
     judge_memo: Optional = _setting(None, "the path of a folder, or 'none'")
     judge_prices: Optional = _setting(None, "the path of a TOML file, or 'none'")
     judge_base_url: Url | None = _setting(
-        None, "a URL without credentials, such as http://localhost:8000/v1"
+        None, "a URL without credentials or parameters, such as http://localhost:8000/v1"
     )
     judge_api_key: SecretStr | None = _setting(None, "a key")
     judge_headers: dict[str, SecretStr] = _setting({}, "names and values")

@@ -50,15 +50,18 @@ def told(secret: str, text: str) -> list[str]:
     return sorted(part for part in parts(secret) if part in text)
 
 
-def captured(texts: list[str], **limits: int) -> tuple[Sample, str]:
+def captured(texts: list[str], max_chars: int = 10**6) -> tuple[Sample, str]:
     """The sample of an interaction with the texts in every place, and its span attributes."""
     config = RagEvalConfig(max_text_chars=LIMIT)
     assembler = Assembler(config, RULES, Incidents())
     ended: list[Interaction] = []
     recorder = Recorder(
-        ended.append, **{"ttl": 60.0, "max_open": 10, "max_text_chars": assembler.text_chars,
-                         "max_chars": 10**6} | limits,
-    )  # fmt: skip
+        ended.append,
+        ttl=60.0,
+        max_open=10,
+        max_chars=max_chars,
+        max_text_chars=assembler.text_chars,
+    )
     first = texts[0]
     metadata = {"note": first, "reference": first, "user_id": first, "session_id": first}
     root = recorder.start(1, None, RunKind.CHAIN, "help", metadata)
