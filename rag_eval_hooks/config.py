@@ -62,7 +62,8 @@ def _url(value: str) -> str:
     # Credentials in a URL would stand in every error and log; a key has a setting of its own.
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise ValueError
-    if parts.port == 0:
+    # Likewise a key among its parameters.
+    if parts.port == 0 or parts.query:
         raise ValueError
     return value
 
@@ -199,7 +200,10 @@ class RagEvalConfig(BaseModel):
         redact_ids_key: A key with which ids of users and sessions are hashed; never printed.
         max_explained: Recent traces of which `RagEval.explain` knows what became.
         sink_retry_for: Seconds for which scores that a platform did not take are sent again.
-        sink_queue_chars: Characters of scores and explanations that may wait for one platform.
+        sink_queue_chars: Characters of scores and explanations that may wait in memory for one
+            platform.
+        sink_keep_for: Seconds for which they wait in the spool, where there is one, beyond that.
+        sink_keep_mb: Megabytes of scores that may wait in the spool for one platform.
         sink_keys: Keys of platforms: `phoenix=<key>`, `mlflow=<token>`,
             `langfuse=<public key>:<secret key>`; never printed.
     """
@@ -240,7 +244,7 @@ class RagEvalConfig(BaseModel):
     judge_memo: Optional = _setting(None, "the path of a folder, or 'none'")
     judge_prices: Optional = _setting(None, "the path of a TOML file, or 'none'")
     judge_base_url: Url | None = _setting(
-        None, "a URL without credentials, such as http://localhost:8000/v1"
+        None, "a URL without credentials or parameters, such as http://localhost:8000/v1"
     )
     judge_api_key: SecretStr | None = _setting(None, "a key")
     judge_headers: dict[str, SecretStr] = _setting({}, "names and values")
@@ -312,6 +316,8 @@ class RagEvalConfig(BaseModel):
     max_explained: int = _count(10_000)
     sink_retry_for: float = _seconds(60.0)
     sink_queue_chars: int = _count(10_000_000)
+    sink_keep_for: float = _seconds(86_400.0)
+    sink_keep_mb: int = _count(100)
     sink_keys: dict[Literal["phoenix", "mlflow", "langfuse"], SecretStr] = _setting(
         {}, "keys by platform: phoenix, mlflow, langfuse"
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from rag_eval_hooks.usage import Usage
 
@@ -16,6 +18,9 @@ __all__ = [
     "RedactionError",
 ]
 
+_SECRETS: Final = re.compile(r"(?<=://)[^\s/@]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
+"""Of a URL: credentials, and parameters, which may be keys."""
+
 
 class RagEvalError(Exception):
     """Base class of every error that this package raises on purpose."""
@@ -26,14 +31,17 @@ class ConfigError(RagEvalError, ValueError):
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The value given; secrets are masked before they come here.
+        got: The value given; one with credentials or parameters of a URL is its masked repr.
+            Other secrets are masked before they come here.
         wants: What is accepted, in words.
     """
 
     def __init__(self, field: str, got: object, wants: str) -> None:
-        super().__init__(f"{field}: got {got!r}; wants {wants}")
+        told = repr(got)
+        masked = _SECRETS.sub("**********", told) if "://" in told else told
+        super().__init__(f"{field}: got {masked}; wants {wants}")
         self.field = field
-        self.got = got
+        self.got = got if masked == told else masked
         self.wants = wants
 
     @classmethod

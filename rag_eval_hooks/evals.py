@@ -118,12 +118,12 @@ class RagEval:
         to = sink_list(sinks, self.config)
         self._pipeline = Pipeline(
             self.config,
-            makers(self.config, chosen, available, sources, providers, scorer, to),
+            makers(self.config, chosen, available, sources, providers, scorer, to, redactor),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             [*to, FeedbackSpanSink(tracer_provider, logger_provider)],
             tick=lambda: self.recorder.sweep(),
         )
-        self._assembler = Assembler(self.config, redactor, self.incidents)
+        self._assembler = Assembler(self.config, redactor, self.incidents, self._pipeline.known)
         self._spans = SpanWriter(
             tracer_provider,
             mode=self.config.spans,
@@ -278,7 +278,8 @@ class RagEval:
         """What became of all samples in the spool, of all processes, since the file was made.
 
         `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
-        `dropped:<reason>` and `pending`.
+        `dropped:<reason>` and `pending`. Scores that a platform has not taken yet are, by
+        platform, `undelivered`; the key is there only where some are.
         Empty without a spool, or with one that cannot be read just now.
         """
         return self._pipeline.spooled()

@@ -39,6 +39,7 @@ from rag_eval_hooks.pipeline.outbound import Outbound
 from rag_eval_hooks.pipeline.references import references_of
 from rag_eval_hooks.pipeline.scorer import Scoring
 from rag_eval_hooks.pipeline.selection import Selection
+from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sinks import Sink, as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
 from rag_eval_hooks.sinks.carrier import CarrierWriter
@@ -223,6 +224,7 @@ def makers(
     providers: Providers,
     scorer: Callable[[Incidents], Scoring],
     sinks: Sequence[Sink],
+    redactor: Redactor,
 ) -> Makers:
     """What makes the parts of a pipeline.
 
@@ -234,6 +236,7 @@ def makers(
         providers: Where telemetry goes.
         scorer: Makes what evaluates samples.
         sinks: Where outcomes go.
+        redactor: What samples are redacted by.
 
     Raises:
         ConfigError: A threshold is of no metric, or out of its scale.
@@ -243,7 +246,9 @@ def makers(
     return Makers(
         scorer=scorer,
         selection=lambda incidents: Selection(config, metrics, available, incidents),
-        references=lambda incidents: references_of(config, sources.embedder, incidents),
+        references=lambda incidents: references_of(
+            config, sources.embedder, incidents, redactor.holds if redactor.active else None
+        ),
         budget=lambda incidents: budget_of(config, sources.judge.name, incidents),
         telemetry=lambda incidents: telemetry_sinks(
             config, providers, thresholds, sources.judge, incidents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +12,12 @@ from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.forms import TELLING, fold
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.capture.stages import queries, stages
+from rag_eval_hooks.redaction.divided import Divided, cut_to, undivided
 from rag_eval_hooks.sample import Context, Sample
 
 __all__ = ["assemble", "seconds", "session_of", "shortened"]
 
+_OURS = ("condensed_question", "retrieval_queries", "retrieved")
 _FRAMEWORK_PREFIXES = ("ls_", "langgraph_", "checkpoint_", "lc_")
 
 
@@ -27,6 +29,7 @@ def assemble(
     workflow: str | None = None,
     max_contexts: int,
     max_text_chars: int,
+    to_redact: bool = False,
 ) -> Sample:
     """The sample of an interaction.
 
@@ -38,9 +41,10 @@ def assemble(
         max_contexts: Contexts kept.
         max_text_chars: Characters kept of each text: question, answer, reference, contexts,
             values of metadata.
+        to_redact: Whether it is redacted next, so that its texts are to know where they were cut.
     """
     told = interaction.metadata
-    cut = _Cut(max_text_chars)
+    cut = _Cut(max_text_chars, to_redact=to_redact)
     answer = _answer(interaction)
     asked = queries(interaction)
     question = interaction.root.query or next(iter(asked), "")
@@ -50,11 +54,11 @@ def assemble(
         contexts=cut.contexts("contexts", contexts, max_contexts),
         answer=cut.optional("answer", answer),
         reference=cut.optional("reference", _text(told, "reference")),
-        question_id=_text(told, "question_id"),
+        question_id=cut.optional("question_id", _text(told, "question_id")),
         status=interaction.status,
         error_type=interaction.root.error_type,
-        session_id=session_of(told),
-        user_id=_text(told, "user_id"),
+        session_id=cut.optional("session_id", session_of(told)),
+        user_id=cut.optional("user_id", _text(told, "user_id")),
         tags=interaction.tags,
         metadata={
             **cut.rewritten([query for query in asked if query != question]),
@@ -119,16 +123,14 @@ def seconds(root: Run) -> float | None:
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 
 
-def shortened(sample: Sample, *, max_text_chars: int, margin: int) -> Sample:
+def shortened(sample: Sample, *, max_text_chars: int) -> Sample:
     """A redacted sample within the content limits.
 
     Args:
-        sample: One that was assembled with `margin` characters more than the limit, and redacted.
-        max_text_chars: Characters kept of each text.
-        margin: What texts that were cut lose at their ends: the cut may have divided there what
-            would have been redacted.
+        sample: One that was assembled with `MARGIN` characters more than the limit, and redacted.
+        max_text_chars: Characters kept of each text. Those that were cut lose their ends.
     """
-    cut = _Cut(max_text_chars, frozenset(sample.truncated), margin)
+    cut = _Cut(max_text_chars, redacted=True)
     contexts = cut.contexts("contexts", sample.contexts, len(sample.contexts or ()))
     told = replace(
         sample,
@@ -136,6 +138,9 @@ def shortened(sample: Sample, *, max_text_chars: int, margin: int) -> Sample:
         contexts=contexts,
         answer=cut.optional("answer", sample.answer),
         reference=cut.optional("reference", sample.reference),
+        question_id=cut.optional("question_id", sample.question_id),
+        session_id=cut.optional("session_id", sample.session_id),
+        user_id=cut.optional("user_id", sample.user_id),
         metadata=cut.metadata("metadata", sample.metadata),
     )
     return replace(told, truncated=tuple(dict.fromkeys((*sample.truncated, *cut.fields))))
@@ -143,7 +148,7 @@ def shortened(sample: Sample, *, max_text_chars: int, margin: int) -> Sample:
 
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:
     value = metadata.get(key)
-    return None if value is None else str(value)
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def _is_free(key: str) -> bool:
@@ -153,19 +158,17 @@ def _is_free(key: str) -> bool:
 class _Cut:
     """Cuts texts to a limit and notes which fields were cut."""
 
-    def __init__(self, limit: int, shortened: Collection[str] = (), margin: int = 0) -> None:
+    def __init__(self, limit: int, *, to_redact: bool = False, redacted: bool = False) -> None:
         self._limit = limit
-        self._shortened = shortened
-        self._margin = margin
+        self._to_redact = to_redact
+        self._redacted = redacted
         self.fields: list[str] = []
 
     def text(self, field: str, text: str) -> str:
-        if field in self._shortened:
-            text = text[: max(0, len(text) - self._margin)]
-        if len(text) <= self._limit:
-            return text
-        self.fields.append(field)
-        return text[: self._limit]
+        cut = cut_to(undivided(text) if self._redacted else text, self._limit)
+        if isinstance(text, Divided) or isinstance(cut, Divided):
+            self.fields.append(field)
+        return cut if self._to_redact else str(cut)
 
     def contexts(
         self, field: str, contexts: tuple[Context, ...] | None, most: int
@@ -204,17 +207,29 @@ class _Cut:
         return None if text is None else self.text(field, text)
 
     def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Texts cut to the limit; a value that is larger in writing is left out."""
+        """Texts cut to the limit; a value that is larger in writing is left out.
+
+        What was put there by us is cut text by text.
+        """
         kept: dict[str, Any] = {}
         for key, value in values.items():
             name = f"{field}.{key}"
-            if isinstance(value, str):
+            if self._redacted and field == "metadata" and key in _OURS:
+                kept[key] = self._nested(name, value)
+            elif isinstance(value, str):
                 kept[key] = self.text(name, value)
             elif isinstance(value, int | float | bool | None) or self._is_small(value):
                 kept[key] = value
             else:
                 self.fields.append(name)
         return kept
+
+    def _nested(self, field: str, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.text(field, value)
+        if isinstance(value, Mapping):
+            return {key: self._nested(field, item) for key, item in value.items()}
+        return [self._nested(field, item) for item in value] if isinstance(value, list) else value
 
     def _is_small(self, value: Any) -> bool:
         try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rag_eval_hooks.capture.assemble import assemble, shortened
-from rag_eval_hooks.capture.content import Attributes
+from rag_eval_hooks.capture.content import Attributes, Contents, plain
 from rag_eval_hooks.capture.run import Interaction
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
+from rag_eval_hooks.redaction.divided import undivided
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["Assembler"]
@@ -21,12 +24,20 @@ class Assembler:
         config: The settings.
         redactor: Takes out what must not leave.
         incidents: Where span attributes that could not be redacted are counted.
+        known: Gives a sample the reference of an equal golden question, to be redacted with it.
     """
 
-    def __init__(self, config: RagEvalConfig, redactor: Redactor, incidents: Incidents) -> None:
+    def __init__(
+        self,
+        config: RagEvalConfig,
+        redactor: Redactor,
+        incidents: Incidents,
+        known: Callable[[Sample], Sample] = lambda sample: sample,
+    ) -> None:
         self._config = config
         self._redactor = redactor
         self._incidents = incidents
+        self._known = known
 
     @property
     def redacts(self) -> bool:
@@ -58,7 +69,6 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        margin = self._margin
         sample = assemble(
             interaction,
             trace_id=trace_id,
@@ -66,11 +76,12 @@ class Assembler:
             workflow=self._config.workflow,
             max_contexts=self._config.max_contexts,
             max_text_chars=self.text_chars,
+            to_redact=self.redacts,
         )
-        if not margin:
+        if not self._redactor.active:
             return sample
-        redacted = self._redactor.sample(sample, session)
-        return shortened(redacted, max_text_chars=self._config.max_text_chars, margin=margin)
+        redacted = self._redactor.sample(self._known(sample), session)
+        return shortened(redacted, max_text_chars=self._config.max_text_chars)
 
     def own(self, sample: Sample) -> Sample:
         """A sample of the application's own, redacted.
@@ -78,7 +89,7 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        return self._redactor.sample(sample)
+        return self._redactor.sample(self._known(sample)) if self._redactor.active else sample
 
     def reference(self, text: str | None) -> str | None:
         """A reference that comes by itself, after its sample was redacted.
@@ -99,12 +110,14 @@ class Assembler:
         """
         return self._redactor.sample(Sample(question="", answer=text)).answer
 
-    def attributes(self, session: Session, values: Attributes) -> Attributes:
+    def attributes(self, session: Session, values: Contents) -> Attributes:
         """Attributes with content or ids, redacted; none where that fails."""
         if not self._redactor.active:
-            return values
+            return plain(values)
         try:
-            return session.attributes(values)
+            redacted = session.attributes(values)
         except RedactionError as error:
             self._incidents.report("span redaction", error)
             return {}
+        kept = {k: undivided(v) if isinstance(v, str) else v for k, v in redacted.items()}
+        return plain(kept)

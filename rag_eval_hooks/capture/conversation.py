@@ -15,7 +15,7 @@ OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
 def session_of(metadata: Mapping[str, Any]) -> str | None:
     """The conversation that metadata names."""
     value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
-    return None if value is None else str(value)
+    return value if value is None or isinstance(value, str) else str(value)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:

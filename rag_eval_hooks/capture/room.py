@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.redaction.divided import cut_to
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Room"]
@@ -28,7 +29,7 @@ class Room:
     def text(self, interaction: Interaction, text: str, *, always: bool = False) -> str:
         """As much of a text as may be kept; one that is always kept is only cut."""
         if always:
-            return text[: self._longest]
+            return cut_to(text, self._longest)
         return self._kept(interaction, text, self._longest)
 
     def prompt(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
@@ -81,4 +82,4 @@ class Room:
             interaction.full = True
             size = max(room, 0)
         interaction.kept_chars += size
-        return text if size == len(text) else text[:size]
+        return cut_to(text, size)

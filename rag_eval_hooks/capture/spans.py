@@ -18,7 +18,7 @@ from opentelemetry.trace import (
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.capture.content import Attributes, content_of, texts
+from rag_eval_hooks.capture.content import Attributes, Contents, content_of, plain, texts
 from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.rag_span import RagSpan, around
 from rag_eval_hooks.capture.run import Interaction, Others, Run, RunKind
@@ -29,7 +29,7 @@ from rag_eval_hooks.sinks.limits import room
 
 __all__ = ["SpanWriter"]
 
-Redact: TypeAlias = Callable[[Attributes], Attributes]
+Redact: TypeAlias = Callable[[Contents], Attributes]
 """Takes out of attributes that hold content or ids what must not leave."""
 
 
@@ -85,7 +85,7 @@ class SpanWriter:
         self._content = capture_content
         self._incidents = incidents
 
-    def write(self, interaction: Interaction, redact: Redact = dict) -> RagSpan:
+    def write(self, interaction: Interaction, redact: Redact = plain) -> RagSpan:
         """Emits the spans that are ours to emit, and ends all but the first.
 
         Args:
@@ -161,7 +161,7 @@ class SpanWriter:
 
     def _root_attributes(self, interaction: Interaction, name: str, redact: Redact) -> Attributes:
         told = interaction.metadata
-        private: Attributes = {}
+        private: Contents = {}
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
             semconv.GEN_AI_WORKFLOW_NAME: name,
@@ -171,7 +171,8 @@ class SpanWriter:
             private[semconv.GEN_AI_CONVERSATION_ID] = session
             private[semconv.SESSION_ID] = session
         if told.get("user_id") is not None:
-            private[semconv.USER_ID] = str(told["user_id"])
+            user = told["user_id"]
+            private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
         if self._content:
             private |= texts(interaction.root.query, interaction.root.text)
         return attributes | redact(private)

@@ -52,11 +52,18 @@ class ClientOptions:
             ConfigError: `base_url` is no URL, a key is missing or cannot stand in a header, or
                 a limit is out of range.
         """
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise ConfigError("base_url", self.base_url, "a URL with http:// or https://")
+        if self.base_url is not None and not _is_plain(self.base_url):
+            wants = "a URL with http:// or https://, without credentials or parameters"
+            raise ConfigError("base_url", self.base_url, wants)
         _check_key(self)
         check_limits(self.timeout, self.retries, self.concurrency)
         check_breaker(self.breaker_failures, self.breaker_pause)
+
+
+def _is_plain(url: str) -> bool:
+    # Clients log the URLs that they call.
+    is_http = url.startswith(("http://", "https://"))
+    return is_http and "@" not in url.split("/")[2] and "?" not in url
 
 
 def _check_key(options: ClientOptions) -> None:

@@ -106,7 +106,10 @@ class Disk:
 
     def _open(self) -> sqlite3.Connection:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._folder / _FILE, timeout=_BUSY_S)
+        path = self._folder / _FILE
+        # Replies quote texts: they are the owner's alone, whatever the umask and the folder.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        connection = sqlite3.connect(path, timeout=_BUSY_S)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")

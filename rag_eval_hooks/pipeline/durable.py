@@ -14,8 +14,10 @@ from rag_eval_hooks.pipeline.spool import Spool, books_of
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, check_spool
 from rag_eval_hooks.pipeline.spool_recovery import Recovered, recovered
+from rag_eval_hooks.pipeline.spool_reports import ReportHost
 from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks.platform import Kept, Store
 
 __all__ = ["Durable", "Host"]
 
@@ -29,12 +31,18 @@ class Host:
         room: How many more samples may wait.
         work: Makes the work of a recovered sample, with its inclusion probability.
         submit: Queues it, and calls the function when it is taken; tells why not, else None.
+        reports: How many more reports each platform can take over.
+        take_report: Hands it one.
+        lost_reports: Told how many of a platform's were kept too long.
     """
 
     positions: Callable[[], Mapping[str, int]]
     room: Callable[[], int]
     work: Callable[[Recovered, float], Work]
     submit: Callable[[Work, Callable[[], None]], str | None]
+    reports: Callable[[], Mapping[str, int]]
+    take_report: Callable[[Kept], None]
+    lost_reports: Callable[[str, int], None]
 
 
 class Durable:
@@ -71,7 +79,19 @@ class Durable:
             positions=self._host.positions,
             room=self._host.room,
             take=self._recover,
+            reports=ReportHost(
+                room=self._host.reports,
+                take=self._host.take_report,
+                lost=self._host.lost_reports,
+                max_bytes=self._config.sink_keep_mb * 1_000_000,
+                keep_for=self._config.sink_keep_for,
+            ),
         )
+
+    @property
+    def store(self) -> Store | None:
+        """Where reports are kept for platforms, if there is a spool."""
+        return None if self._config.spool is None else _Store(lambda: self._spool)
 
     def look_back(self) -> None:
         """Recovers what earlier processes left, soon."""
@@ -173,3 +193,22 @@ class Durable:
     def _enter(self, work: Work) -> None:
         self._recovered += 1
         work.ticket = self._ledger.accepted(work.offer.key)
+
+
+class _Store:
+    """The spool of this process as platforms see it; a forked child has another."""
+
+    def __init__(self, spool: Callable[[], Spool | None]) -> None:
+        self._spool = spool
+
+    def keep(self, kept: Kept) -> None:
+        if (spool := self._spool()) is not None:
+            spool.keep_report(kept)
+
+    def leave(self, kept: Kept, told: Callable[[bool], None]) -> None:
+        if (spool := self._spool()) is not None:
+            spool.leave_report(kept, told)
+
+    def drop(self, kept: Kept) -> None:
+        if (spool := self._spool()) is not None:
+            spool.drop_report(kept)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sinks.base import Sink
+from rag_eval_hooks.sinks.outbox import Lost
+from rag_eval_hooks.sinks.platform import Kept, Store
 from rag_eval_hooks.sinks.platform_sink import PlatformHost, PlatformSink
 from rag_eval_hooks.workers import DaemonExecutor
 
@@ -35,10 +37,30 @@ class Outbound:
         self._flush_spans = flush_spans
         self._incidents = incidents
 
-    def open(self) -> None:
-        """Begins in this process."""
+    def open(self, store: Store | None) -> None:
+        """Begins in this process.
+
+        Args:
+            store: Where scores are kept until platforms have taken them, or None.
+        """
         for sink in self._sinks:
-            sink.open(self._host, self._incidents)
+            sink.open(self._host, self._incidents, store)
+
+    def room(self) -> Mapping[str, int]:
+        """How many more reports of the store each platform can take over, by place."""
+        return {sink.place: sink.room() for sink in self._sinks}
+
+    def take(self, kept: Kept) -> None:
+        """Hands a report of the store to its platform."""
+        for sink in self._sinks:
+            if sink.place == kept.place:
+                sink.take(kept)
+                return
+
+    def lost(self, place: str, count: int) -> None:
+        """Counts reports that were kept too long."""
+        for _ in range(count):
+            self._incidents.report(f"sink {place}, kept too long", Lost())
 
     def flush(self, timeout: float | None) -> bool:
         """Waits until all that was delivered is sent or lost.

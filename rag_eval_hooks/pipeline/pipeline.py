@@ -81,6 +81,9 @@ class Pipeline:
                 room=lambda: self._evaluator.room(),
                 work=self._recovered,
                 submit=self._submit,
+                reports=self._outbound.room,
+                take_report=self._outbound.take,
+                lost_reports=self._outbound.lost,
             ),
         )
         self.reset()
@@ -114,7 +117,7 @@ class Pipeline:
             self._ledger,
             patience=self._config.sample_timeout,
         )
-        self._outbound.open()
+        self._outbound.open(self._durable.store)
         self._exit = ExitHook(self, self._config.exit_timeout)
         self._clock = Clock(self._tick)
         self._durable.reset(self._ledger)
@@ -268,6 +271,10 @@ class Pipeline:
         """Enters an interaction that could not be offered."""
         self._ledger.dropped(reason)
 
+    def known(self, sample: Sample) -> Sample:
+        """A sample with the reference of an equal golden question, before it is redacted."""
+        return sample if self._references is None else self._references.known(sample)
+
     def evaluate(self, sample: Sample) -> Future[Outcomes]:
         """The outcomes of a sample, beside the queue: no sampling, no sinks, no books."""
         return self._evaluator.run(self._judging.inline(sample))
@@ -307,7 +314,8 @@ class Pipeline:
             return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
         finished = self._ledger.wait(timeout) and self._durable.drain(left())
-        return self._outbound.flush(left()) and finished
+        finished = self._outbound.flush(left()) and finished
+        return self._durable.drain(left()) and finished
 
     def shutdown(self, timeout: float) -> bool:
         """Refuses new samples, finishes what is pending within `timeout` seconds, ends.

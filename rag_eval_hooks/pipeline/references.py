@@ -50,6 +50,11 @@ class Golden:
 class References:
     """Finds the reference of a sample that brings none: by equal questions, then by likeness.
 
+    Where samples are redacted, equality is told before (`known`), so that the reference is redacted
+    with the rest of the sample. Behind that, a golden question of which redaction would take
+    something out is of no use: its placeholders would be others, so it is neither lent nor
+    embedded.
+
     Args:
         golden: The known questions; of equal ones the first counts.
         threshold: Least cosine for likeness, or None for equal questions only.
@@ -57,6 +62,7 @@ class References:
         timeout: Seconds that looking for likeness may take for one sample.
         incidents: Where an embedder that fails is counted; then no reference is lent.
         clock: Monotonic seconds.
+        holds: Whether a text holds what redaction takes out; None where nothing is redacted.
     """
 
     def __init__(
@@ -68,11 +74,13 @@ class References:
         timeout: float = 120.0,
         incidents: Incidents,
         clock: Callable[[], float] = time.monotonic,
+        holds: Callable[[str], bool] | None = None,
     ) -> None:
         self._by_question: dict[str, Golden] = {}
         for one in golden:
             self._by_question.setdefault(_folded(one.question), one)
         self._golden = tuple(self._by_question.values())
+        self._holds = holds
         self._threshold = threshold
         self._embedder = embedder
         self._timeout = timeout
@@ -86,12 +94,17 @@ class References:
         """What a forked child needs, whose event loop is another."""
         self._making = asyncio.Lock()
 
-    def equal(self, sample: Sample) -> Sample:
-        """The sample with the reference of an equal question, white space and case aside."""
+    def known(self, sample: Sample) -> Sample:
+        """`equal` for a sample that is going to be redacted."""
         if sample.reference is not None:
             return sample
         found = self._by_question.get(_folded(sample.question))
         return sample if found is None else _lent(sample, found, {MATCH: "exact"})
+
+    def equal(self, sample: Sample) -> Sample:
+        """The sample with the reference of an equal question, white space and case aside."""
+        found = self.known(sample)
+        return found if found is sample or self._is_open(found.reference or "") else sample
 
     async def alike(self, sample: Sample) -> Sample:
         """The sample with the reference of the most similar question, if that is close enough."""
@@ -127,12 +140,20 @@ class References:
 
     async def _embed_golden(self, embedder: Embedder) -> None:
         self._retry_at = self._clock() + _PAUSE
+        # Rules take a while over a long file, and what is taken out must not reach the embedder.
+        self._golden = await asyncio.to_thread(self._open_ones)
         texts = [one.question for one in self._golden]
         units: list[list[float]] = []
         for start in range(0, len(texts), _BATCH):
             vectors = await embedder.embed(texts[start : start + _BATCH])
             units += map(_unit, vectors)
         self._units = units
+
+    def _open_ones(self) -> tuple[Golden, ...]:
+        return tuple(one for one in self._golden if self._is_open(one.question, one.reference))
+
+    def _is_open(self, *texts: str) -> bool:
+        return self._holds is None or not any(map(self._holds, texts))
 
 
 def _unit(vector: Sequence[float]) -> list[float]:
@@ -210,9 +231,18 @@ def _folded(question: str) -> str:
 
 
 def references_of(
-    config: RagEvalConfig, embedder: Embedder | None, incidents: Incidents
+    config: RagEvalConfig,
+    embedder: Embedder | None,
+    incidents: Incidents,
+    holds: Callable[[str], bool] | None = None,
 ) -> References | None:
     """The references that the settings name, or None.
+
+    Args:
+        config: The settings.
+        embedder: Embeds questions, or None.
+        incidents: Where an embedder that fails is counted.
+        holds: Whether a text holds what redaction takes out; None where nothing is redacted.
 
     Raises:
         ConfigError: The file cannot be used, or there is a threshold and no embedder.
@@ -228,4 +258,5 @@ def references_of(
         embedder=embedder,
         timeout=config.sample_timeout,
         incidents=incidents,
+        holds=holds,
     )

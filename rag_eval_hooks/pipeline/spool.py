@@ -17,6 +17,12 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.spool_codec import outcomes_to_text
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, spool_books
+from rag_eval_hooks.pipeline.spool_reports import (
+    DropReport,
+    KeepReport,
+    LeaveReport,
+    ReportHost,
+)
 from rag_eval_hooks.pipeline.spool_writer import (
     Begin,
     Finish,
@@ -27,6 +33,7 @@ from rag_eval_hooks.pipeline.spool_writer import (
     SpoolWriter,
 )
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks.platform import Kept
 
 __all__ = ["Spool", "books_of"]
 
@@ -51,6 +58,7 @@ class SpoolParts(TypedDict):
     positions: Callable[[], Mapping[str, int]]
     room: Callable[[], int]
     take: Callable[[Row, int], None]
+    reports: ReportHost
 
 
 class Spool:
@@ -65,6 +73,7 @@ class Spool:
         positions: Where sinks stand, by their place.
         room: How many more samples the evaluator can take.
         take: Called with a sample of a process that has ended, and its entry.
+        reports: Those who send reports.
     """
 
     def __init__(
@@ -78,13 +87,15 @@ class Spool:
         positions: Callable[[], Mapping[str, int]],
         room: Callable[[], int],
         take: Callable[[Row, int], None],
+        reports: ReportHost,
     ) -> None:
         self._sync = sync
         self._wait = wait
         self._incidents = incidents
         self._room = room
         self._take = take
-        self._writer = SpoolWriter(path, max_bytes, incidents, positions)
+        self._reports = reports
+        self._writer = SpoolWriter(path, max_bytes, incidents, positions, reports)
         # Held while the file is used, so that a fork can find it closed.
         self._file_lock = threading.Lock()
         self._forking = False
@@ -195,6 +206,18 @@ class Spool:
         """Leaves a sample that was taken over to others."""
         self._add(GiveUp(entry))
 
+    def keep_report(self, kept: Kept) -> None:
+        """Keeps a report, soon, before what is noted later."""
+        self._add(KeepReport(kept))
+
+    def leave_report(self, kept: Kept, told: Callable[[bool], None]) -> None:
+        """Leaves a report to others, and tells whether it is on disk."""
+        self._add(LeaveReport(kept, told))
+
+    def drop_report(self, kept: Kept) -> None:
+        """Lets go of a report."""
+        self._add(DropReport(kept))
+
     def drain(self, timeout: float | None) -> bool:
         """Waits until all that was noted so far is on disk; whether it is."""
         with self._lock:
@@ -269,9 +292,12 @@ class Spool:
         self._look_at = time.monotonic() + _LOOK_S
         with self._file_lock:
             rows, generation = self._writer.claim(min(_CHUNK, self._room()))
+            reports = self._writer.claim_reports()
         for row in rows:
             self._take(row, generation)
-        if len(rows) == _CHUNK:
+        for kept in reports:
+            self._reports.take(kept)
+        if len(rows) == _CHUNK or reports:
             self._look_at = 0.0
 
 

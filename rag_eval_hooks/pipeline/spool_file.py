@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.pipeline.spool_owner import is_supported
+from rag_eval_hooks.pipeline.spool_reports import ReportTable, undelivered
 
 __all__ = ["Row", "SpoolFile", "SpoolFullError", "check_spool", "spool_books"]
 
@@ -89,6 +90,9 @@ class SpoolFile:
     Raises:
         sqlite3.Error: It cannot be opened.
         OSError: Likewise.
+
+    Attributes:
+        reports: What waits for platforms.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -96,6 +100,7 @@ class SpoolFile:
         self._max_bytes = max_bytes
         _make_private(path)
         self._db = _connect(path)
+        self.reports = ReportTable(self._db)
         try:
             self._inode = os.stat(path).st_ino
             self._prepare()
@@ -176,6 +181,7 @@ class SpoolFile:
     def release(self, owner: str, to: str | None = None) -> None:
         """Gives all claims of one owner to another, or up."""
         self._db.execute("UPDATE samples SET owner = ? WHERE owner = ?", (to, owner))
+        self.reports.release(owner, to)
 
     def give_up(self, sample_id: str, owner: str) -> None:
         """Gives up the claim on one sample."""
@@ -219,13 +225,15 @@ class SpoolFile:
                 self._db.execute(f"PRAGMA user_version = {_VERSION}")
             elif _told(self._db) != (_APPLICATION, _VERSION):
                 raise sqlite3.DatabaseError("another program's file")
+            self.reports.make()
 
 
 def check_spool(path: Path) -> bool:
     """Looks at the file before anything is written to it.
 
     Returns:
-        Whether it holds samples. False also where it cannot be opened just now.
+        Whether it holds samples, or scores for a platform. False also where it cannot be opened
+        just now.
 
     Raises:
         ConfigError: The path is no file's, its folder does not exist, the file is not ours, or
@@ -251,6 +259,8 @@ def check_spool(path: Path) -> bool:
 def spool_books(path: Path) -> Mapping[str, int]:
     """Counts of all that ever went through a spool, by all processes; `pending` are in it.
 
+    So are the scores of `undelivered` samples, by platform, where there are any.
+
     Raises:
         sqlite3.Error: The file cannot be read.
     """
@@ -258,7 +268,8 @@ def spool_books(path: Path) -> Mapping[str, int]:
         db.execute("BEGIN")
         books = dict(db.execute("SELECT entry, count FROM books").fetchall())
         books["pending"] = db.execute("SELECT COUNT(*) FROM samples").fetchone()[0]
-        return books
+        waiting = undelivered(db)
+        return {**books, "undelivered": waiting} if waiting else books
 
 
 def _holds_samples(db: sqlite3.Connection, path: Path) -> bool:
@@ -269,7 +280,8 @@ def _holds_samples(db: sqlite3.Connection, path: Path) -> bool:
         ours = told[0] == _APPLICATION
         what = f"this one has version {told[1]}" if ours else "this is another program's file"
         raise ConfigError("spool", str(path), f"{_WANTS}; {what}")
-    return db.execute("SELECT 1 FROM samples LIMIT 1").fetchone() is not None
+    has_samples = db.execute("SELECT 1 FROM samples LIMIT 1").fetchone() is not None
+    return has_samples or undelivered(db) > 0
 
 
 def _connect(path: Path) -> sqlite3.Connection:

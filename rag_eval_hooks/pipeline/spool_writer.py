@@ -14,6 +14,13 @@ from rag_eval_hooks.pipeline.spool_codec import sample_to_text
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile, SpoolFullError
 from rag_eval_hooks.pipeline.spool_owner import Owner
+from rag_eval_hooks.pipeline.spool_reports import (
+    KeepReport,
+    LeaveReport,
+    ReportHost,
+    ReportOperation,
+)
+from rag_eval_hooks.sinks.platform import Kept
 
 __all__ = ["Begin", "Finish", "GiveUp", "Insert", "Keep", "Operation", "SpoolWriter"]
 
@@ -62,7 +69,7 @@ class Finish:
     column: str
 
 
-Operation = Insert | Keep | Begin | GiveUp | Finish
+Operation = Insert | Keep | Begin | GiveUp | Finish | ReportOperation
 
 
 class SpoolWriter:
@@ -76,6 +83,7 @@ class SpoolWriter:
         max_bytes: Size that it may have.
         incidents: Counts failures.
         positions: Where sinks stand, by their place.
+        reports: Those who send reports.
     """
 
     def __init__(
@@ -84,11 +92,13 @@ class SpoolWriter:
         max_bytes: int,
         incidents: Incidents,
         positions: Callable[[], Mapping[str, int]],
+        reports: ReportHost,
     ) -> None:
         self._path = path
         self._max_bytes = max_bytes
         self._incidents = incidents
         self._positions = positions
+        self._reports = reports
         self._file: SpoolFile | None = None
         self._owner: Owner | None = None
         self._generation = NOWHERE
@@ -125,6 +135,25 @@ class SpoolWriter:
         except _FAILURES as error:
             self._failed(error)
             return [], NOWHERE
+
+    def claim_reports(self) -> list[Kept]:
+        """Reports taken over: left behind, or of processes that have ended."""
+        try:
+            file, owner = self._ready()
+            if not file.reports.has_others(owner.name):
+                return []
+            with file.writing():
+                dead = file.reports.dead(owner.name, owner.is_alive)
+                late = file.reports.expire(dead, self._reports.keep_for)
+                taken = file.reports.claim(owner.name, self._reports.room(), dead)
+        except _FAILURES as error:
+            self._failed(error)
+            return []
+        for place, count in late.items():
+            self._reports.lost(place, count)
+        for kept in taken:
+            kept.generation = self._generation
+        return taken
 
     def close(self, *, give_up: bool) -> None:
         """Closes the file, to be opened again when it is needed.
@@ -188,6 +217,8 @@ class SpoolWriter:
         self._owner = new
 
     def _do(self, file: SpoolFile, owner: Owner, operation: Operation) -> bool:
+        if isinstance(operation, ReportOperation):
+            return self._report(file, owner, operation)
         entry = operation.entry
         if isinstance(operation, Insert):
             return self._insert(file, owner, entry)
@@ -203,6 +234,21 @@ class SpoolWriter:
             file.give_up(sample_id, owner.name)
         else:
             file.finish(sample_id, owner.name, operation.column)
+        return True
+
+    def _report(self, file: SpoolFile, owner: Owner, operation: ReportOperation) -> bool:
+        kept = operation.entry
+        if isinstance(operation, KeepReport):
+            if not file.reports.insert(kept, owner.name, self._reports.max_bytes):
+                self._incidents.report(f"spool of {kept.place}", SpoolFullError())
+                return False
+            kept.generation = _JUST_NOW
+            return True
+        if kept.generation not in (self._generation, _JUST_NOW):
+            return False
+        if isinstance(operation, LeaveReport):
+            return file.reports.leave(kept, owner.name)
+        file.reports.drop(kept, owner.name)
         return True
 
     def _insert(self, file: SpoolFile, owner: Owner, entry: Entry) -> bool:
@@ -236,16 +282,27 @@ class SpoolWriter:
             operation.entry.generation = self._generation if result else NOWHERE
             self.undurable += not result
             operation.entry.written.set()
+        elif isinstance(operation, KeepReport):
+            operation.entry.generation = self._generation if result else NOWHERE
+            operation.entry.text = ""
+        elif isinstance(operation, LeaveReport):
+            operation.told(result)
 
     def _give_up(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
-            if isinstance(operation, Insert):
+            if isinstance(operation, Insert | KeepReport):
                 self._settle(operation, False)
             elif isinstance(operation, Keep):
                 # Nobody can tell; that it reaches the sinks is worth more.
                 _tell(operation, True)
             elif operation.entry.generation != NOWHERE:
                 self._late.append(operation)
+            elif isinstance(operation, LeaveReport):
+                self._settle(operation, False)
+        for operation in self._late[:-_CLEAR_UP]:
+            if isinstance(operation, LeaveReport):
+                # It is on disk under our name: for the next process.
+                self._settle(operation, True)
         del self._late[:-_CLEAR_UP]
 
     def _failed(self, error: Exception) -> None:

@@ -6,13 +6,17 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.matches import ESCAPED, Match
 
 __all__ = ["IpAddresses"]
 
-_FOUR = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w-]|\.\w)", re.ASCII)
+_FOUR = re.compile(
+    rf"(?:(?<![\w.])|{ESCAPED})\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w-]|\.\w)", re.ASCII
+)
 _SIX = re.compile(
-    r"(?<![\w:.])(?=[\da-fA-F:]*\d)[\da-fA-F:]{3,45}+(?:\.\d{1,3}){0,3}(?![\w:])", re.ASCII
+    rf"(?:(?<![\w:.])|{ESCAPED})"
+    r"(?=[\da-fA-F:]*\d)[\da-fA-F:]{3,45}+(?:\.\d{1,3}){0,3}(?![\w:])",
+    re.ASCII,
 )
 _A_VERSION = re.compile(
     r"(?:version|release|build|section|chapter|clause|§|\bv)[\s:.]{0,2}\Z", re.IGNORECASE

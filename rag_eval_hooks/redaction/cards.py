@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.matches import ESCAPED, Match
 
 __all__ = ["Cards", "luhn"]
 
 _NUMBER = re.compile(
-    r"(?<![A-Za-z_\d.,+-])(?=("
+    rf"(?:(?<![A-Za-z_\d.,+-])|{ESCAPED})"
+    r"(?=("
     r"\d{4}([ \u00a0-])\d{4}\2\d{4}\2\d{1,4}(?:\2\d{3})?"
     r"|\d{4}([ \u00a0-])\d{6}\3\d{4,5}"
     r"|\d{14,19})(?![A-Za-z_\d]|[.,-]\d))\d"

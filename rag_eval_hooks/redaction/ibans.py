@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.matches import ESCAPED, Match
 
 __all__ = ["Ibans"]
 
-_START = re.compile(r"(?<![^\W_])[A-Za-z]{2}\d\d(?=[ \u00a0-]?[A-Za-z\d])")
+_START = re.compile(rf"(?:(?<![^\W_])|{ESCAPED})[A-Za-z]{{2}}\d\d(?=[ \u00a0-]?[A-Za-z\d])")
 _CHARACTER = re.compile(r"[ \u00a0-]?([A-Za-z\d])")
 # Lengths by the registry of SWIFT.
 _LENGTHS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.matches import ESCAPED, Match
 
 __all__ = ["Keys"]
 
@@ -13,7 +13,7 @@ _TOKEN = "A-Za-z0-9_-"
 # In every pattern what may come before the start is part of what may follow it, so that a long
 # run of such characters is looked at once, not from each of its places.
 _PREFIXED = re.compile(
-    rf"(?<![{_TOKEN}])(?:"
+    rf"(?:(?<![{_TOKEN}])|{ESCAPED})(?:"
     r"sk-(?:[a-z]{2,12}-)?[A-Za-z0-9_-]{20,}+"  # OpenAI, Anthropic and others
     r"|gh[pousr]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{22,}+"
     r"|glpat-[A-Za-z0-9_-]{20,}+"
@@ -32,12 +32,14 @@ _PREFIXED = re.compile(
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PRIVATE_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _IN_URL = re.compile(r"://[^\s/:@]{0,64}:([^\s/@]{1,128})@")
-_BEARER = re.compile(r"(?<![\w])(?:Bearer|Basic)\s{1,3}([\w.~+/-]{16,}+={0,2})", re.IGNORECASE)
+_BEARER = re.compile(
+    rf"(?:(?<!\w)|{ESCAPED})(?:Bearer|Basic)\s{{1,3}}([\w.~+/-]{{16,}}+={{0,2}})", re.IGNORECASE
+)
 _NAMED = re.compile(
     r"(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key|[_-]?access[_-]?key)?|client[_-]?secret|"
     r"auth[_-]?token|access[_-]?token|refresh[_-]?token|token|password|passwd|passphrase|pwd|"
     r"account[_-]?key|passwort|kennwort|contraseña|mot de passe|пароль|密码|パスワード)"
-    r"[\"']?\s{0,3}(?::=|[:=\uff1a]|=>)\s{0,3}[\"'`]?([^\s\"'`,;<>(){}\[\]]{8,256}+)",
+    r"\\?[\"']?\s{0,3}(?::=|[:=\uff1a]|=>)\s{0,3}\\?[\"'`]?([^\s\"'`,;<>(){}\[\]]{8,256}+)",
     re.IGNORECASE,
 )
 _LETTER = re.compile(r"[A-Za-z]")

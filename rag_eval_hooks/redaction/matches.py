@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["Match", "Rule", "merged"]
+__all__ = ["ESCAPED", "Match", "Rule", "merged"]
+
+
+ESCAPED: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
+"""What stands before a place in JSON that counts as white space: there the letter or digit of an
+escape is no part of what follows it."""
 
 
 @dataclass(frozen=True, slots=True)

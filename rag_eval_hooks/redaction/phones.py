@@ -14,7 +14,7 @@ except ImportError as missing:
         'redact="phone" needs an extra: pip install "rag-eval-hooks[privacy]"'
     ) from missing
 
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.matches import ESCAPED, Match
 
 __all__ = ["REGIONS", "Phones"]
 
@@ -26,13 +26,20 @@ _MOST_ASKED: Final = 300
 text with more is no prose; there the rest is taken for numbers unasked."""
 _SEPARATOR = r"[ \u00a0\u202f./()\u2010-\u2013-]"
 _LAST_GROUP = re.compile(rf"{_SEPARATOR}{{1,3}}\d{{1,15}}\)?\Z")
-_WORLD = re.compile(rf"(?<![\w+])(?:\+|00)\(?[1-9](?:{_SEPARATOR}{{0,3}}+\d){{6,14}}(?!\d)")
+_WORLD = re.compile(
+    rf"(?:(?<![\w+])|{ESCAPED})(?:\+|00)\(?[1-9](?:{_SEPARATOR}{{0,3}}+\d){{6,14}}(?!\d)"
+)
 _NORTH_AMERICA = re.compile(
-    r"(?<![\w.+$€£-])(?:1[ .-])?(?:\(\d{3}\)[ \u00a0]?|\d{3}([.-]))\d{3}(?(1)\1|[ .-])\d{4}"
+    rf"(?:(?<![\w.+$€£-])|{ESCAPED})"
+    r"(?:1[ .-])?(?:\(\d{3}\)[ \u00a0]?|\d{3}([.-]))\d{3}(?(1)\1|[ .-])\d{4}"
     r"(?![\w]|[.-]\d)"
 )
-_TRUNK = re.compile(rf"(?<![\w.,+$€£#-])\(?0(?:{_SEPARATOR}{{0,3}}+\d){{7,11}}(?!\d|[.,]\d)")
-_TOLD = re.compile(rf"(?<![A-Za-z_\d.,+$€£#])\(?\d(?:{_SEPARATOR}{{0,2}}+\d){{5,13}}(?!\d|[.,]\d)")
+_TRUNK = re.compile(
+    rf"(?:(?<![\w.,+$€£#-])|{ESCAPED})\(?0(?:{_SEPARATOR}{{0,3}}+\d){{7,11}}(?!\d|[.,]\d)"
+)
+_TOLD = re.compile(
+    rf"(?:(?<![A-Za-z_\d.,+$€£#])|{ESCAPED})\(?\d(?:{_SEPARATOR}{{0,2}}+\d){{5,13}}(?!\d|[.,]\d)"
+)
 _BETWEEN = (
     r"numbers?|no|nr|num|nummer|n[uú]mero|numéro|номер\w*|is|are|at|on|us|me|him|her|them|now|or|and|"
     "direct|office|work|home|line|ist|unter|auf|oder|und|au|le|al|el|es|est|ou|y|il|al|numero"

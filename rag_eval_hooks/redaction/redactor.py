@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
+from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.redaction.matches import Rule
 from rag_eval_hooks.redaction.session import RedactFunction, Session
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["MARGIN", "Redactor"]
-
-MARGIN: Final = 400
-"""Characters beyond the content limit that are redacted too, and cut off then: what the limit
-divides would not be recognised. No address, number or token that is looked for is longer, and a
-private key is known by its first line."""
+__all__ = ["Redactor"]
 
 
 class Redactor:
@@ -48,6 +43,13 @@ class Redactor:
     def session(self) -> Session:
         """What redacts one sample, and the spans of it."""
         return Session(self.rules, self._functions, self._ids_key)
+
+    def holds(self, text: str) -> bool:
+        """Whether something would be taken out of a text, or cannot be ruled out to be."""
+        try:
+            return self.session().text("reference", text) != text
+        except RedactionError:
+            return True
 
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
         """The sample without what must not leave: texts, metadata, tags and ids.

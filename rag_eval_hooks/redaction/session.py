@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.redaction.divided import Divided
 from rag_eval_hooks.redaction.matches import Rule, merged
 
 __all__ = ["RedactFunction", "Session"]
@@ -16,6 +17,8 @@ __all__ = ["RedactFunction", "Session"]
 RedactFunction: TypeAlias = Callable[[str, str], str]
 """From a field's name, such as `contexts[0].text`, and its text to what may leave."""
 Attribute: TypeAlias = "str | int | float | bool"
+Content: TypeAlias = "Attribute | Mapping[str, Any] | list[Any]"
+"""An attribute, or what will be one as JSON."""
 
 _DEEPEST: Final = 8  # of nested metadata; nobody has more, and a cycle has no end
 
@@ -52,7 +55,7 @@ class Session:
                     raise TypeError("a redactor gives a text")
         except Exception as error:  # noqa: BLE001 - the user's code: nothing leaves unredacted
             raise RedactionError(type(error).__name__) from None
-        return redacted
+        return Divided(redacted) if isinstance(text, Divided) else redacted
 
     def optional(self, field: str, text: str | None) -> str | None:
         """The same for a text that may be absent."""
@@ -71,11 +74,14 @@ class Session:
             for key, value in values.items()
         }
 
-    def attributes(self, values: Mapping[str, Attribute]) -> dict[str, Attribute]:
-        """Span attributes that hold content or ids."""
+    def attributes(self, values: Mapping[str, Content]) -> dict[str, Content]:
+        """Span attributes that hold content or ids; what becomes JSON is redacted before."""
         return {key: self._attribute(key, value) for key, value in values.items()}
 
-    def _attribute(self, key: str, value: Attribute) -> Attribute:
+    def _attribute(self, key: str, value: Content) -> Content:
+        if isinstance(value, Mapping | list):
+            nested: Content = self._nested(key, value, 0)
+            return nested
         if not isinstance(value, str):
             return value
         if key in (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID):

@@ -36,7 +36,9 @@ def platform_sink(spec: str, keys: Keys) -> PlatformSink:
     if kind not in PLATFORMS or not _is_url(url):
         # A URL with credentials must not be repeated.
         told = spec if "@" not in spec else f"{kind}:**********"
-        raise ConfigError("sinks", told, f"'{kind}:<url>' with a URL without credentials")
+        raise ConfigError(
+            "sinks", told, f"'{kind}:<url>' with a URL without credentials or parameters"
+        )
     key = keys.get(kind)
     return PLATFORMS[kind](url, None if key is None else key.get_secret_value())
 
@@ -75,7 +77,10 @@ def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return bool(
-            parts.scheme in ("http", "https") and parts.hostname and parts.username is None
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.username is None
+            and not parts.query
         ) and (parts.port is None or parts.port > 0)
     except ValueError:
         return False

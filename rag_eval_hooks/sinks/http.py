@@ -17,7 +17,7 @@ class Http:
     """Calls one server over kept-alive connections.
 
     Args:
-        url: Its base URL.
+        url: Its base URL. Credentials in it are sent in a header: the client logs URLs.
         timeout: Seconds for connecting, and for each wait for bytes.
         headers: Sent with every request.
     """
@@ -26,7 +26,14 @@ class Http:
         import httpx
 
         self._broken = (httpx.TransportError,)
-        self._client = httpx.Client(base_url=url, timeout=timeout, headers=dict(headers))
+        known = httpx.URL(url)
+        user, password = known.username, known.password
+        self._client = httpx.Client(
+            base_url=known.copy_with(username="", password=""),
+            auth=(user, password) if user or password else None,
+            timeout=timeout,
+            headers=dict(headers),
+        )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
         """The JSON that the server answers; None for no body.

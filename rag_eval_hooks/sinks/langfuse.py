@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sinks.http import checked, needs
 from rag_eval_hooks.sinks.platform import Later, Refused, Report, Result, Unknown
 from rag_eval_hooks.sinks.platform_sink import PlatformSink
@@ -27,6 +29,7 @@ class LangfuseSink(PlatformSink):
             `capture_content` says.
 
     Raises:
+        ConfigError: The URL has credentials.
         ImportError: The extra `langfuse` is not installed.
     """
 
@@ -34,9 +37,12 @@ class LangfuseSink(PlatformSink):
         self, url: str, *, public_key: str, secret_key: str, content: bool | None = None
     ) -> None:
         needs("langfuse.api.scores", "langfuse")
+        if "@" in urlsplit(url).netloc:
+            raise ConfigError("url", url, "a URL without credentials: the keys have arguments")
         super().__init__(
             "langfuse",
             lambda timeout: _Langfuse(url, public_key, secret_key, timeout),
+            address=f"{url}\n{public_key}",
             content=content,
         )
 

@@ -39,7 +39,10 @@ class MlflowSink(PlatformSink):
         needs("httpx", "mlflow")
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         super().__init__(
-            "mlflow", lambda timeout: _Mlflow(Http(url, timeout, headers)), content=content
+            "mlflow",
+            lambda timeout: _Mlflow(Http(url, timeout, headers)),
+            address=url,
+            content=content,
         )
 
 

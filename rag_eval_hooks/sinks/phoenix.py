@@ -38,6 +38,7 @@ class PhoenixSink(PlatformSink):
         super().__init__(
             "phoenix",
             lambda timeout: _Phoenix(Http(url, timeout, headers)),
+            address=url,
             content=content,
         )
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Connect", "Connection", "Later", "Refused", "Report", "Result", "Unknown"]
+__all__ = [
+    "Connect",
+    "Connection",
+    "Kept",
+    "Later",
+    "Refused",
+    "Report",
+    "Result",
+    "Store",
+    "Unknown",
+    "report_from_text",
+    "report_to_text",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +66,61 @@ class Report:
     def chars(self) -> int:
         """Characters that it keeps in memory, roughly."""
         return sum(500 + len(result.explanation or "") for result in self.results)
+
+
+def report_to_text(report: Report) -> str:
+    """A report as JSON."""
+    return json.dumps(asdict(report), default=str)
+
+
+def report_from_text(text: str) -> Report:
+    """The report again.
+
+    Raises:
+        ValueError: The text is no JSON.
+        TypeError: It is no report.
+        KeyError: Likewise.
+    """
+    data = json.loads(text)
+    return Report(**{**data, "results": tuple(Result(**result) for result in data["results"])})
+
+
+@dataclass(eq=False, slots=True)
+class Kept:
+    """A report on its way through the spool.
+
+    Attributes:
+        place: Which platform it is for, also in the next process.
+        id: The same whenever the same sample is evaluated in the same way.
+        text: The report, until it is on disk.
+        generation: Which of the files that were at the spool's path holds it; 0 for none.
+    """
+
+    place: str
+    id: str
+    text: str
+    generation: int = 0
+
+
+class Store(Protocol):
+    """Keeps reports beyond the life of a process. No method waits."""
+
+    def keep(self, kept: Kept) -> None:
+        """Keeps a report, soon, before its sample is let go of."""
+        ...
+
+    def leave(self, kept: Kept, told: Callable[[bool], None]) -> None:
+        """Leaves a report to whoever can send it later.
+
+        Args:
+            kept: One that was kept, or taken over.
+            told: Called, from another thread, with whether it is on disk.
+        """
+        ...
+
+    def drop(self, kept: Kept) -> None:
+        """Lets go of a report."""
+        ...
 
 
 class Later(Exception):

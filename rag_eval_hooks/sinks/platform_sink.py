@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -10,11 +11,12 @@ from typing import Any, Final
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.ids import result_id
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.sinks.outbox import Limits, Outbox
-from rag_eval_hooks.sinks.platform import Connect, Report, Result
+from rag_eval_hooks.sinks.platform import Connect, Kept, Report, Result, Store
 from rag_eval_hooks.sinks.prose import prose
 
 __all__ = ["PlatformHost", "PlatformSink"]
@@ -42,17 +44,24 @@ class PlatformHost:
 class PlatformSink:
     """Sends scores to a platform that keeps traces, in the background.
 
-    `deliver` takes over at once, whatever the platform does.
+    `deliver` takes over at once, whatever the platform does. With a spool, scores stay in it until
+    the platform has taken them.
 
     Args:
         name: The platform, as in counts and logs.
         connect: Makes a connection to it.
+        address: What tells it from others of its name, such as its URL: what was kept for one
+            address goes to no other. Never written down as it is.
         content: Whether explanations may quote the application's texts; None for what the
             setting `capture_content` says.
     """
 
-    def __init__(self, name: str, connect: Connect, *, content: bool | None = None) -> None:
+    def __init__(
+        self, name: str, connect: Connect, *, address: str = "", content: bool | None = None
+    ) -> None:
         self.name = name
+        # A URL may hold credentials.
+        self.place = f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:12]}"
         self._connect = connect
         self._content = content
         self._host: PlatformHost | None = None
@@ -60,8 +69,13 @@ class PlatformSink:
         self._no_span = 0
         self._process: int | None = None
 
-    def open(self, host: PlatformHost, incidents: Incidents) -> None:
+    def open(self, host: PlatformHost, incidents: Incidents, store: Store | None = None) -> None:
         """Begins in this process, with nothing waiting; called at start and in a forked child.
+
+        Args:
+            host: What the evaluator gives.
+            incidents: Where losses and failed tries are counted.
+            store: Where scores are kept until they are sent, or None for memory only.
 
         Raises:
             ConfigError: Another evaluator of this process has the sink already.
@@ -70,7 +84,9 @@ class PlatformSink:
             raise ConfigError("sinks", self.name, "a sink of its own for each RagEval")
         self._process = os.getpid()
         self._host = host
-        self._outbox = Outbox(self.name, self._connect, host.limits, incidents)
+        self._outbox = Outbox(
+            self.name, self._connect, host.limits, incidents, store=store, place=self.place
+        )
         self._no_span = 0
 
     def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
@@ -88,11 +104,24 @@ class PlatformSink:
                     span_id=sample.span_id,
                     time=time.time_ns(),
                     results=results,
-                )
+                ),
+                result_id(sample.sample_id, outcomes),
             )
 
+    def room(self) -> int:
+        """How many more reports of the store it can take over."""
+        return 0 if self._outbox is None else self._outbox.room()
+
+    def take(self, kept: Kept) -> None:
+        """Takes over a report of the store."""
+        if self._outbox is not None:
+            self._outbox.take(kept)
+
     def books(self) -> Mapping[str, int]:
-        """Samples taken, sent, lost and waiting, and those without a span to put scores on."""
+        """Samples taken, sent, lost and waiting, and those without a span to put scores on.
+
+        With a spool also `spooled`: left in it for later, for this process or another.
+        """
         books = {} if self._outbox is None else self._outbox.books()
         return {**books, "no_span": self._no_span}
 
@@ -101,7 +130,7 @@ class PlatformSink:
         return self._outbox is None or self._outbox.flush(timeout)
 
     def close(self) -> None:
-        """Tries to send what waits, for a moment; the rest is lost and counted."""
+        """Tries to send what waits, for a moment; the rest is left in the spool, else lost."""
         if self._outbox is not None:
             self._outbox.close(_CLOSE_TIMEOUT)
 

@@ -201,3 +201,80 @@ def test_likeness_needs_an_embedder(tmp_path: Path) -> None:
         RagEval(config=config)
     with pytest.raises(ConfigError, match="references"):
         RagEval(config=RagEvalConfig(references=str(tmp_path / "none.jsonl")))
+
+
+MAIL, OTHER = "ada@varne.example", "bob@varne.example"
+PRIVATE = (
+    '{"question": "Whom do I write to?", "reference": "ADA"}\n'
+    '{"question": "Is ADA the harbour master?", "reference": "Yes, ADA is."}\n'
+    '{"question": "When does the quay open?", "reference": "At 8.", "question_id": "Q3"}\n'
+)
+
+
+def private(tmp_path: Path) -> str:
+    path = tmp_path / "golden.jsonl"
+    path.write_text(PRIVATE.replace("ADA", MAIL))
+    return str(path)
+
+
+def lent(tmp_path: Path, sample: Sample) -> tuple[Sample, Any]:
+    memory = MemorySink()
+    config = RagEvalConfig(references=private(tmp_path))
+    with RagEval([MATCH], sinks=[memory], redact="all", config=config) as evals:
+        evals.offer(sample)
+        assert evals.flush(10)
+    (result,) = memory.results
+    return result.sample, result.outcomes[MATCH]
+
+
+@pytest.mark.parametrize(("answer", "value"), [(MAIL, 1.0), (OTHER, 0.0)])
+def test_lent_references_are_redacted_with_the_sample(
+    tmp_path: Path, answer: str, value: float
+) -> None:
+    """An address in a golden reference leaves no more than one in an answer, and compares right."""
+    question = "Whom do I write to?"
+    sample, score = lent(tmp_path, Sample(question=question, answer=answer, contexts=(OTHER,)))  # type: ignore[arg-type]
+    assert MAIL not in repr(sample)
+    assert OTHER not in repr(sample)
+    assert sample.metadata["reference_match"] == "exact"
+    assert score.value == value
+
+
+def test_golden_questions_are_known_before_they_are_redacted(tmp_path: Path) -> None:
+    """A question about one person gets the answer about that one, and about another none."""
+    sample, score = lent(tmp_path, Sample(question=f"Is {MAIL} the harbour master?", answer="Yes"))
+    assert sample.question == "Is <EMAIL_1> the harbour master?"
+    assert sample.reference == "Yes, <EMAIL_1> is."
+    sample, score = lent(tmp_path, Sample(question=f"Is {OTHER} the harbour master?", answer="Yes"))
+    assert sample.reference is None
+    assert isinstance(score, NotScored)
+
+
+def test_a_captured_question_is_known_too(tmp_path: Path) -> None:
+    """What a pipeline was asked gets its reference as what is offered does."""
+    memory = MemorySink()
+    config = RagEvalConfig(references=private(tmp_path))
+    with RagEval([MATCH], sinks=[memory], redact="all", config=config) as evals:
+        with evals.interaction("Whom do I write to?") as it:
+            it.answer(f"{OTHER} or {MAIL}")
+        assert evals.flush(10)
+        assert (
+            evals.evaluate(Sample(question="Whom do I write to?", answer=MAIL))[MATCH] is not None
+        )
+    (result,) = memory.results
+    assert (result.sample.answer, result.sample.reference) == (
+        "<EMAIL_1> or <EMAIL_2>",
+        "<EMAIL_2>",
+    )
+
+
+async def test_private_golden_questions_are_neither_embedded_nor_lent_by_likeness(
+    tmp_path: Path,
+) -> None:
+    """The embedder sees nothing that redaction takes out, and what it would divide is not lent."""
+    embedder = Embedder()
+    config = RagEvalConfig(references=private(tmp_path), references_threshold=0.5)
+    with RagEval([MATCH], embedder=embedder, redact="all", config=config) as evals:
+        told = await evals.aevaluate(Sample(question="When is the quay open?", answer="At 8."))
+        assert isinstance(told[MATCH], Score)
+    assert embedder.asked[0] == ["When does the quay open?"]

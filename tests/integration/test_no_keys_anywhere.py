@@ -1,0 +1,207 @@
+"""Keys stand in no error, log, repr or count, whatever is wrong with them or their addresses."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import stat
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.judges.client_options import ClientOptions
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.sinks.langfuse import LangfuseSink
+from rag_eval_hooks.sinks.mlflow import MlflowSink
+from rag_eval_hooks.sinks.phoenix import PhoenixSink
+from tests.integration.test_no_content_in_logs import _Everything, _leaks
+from tests.servers.judge_server import JudgeServer
+from tests.servers.platform_server import Answer, PlatformServer, Request
+
+KEY = "sekrit-91c2"
+ASKED = Sample(question="q", contexts=("c",), answer="see page 1")  # type: ignore[arg-type]
+SHOWN = Sample(question="q", answer="see page 1", trace_id="a" * 32, span_id="b" * 16)
+METRIC = "lexical.source_citation"
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    handler, root = _Everything(), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    client = logging.getLogger("httpx")
+    before, client.level = client.level, logging.INFO
+    yield handler.lines
+    client.level = before
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+def everything(evals: RagEval) -> list[str]:
+    told = [repr(evals.stats()), repr(evals.incidents.counts()), repr(evals.config)]
+    return [*told, repr(evals.config.model_dump()), *map(repr, vars(evals).values())]
+
+
+def error_of(make: Callable[[], Any]) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        make()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RagEvalConfig(judge_base_url=f"http://user:{KEY}@host"),
+        lambda: RagEvalConfig(judge_base_url=f"http://host/v1?key={KEY}"),
+        lambda: RagEvalConfig(judge_base_url=f"http://{KEY}@host"),
+        lambda: RagEvalConfig(judge_headers=KEY),
+        lambda: RagEvalConfig(judge_api_key={"a": KEY}),
+        lambda: RagEvalConfig(redact_ids_key=[KEY]),
+        lambda: RagEvalConfig(sink_keys=KEY),
+        lambda: RagEvalConfig(sinks=[f"http://user:{KEY}@host", 5]),
+        lambda: RagEval(METRIC, sinks=f"phoenx:http://user:{KEY}@host"),
+        lambda: RagEval(METRIC, sinks=f"phoenix:ftp://host?token={KEY}"),
+        lambda: RagEval(METRIC, sinks=f"phoenix:http://host/?token={KEY}"),
+        lambda: RagEval(METRIC, sinks=f"mlflow:http://user:{KEY}@host"),
+        lambda: ClientOptions(base_url=f"http://user:{KEY}@host", api_key="k"),
+        lambda: ClientOptions(base_url=f"http://host/v1?key={KEY}", api_key="k"),
+        lambda: ClientOptions(base_url="http://host", api_key=f"{KEY}\n"),
+        lambda: ClientOptions(base_url="http://host", headers={"X": f"{KEY}é"}),
+        lambda: LangfuseSink(f"http://user:{KEY}@host", public_key="p", secret_key=KEY),
+    ],
+)
+def test_a_wrong_address_is_told_without_its_credentials(make: Callable[[], Any]) -> None:
+    """The error names the setting and what it wants, and neither it nor its causes the key."""
+    error = error_of(make)
+    told = [str(error), repr(error), repr(error.got), repr(error.args), repr(error.__cause__)]
+    assert _leaks(told, KEY) == []
+    assert error.field
+
+
+def test_reprs_and_dumps_are_masked() -> None:
+    """Settings, options, judges and sinks can be printed."""
+    config = RagEvalConfig(
+        judge_api_key=KEY,
+        judge_headers={"a": KEY},
+        judge_query={"a": KEY},
+        redact_ids_key=KEY,
+        sink_keys={"phoenix": KEY, "langfuse": f"p:{KEY}"},
+    )
+    told = [repr(config), str(config), repr(config.model_dump()), config.model_dump_json()]
+    told.append(repr(OpenAIJudge("m", base_url="http://host", api_key=KEY)))
+    told.append(repr(ClientOptions(api_key=KEY, headers={"a": KEY}, query={"a": KEY})))
+    told += map(repr, (PhoenixSink("http://h", api_key=KEY), MlflowSink("http://h", token=KEY)))
+    assert _leaks(told, KEY) == []
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+@pytest.mark.parametrize("make", [PhoenixSink, MlflowSink])
+def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
+    make: Callable[[str], Any], logged: list[str], tmp_path: Path
+) -> None:
+    """A proxy's password in a URL reaches the proxy in a header; the HTTP client logs none."""
+    with PlatformServer(lambda _: Answer(401, {"error": KEY})) as server:
+        url = server.url.replace("http://", f"http://user:{KEY}@")
+        config = RagEvalConfig(spool=str(tmp_path / "spool.sqlite"))
+        with RagEval(METRIC, sinks=make(url), config=config) as evals:
+            evals.offer(SHOWN)
+            assert evals.flush(10)
+            told = everything(evals)
+        (request,) = server.requests
+    assert request.headers["authorization"].startswith("Basic ")
+    assert any("HTTP Request" in line for line in logged)
+    assert _leaks([*logged, *told], KEY) == []
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(KEY.encode() in path.read_bytes() for path in files)
+
+
+@pytest.mark.parametrize("proxy", [f"http://user:{KEY}@127.0.0.1:9", f"nope://user:{KEY}@host"])
+def test_a_proxy_that_fails_is_told_by_its_kind(
+    proxy: str, logged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its address, with the password in it, stands nowhere."""
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, proxy)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    judge = OpenAIJudge("m", base_url="http://judge.invalid/v1", api_key="k", retries=0)
+    config = RagEvalConfig(sink_retry_for=0.1)
+    sink = PhoenixSink("http://phoenix.invalid")
+    with RagEval(["ragas.faithfulness", METRIC], judge, sinks=sink, config=config) as evals:
+        evals.offer(SHOWN)
+        assert evals.flush(20)
+        told = [repr(evals.evaluate(ASKED)), *everything(evals)]
+    assert any("Lost" in line for line in told)
+    assert _leaks([*logged, *told], KEY) == []
+
+
+def test_a_platform_that_repeats_keys_is_not_repeated(logged: list[str]) -> None:
+    """Bodies and headers of answers, which may hold what was sent, stand nowhere."""
+
+    def echo(request: Request) -> Answer:
+        said = request.headers["authorization"]
+        return Answer(403, {"error": said}, headers=(("X-Was", said),))
+
+    logging.getLogger("httpcore").setLevel(logging.INFO)
+    with PlatformServer(echo) as server:
+        sinks = [
+            PhoenixSink(server.url, api_key=KEY),
+            MlflowSink(server.url, token=KEY),
+            LangfuseSink(server.url, public_key="pk", secret_key=KEY),
+        ]
+        with RagEval(METRIC, sinks=sinks) as evals:
+            evals.offer(SHOWN)
+            assert evals.flush(10)
+            told = everything(evals)
+        assert len(server.requests) == 3
+    assert _leaks([*logged, *told], KEY) == []
+
+
+def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
+    """A LangChain model whose client raises its key, as some do, is told by the type raised."""
+    from rag_eval_hooks_langchain import LangChainJudge
+
+    class Leaky(GenericFakeChatModel):
+        def _generate(self, *_: Any, **__: Any) -> Any:
+            raise ValueError(f"Incorrect API key provided: {KEY}")
+
+    judge = LangChainJudge(Leaky(messages=iter(())))
+    with RagEval(["ragas.faithfulness"], judge) as evals:
+        evals.offer(ASKED)
+        assert evals.flush(20)
+        told = [repr(evals.evaluate(ASKED)), *everything(evals)]
+        told += [str(one) for one in evals.explain(ASKED.sample_id)]
+    assert any("ValueError" in line for line in told)
+    assert _leaks([*logged, *told], KEY) == []
+
+
+def test_a_fault_of_the_judge_keeps_its_causes_to_itself(logged: list[str]) -> None:
+    """Of what inline evaluation raises or gives, no traceback leads to the client's error."""
+    with JudgeServer(api_key="other") as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key=KEY)
+        with RagEval(["ragas.faithfulness"], judge) as evals:
+            try:
+                told = [repr(evals.evaluate(ASKED))]
+            except Exception as error:  # noqa: BLE001 - whatever is raised is looked at
+                told = traceback.format_exception(error)
+            told += everything(evals)
+    assert _leaks([*logged, *told], KEY) == []
+
+
+def test_the_memo_is_its_owner_s_alone(tmp_path: Path) -> None:
+    """Replies quote texts: their file is private, also in a folder that is not."""
+    folder = tmp_path / "memo"
+    folder.mkdir(mode=0o755)
+    with JudgeServer() as server:
+        config = RagEvalConfig(judge="openai:m", judge_base_url=server.url, judge_memo=str(folder))
+        with RagEval(["ragas.faithfulness"], config=config) as evals:
+            evals.evaluate(ASKED)
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert "replies.sqlite" in modes
+    assert [name for name, mode in modes.items() if mode & 0o077] == []

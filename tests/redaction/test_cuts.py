@@ -1,0 +1,213 @@
+"""No cut divides what redaction takes out so that a part of it leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.capture.assembler import Assembler
+from rag_eval_hooks.capture.content import content_of
+from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction import MARGIN, choose_redactor
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+
+# Of characters that the text around them does not have, so that any part can be told.
+SECRETS = {
+    "email": "jane.krueger@bergwerk.coop",
+    "phone": "+49 30 901820",
+    "card": "4111 1111 1111 1111",
+    "iban": "DE89 3704 0044 0532 0130 00",
+    "key": "sk-proj-9Kd83jfKwq02LmZx81PqRs74",
+    "password": "password=Kd83jf!xyQ7zzB",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTYifQ.dBjftJeZ4CVP-mB92K27u",
+    "private": "-----BEGIN PRIVATE KEY-----\nMIIBVQIBADANBgkqhkiG9w0BAQEF",
+    "ip": "2001:db8:85a3:8d3:1319:8a2e:370:7348",
+    "pattern": "CUST-778899",
+}
+RULES = choose_redactor(RagEvalConfig(redact_patterns={"OWN": r"CUST-\d{6}"}), ["all", "ip"])
+LIMIT = 600
+_TOLD = 4
+"""Characters of a secret that must not be told in a row."""
+
+
+def parts(secret: str) -> set[str]:
+    """Runs of characters of a secret; what its form shares with others, such as `://`, is none."""
+    value = secret.removeprefix("password=").removeprefix("-----BEGIN PRIVATE KEY-----\n")
+    return {value[n : n + _TOLD] for n in range(len(value) - _TOLD + 1)}
+
+
+def told(secret: str, text: str) -> list[str]:
+    return sorted(part for part in parts(secret) if part in text)
+
+
+def captured(texts: list[str], max_chars: int = 10**6) -> tuple[Sample, str]:
+    """The sample of an interaction with the texts in every place, and its span attributes."""
+    config = RagEvalConfig(max_text_chars=LIMIT)
+    assembler = Assembler(config, RULES, Incidents())
+    ended: list[Interaction] = []
+    recorder = Recorder(
+        ended.append,
+        ttl=60.0,
+        max_open=10,
+        max_chars=max_chars,
+        max_text_chars=assembler.text_chars,
+    )
+    first = texts[0]
+    metadata = {"note": first, "reference": first, "user_id": first, "session_id": first}
+    root = recorder.start(1, None, RunKind.CHAIN, "help", metadata)
+    assert root is not None
+    root.query = recorder.text(root, first)
+    run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
+    assert run is not None
+    run.query = recorder.text(run, first)
+    documents = [Context(text=text, id="1", score=1.0, metadata={"m": text}) for text in texts]
+    recorder.documents(run, documents)
+    recorder.end(run)
+    ranked = recorder.start(3, 1, RunKind.RERANKER, "ranked")
+    assert ranked is not None
+    recorder.documents(ranked, documents[:1])
+    recorder.end(ranked)
+    model = recorder.start(4, 1, RunKind.MODEL, "model")
+    assert model is not None
+    recorder.prompt(model, [*texts, *["more"] * 500])
+    model.text = recorder.text(model, first)
+    recorder.end(model)
+    root.text = recorder.text(root, first)
+    recorder.end(root)
+    (interaction,) = ended
+    session = assembler.session()
+    attributes = [
+        assembler.attributes(session, content_of(run, documents_of(interaction, run), None))
+        for run in interaction.runs
+    ]
+    sample = assembler.sample(interaction, session, None, None)
+    # A random id and a duration may hold any digits.
+    return replace(sample, sample_id="", latency=None), json.dumps(attributes)
+
+
+def documents_of(interaction: Interaction, run: Any) -> tuple[Context, ...]:
+    return next((found.contexts for found in interaction.lists if found.run is run), ())
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_the_secrets_are_found_whole(kind: str) -> None:
+    """What is cut below is taken out where nothing cuts it."""
+    sample, spans = captured([f"_ {SECRETS[kind]} _"])
+    assert told(SECRETS[kind], json.dumps(sample.to_dict()) + spans) == []
+
+
+def cuts(secret: str) -> Iterator[int]:
+    return iter(range(1, len(secret)))
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_the_limit_of_a_text_tells_no_part(kind: str) -> None:
+    """Wherever the content limit, or that of what is kept in memory, divides a secret."""
+    secret = SECRETS[kind]
+    for limit in (LIMIT, LIMIT + MARGIN, LIMIT + MARGIN + 1):
+        for cut in cuts(secret):
+            text = ("_ " * limit)[: limit - cut - 1] + " " + secret + " _" * MARGIN
+            sample, spans = captured([text])
+            assert told(secret, json.dumps(sample.to_dict()) + spans) == [], (limit, cut)
+            assert "question" in sample.truncated
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_the_limit_of_an_interaction_tells_no_part(kind: str) -> None:
+    """Wherever the limit of all texts together divides a secret, in whichever text."""
+    secret = SECRETS[kind]
+    text = "_" * 100 + " " + secret + " _" * 20
+    for place in range(4):
+        for cut in cuts(secret):
+            # The limit falls into the text's secret as often as texts are kept before it.
+            limit = place * len(text) + 101 + cut
+            sample, spans = captured([text, "_" * 50], max_chars=limit)
+            assert told(secret, json.dumps(sample.to_dict()) + spans) == [], (place, cut)
+            assert "interaction" in sample.truncated
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kinds=st.lists(st.sampled_from(sorted(SECRETS)), min_size=1, max_size=6),
+    gaps=st.lists(st.integers(1, 300), min_size=6, max_size=6),
+    limit=st.integers(1, 4000),
+)
+def test_no_limit_tells_a_part_of_any_mixture(
+    kinds: list[str], gaps: list[int], limit: int
+) -> None:
+    """Any secrets in any order, any distance, any limit of the interaction."""
+    pieces = [f"{'_' * gap} {SECRETS[kind]} " for kind, gap in zip(kinds, gaps, strict=False)]
+    sample, spans = captured(["".join(pieces), *pieces], max_chars=limit)
+    written = json.dumps(sample.to_dict()) + spans
+    assert [part for kind in set(kinds) for part in told(SECRETS[kind], written)] == []
+
+
+def test_what_retrievers_gave_is_kept_redacted_and_cut() -> None:
+    """Documents of earlier stages stay in a sample's metadata though they are long."""
+    config = RagEvalConfig(max_text_chars=LIMIT)
+    memory = MemorySink()
+    with RagEval(
+        ["lexical"], ScriptedJudge(), sinks=[memory], config=config, redact="all"
+    ) as evals:
+        recorder = evals.recorder
+        root = recorder.start(1, None, RunKind.CHAIN, "help")
+        assert root is not None
+        root.query, root.text = "q", "a"
+        run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
+        assert run is not None
+        long = f"{SECRETS['email']} " + "y " * LIMIT
+        recorder.documents(run, [Context(text=f"{n} {long}", id=str(n)) for n in range(20)])
+        recorder.end(run)
+        ranked = recorder.start(3, 1, RunKind.RERANKER, "ranked")
+        assert ranked is not None
+        recorder.documents(ranked, [Context(text=f"{3} {long}")])
+        recorder.end(ranked)
+        recorder.end(root)
+        assert evals.flush(10)
+    (delivery,) = memory.results
+    (stage,) = delivery.sample.metadata["retrieved"]
+    texts = [document["text"] for document in stage["documents"]]
+    assert len(texts) == 20
+    assert texts[7].startswith("7 <EMAIL_1> y y")
+    assert all(LIMIT - 30 < len(text) <= LIMIT for text in texts)
+    assert [document["id"] for document in stage["documents"]][:3] == ["0", "1", "2"]
+    assert "metadata.retrieved" in delivery.sample.truncated
+
+
+@pytest.mark.parametrize("kind", ["email", "phone", "card", "iban", "key", "password", "ip"])
+@pytest.mark.parametrize("before", ["\n", "\t", "\u00a0", " ", '"'])
+def test_json_hides_nothing(kind: str, before: str) -> None:
+    """Behind the escapes of JSON, also of JSON in JSON, the same is found."""
+    secret = SECRETS[kind]
+    once = json.dumps({"text": f"_{before}{secret}{before}_"})
+    for text in (once, json.dumps([once])):
+        assert told(secret, RULES.session().text("answer", text)) == []
+
+
+def test_metadata_on_spans_is_redacted_before_it_is_written() -> None:
+    """What stands behind a line break or in letters that JSON escapes does not leave on a span."""
+    address = "jürgen@bücher.example"
+    session = RULES.session()
+    assembler = Assembler(RagEvalConfig(), RULES, Incidents())
+    metadata = {"note": f"pay\n{SECRETS['card']}", "by": address, "deep": [{"to": address}]}
+    recorder = Recorder(lambda _: None, ttl=60.0, max_open=1, max_chars=10**6)
+    run = recorder.start(1, None, RunKind.RETRIEVER, "store")
+    assert run is not None
+    document = Context(text="t", id=address, score=1.0, metadata=metadata)
+    written = assembler.attributes(session, content_of(run, [document], None))
+    assert json.loads(str(written["retrieval.documents.0.document.metadata"])) == {
+        "note": "pay\n<CARD_1>",
+        "by": "<EMAIL_1>",
+        "deep": [{"to": "<EMAIL_1>"}],
+    }
+    assert "cher" not in json.dumps(written)
