@@ -37,7 +37,7 @@ $(MLFLOW_VENV)/.installed:
 	touch $@
 
 # Real viewers, a real browser and a real Prometheus; needs Debian's chromium and prometheus.
-viewers: $(VENV)/.installed $(PHOENIX_VENV)/.installed $(MLFLOW_VENV)/.installed
+viewers: $(VENV)/.installed $(DEMO_VENV)/.demo $(PHOENIX_VENV)/.installed $(MLFLOW_VENV)/.installed
 	$(VENV)/bin/pip install --quiet --group viewers
 	$(VENV)/bin/python -m pytest tests/viewers $(ARGS)
 

@@ -140,7 +140,9 @@ class Bench:
             span_id=format_span_id(context.span_id),
         )
         now = time.time_ns()
-        evaluation = telemetry.evaluated(sample, self.outcomes, probability=1.0, start=now, end=now)
+        evaluation = telemetry.evaluated(
+            sample, self.outcomes, probability=1.0, reason="ratio", start=now, end=now
+        )
         telemetry.publish(evaluation, lambda *told: holder.finish(held, *told))
 
 

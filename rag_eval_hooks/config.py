@@ -168,6 +168,8 @@ class RagEvalConfig(BaseModel):
             RAG span alone) or `none`.
         carrier: Where the evaluation span with all results goes: `trace` (one of its own), `child`
             (below the RAG span) or `off`.
+        trace_judge: Whether each call of judge, embedder and token scorer is a span below the
+            evaluation span; never in the application's own traces otherwise.
         max_explanation_chars: Characters of one metric's explanation in telemetry.
         thresholds: Least good values by metric, in its own scale, such as
             `ragas.faithfulness=0.8`: pass or fail.
@@ -282,6 +284,7 @@ class RagEvalConfig(BaseModel):
         "auto", "'auto', 'all', 'root' or 'none'"
     )
     carrier: Literal["trace", "child", "off"] = _setting("trace", "'trace', 'child' or 'off'")
+    trace_judge: bool = _setting(False, "true or false")
     max_explanation_chars: int = _count(4000)
     thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = _setting(
         {}, "metric ids and numbers in the metric's scale"

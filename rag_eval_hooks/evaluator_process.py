@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.judge_calls import CallLog, noting
 from rag_eval_hooks.judges.allowance import Allowance, allowing
 from rag_eval_hooks.pipeline import Scorer, Sources
 from rag_eval_hooks.pipeline.budget import budget_of
@@ -92,7 +94,7 @@ async def _serve(sock: socket.socket) -> None:
     os.nice(recipe.config.evaluator_nice)
     outbox.put(Frame(Kind.READY))
     telling = asyncio.create_task(outbox.run())
-    await _Evaluations(scorer, budget, outbox, recipe.config.evaluator_message_mb << 20).run(link)
+    await _Evaluations(scorer, budget, outbox, recipe.config).run(link)
     telling.cancel()
     await _close(sources)
 
@@ -119,14 +121,17 @@ class _Evaluations:
         scorer: Evaluates one.
         budget: Of judge calls, shared with the application by its file; or None.
         outbox: Where outcomes go.
-        most: Bytes of the outcomes of one sample.
+        config: The settings in force.
     """
 
-    def __init__(self, scorer: Scorer, budget: Allowance | None, outbox: Outbox, most: int) -> None:
+    def __init__(
+        self, scorer: Scorer, budget: Allowance | None, outbox: Outbox, config: RagEvalConfig
+    ) -> None:
         self._scorer = scorer
         self._budget = budget
         self._outbox = outbox
-        self._most = most
+        self._most = config.evaluator_message_mb << 20
+        self._trace_judge = config.trace_judge
 
     async def run(self, link: Link) -> None:
         """Evaluates samples as they come, until the other side is gone."""
@@ -149,20 +154,20 @@ class _Evaluations:
 
     async def _evaluate(self, body: bytes) -> bytes:
         sample, chosen = pickle.loads(body)
-        with quiet(), allowing(self._budget):
+        with quiet(), allowing(self._budget), noting(self._trace_judge) as log:
             outcomes = await self._scorer.score(sample, chosen)
-        reply = _packed(outcomes)
+        reply = _packed(outcomes, log)
         if len(reply) > self._most:
             raise OverflowError("the outcomes are larger than evaluator_message_mb")
         return reply
 
 
-def _packed(outcomes: Outcomes) -> bytes:
+def _packed(outcomes: Outcomes, log: CallLog) -> bytes:
     """The outcomes; one that cannot be sent is absent, and the others are sent."""
     try:
-        return packed(dict(outcomes))
+        return packed((dict(outcomes), log))
     except NotPortable:
-        return packed({name: _sendable(outcome) for name, outcome in outcomes.items()})
+        return packed(({name: _sendable(one) for name, one in outcomes.items()}, log))
 
 
 def _sendable(outcome: Outcome) -> Outcome:

@@ -42,6 +42,7 @@ from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sinks import Sink, as_sink
 from rag_eval_hooks.sinks.base import SinkSpec
+from rag_eval_hooks.sinks.call_spans import CallSpans
 from rag_eval_hooks.sinks.carrier import CarrierWriter
 from rag_eval_hooks.sinks.choose import is_platform, platform_sink
 from rag_eval_hooks.sinks.log_events import EventEmitter
@@ -88,6 +89,7 @@ def telemetry_sinks(
             content=config.capture_content,
             max_chars=config.max_explanation_chars,
         ),
+        calls=CallSpans(providers.tracer),
         events=EventEmitter(
             providers.logger,
             content=config.capture_event_content,
@@ -239,8 +241,12 @@ def makers(
         redactor: What samples are redacted by.
 
     Raises:
-        ConfigError: A threshold is of no metric, or out of its scale.
+        ConfigError: A threshold is of no metric, or out of its scale; judge calls are to be seen
+            below a span that is not written.
     """
+    if config.trace_judge and config.carrier == "off":
+        wants = "carrier 'trace' or 'child', below which the calls are"
+        raise ConfigError("trace_judge", True, wants)
     metrics = available if chosen is None else chosen
     thresholds = Thresholds(config.thresholds, metrics)
     return Makers(

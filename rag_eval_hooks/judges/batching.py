@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from dataclasses import dataclass
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -19,10 +20,11 @@ R = TypeVar("R")
 
 @dataclass(slots=True, eq=False)
 class _Job(Generic[I, R]):
-    """The items of one caller, and where their results go."""
+    """The items of one caller, where their results go, and on whose account they are made."""
 
     items: Sequence[I]
     results: asyncio.Future[list[R]]
+    context: Context = field(default_factory=copy_context)
 
 
 class Batcher(Generic[I, R]):
@@ -134,7 +136,8 @@ class _Line(Generic[I, R]):
 
     def _start(self, jobs: Sequence[_Job[I, R]]) -> None:
         items = list(dict.fromkeys(item for job in jobs for item in job.items))
-        task = asyncio.get_running_loop().create_task(self._run(items))
+        # In the context of who came first, not of whose batch happened to end before.
+        task = asyncio.get_running_loop().create_task(self._run(items), context=jobs[0].context)
         self._running.add(task)
         task.add_done_callback(partial(self._ended, jobs, items))
 

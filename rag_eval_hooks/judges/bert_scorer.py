@@ -14,6 +14,7 @@ from typing import Any
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import TokenScore
+from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.judges.embeddings import sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
@@ -113,7 +114,8 @@ class BertScorer(Rebuilt):
         await self._thread.aclose()
 
     async def _score(self, pairs: Sequence[_TextPair]) -> Sequence[TokenScore]:
-        return await self._thread.run(lambda model: model.score(pairs))
+        with noted(JudgeCall(operation="token_score", model=self.name, local=True)):
+            return await self._thread.run(lambda model: model.score(pairs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,12 @@ from typing import Any, TypeAlias, TypeVar
 from opentelemetry import context
 
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.failures import describe, is_cut_off, is_time_out, status_of
 from rag_eval_hooks.judges.ladder import is_about_shape
 from rag_eval_hooks.judges.limits import Limits, Slots
-from rag_eval_hooks.judges.meter import Meter
+from rag_eval_hooks.judges.meter import Meter, token_count
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 __all__ = ["ForeignChat", "Reply", "Send", "Way"]
@@ -130,7 +131,11 @@ class ForeignChat:
     async def _once(self, send: Send, meter: Meter) -> Reply:
         async with self._slots.here(), asyncio.timeout(self._limits.timeout):
             meter.sent()
-            return await _apart(send())
+            with noted(JudgeCall(operation="chat", model=self.name.partition(":")[2])) as call:
+                reply = await _apart(send())
+                call.input_tokens = token_count(reply.input_tokens)
+                call.output_tokens = token_count(reply.output_tokens)
+                return reply
 
     def _told(self, error: Exception) -> JudgeError | ReplyError:
         """The error as one of ours, as one line without content."""

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judges.meter import Meter
+from rag_eval_hooks.judge_calls import JudgeCall, noted
+from rag_eval_hooks.judges.meter import Meter, token_count
 
 try:
     import openai
@@ -57,10 +58,12 @@ class Endpoint:
     Args:
         name: What errors call it, such as `openai:gpt-4o-mini`.
         options: How to reach it.
+        operation: What it is asked for, by the GenAI conventions.
     """
 
-    def __init__(self, name: str, options: ClientOptions) -> None:
+    def __init__(self, name: str, options: ClientOptions, operation: str = "chat") -> None:
         self.name = name
+        self._operation = operation
         self._options = options
         self._slots = Slots(
             options.concurrency, failures=options.breaker_failures, pause=options.breaker_pause
@@ -120,9 +123,16 @@ class Endpoint:
             # The first call makes the client, which reads certificates: no part of the call's time.
             client = self._client()
             meter.sent()
-            async with asyncio.timeout(self._options.timeout):
-                with honest_connection_errors():
-                    return await request(client)
+            with noted(self._noted()) as call:
+                async with asyncio.timeout(self._options.timeout):
+                    with honest_connection_errors():
+                        reply = await request(client)
+                _tell(call, reply)
+                return reply
+
+    def _noted(self) -> JudgeCall:
+        provider, _, model = self.name.partition(":")
+        return JudgeCall(operation=self._operation, model=model, provider=provider)
 
     def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()
@@ -141,6 +151,18 @@ class Endpoint:
             max_retries=0,
             http_client=lean_http_client(options.query),
         )
+
+
+def _tell(call: JudgeCall, reply: object) -> None:
+    """Adds what the reply says of itself."""
+    if not isinstance(reply, dict):
+        return
+    model, reply_id, used = reply.get("model"), reply.get("id"), reply.get("usage")
+    call.response_model = model if isinstance(model, str) else None
+    call.response_id = reply_id if isinstance(reply_id, str) else None
+    if isinstance(used, dict):
+        call.input_tokens = token_count(used.get("prompt_tokens"))
+        call.output_tokens = token_count(used.get("completion_tokens"))
 
 
 def _status_error(name: str, error: openai.APIStatusError) -> JudgeError:

@@ -74,7 +74,7 @@ class OpenAIEmbedder(Rebuilt):
             breaker_pause=breaker_pause,
         )
         self._model = model
-        self._endpoint = Endpoint(f"openai:{model}", options)
+        self._endpoint = Endpoint(f"openai:{model}", options, "embeddings")
         self._retries = retries
         self._prices = prices or Prices()
         self._embeddings = Embeddings(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
 from rag_eval_hooks.judges.rebuilt import Rebuilt
@@ -70,7 +71,8 @@ class SentenceEmbedder(Rebuilt):
         await self._thread.aclose()
 
     async def _make(self, texts: Sequence[str]) -> Sequence[Vector]:
-        return await self._thread.run(lambda model: _encoded(model, texts))
+        with noted(JudgeCall(operation="embeddings", model=self.name, local=True)):
+            return await self._thread.run(lambda model: _encoded(model, texts))
 
     def _load(self) -> Any:
         from sentence_transformers import SentenceTransformer

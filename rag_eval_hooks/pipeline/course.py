@@ -12,6 +12,7 @@ from opentelemetry.trace import SpanContext
 from rag_eval_hooks import semconv
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judge_calls import CallLog, noting
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.durable import Durable
 from rag_eval_hooks.pipeline.endings import dropped, sampled_out
@@ -45,6 +46,7 @@ class Course:
         ledger: The books.
         holder: Of RAG spans that wait.
         incidents: Where exceptions are counted.
+        trace_judge: Whether calls of judges are noted, to be published.
     """
 
     selection: Selection
@@ -56,9 +58,14 @@ class Course:
     ledger: Ledger
     holder: SpanHolder
     incidents: Incidents
+    trace_judge: bool = False
 
     async def run(self, work: Work) -> None:
         """Evaluates and settles a sample."""
+        with noting(self.trace_judge) as log:
+            await self._run(work, log)
+
+    async def _run(self, work: Work, log: CallLog) -> None:
         start, began = time.time_ns(), time.monotonic_ns()
         sample = self._sample(work)
         if sample is None:
@@ -78,7 +85,7 @@ class Course:
         end = start + time.monotonic_ns() - began
         self.joining.evaluated(work.joinable, sample, decision, outcomes)
         if await self.durable.keep(work, outcomes):
-            self._publish(work, sample, outcomes, decision, start, end)
+            self._publish(work, sample, outcomes, decision, start, end, log)
             await self._deliver(work, sample, outcomes)
         else:
             self.ledger.settle_dropped(work.ticket, "taken_over")
@@ -149,6 +156,7 @@ class Course:
         decision: Decision,
         start: int,
         end: int,
+        log: CallLog,
     ) -> None:
         """Sends telemetry once: what another process found is left to what that one has sent."""
         evaluation = self.telemetry.evaluated(
@@ -158,6 +166,7 @@ class Course:
             reason=decision.reason,
             start=start,
             end=end,
+            log=log,
         )
         refused = dropped(BUDGET) if is_refused(outcomes) else {}
         self.telemetry.publish(evaluation, functools.partial(self.finish, work, more=refused))

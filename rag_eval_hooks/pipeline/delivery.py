@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
+from typing import TypeVar
 
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.ids import result_id
@@ -18,6 +20,8 @@ from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["Delivery"]
 
+R = TypeVar("R")
+
 
 class Delivery:
     """Calls every sink for every sample, each in a thread of its own, so that none needs a lock.
@@ -25,8 +29,8 @@ class Delivery:
     Args:
         sinks: Where outcomes go.
         incidents: Where exceptions of sinks are counted.
-        timeout: Seconds that one delivery may take. A sink that takes longer misses what comes
-            until it returns, counted.
+        timeout: Seconds that one delivery may take, and may wait for those before it. A sink that
+            takes longer misses what comes until it returns, counted.
     """
 
     def __init__(self, sinks: Sequence[Sink], incidents: Incidents, timeout: float) -> None:
@@ -72,6 +76,7 @@ class _Line:
         self._timeout = timeout
         self._executor = DaemonExecutor("rag-eval-hooks-sink")
         self._stuck = False
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def position(self) -> dict[str, int]:
         if not isinstance(self._sink, Resumable):
@@ -97,12 +102,11 @@ class _Line:
 
     async def _call(self, method: Callable[[], Awaitable[None] | None]) -> None:
         place = f"sink {type(self._sink).__name__}"
-        if self._stuck:
-            self._incidents.report(place, TimeoutError())
-            return
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._run(method)
+            pending = await self._in_turn(method)
+            if inspect.isawaitable(pending):
+                async with asyncio.timeout(self._timeout):
+                    await pending
         except Exception as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(place, error)
 
@@ -116,24 +120,51 @@ class _Line:
                 return None
         return sink.deliver(sample, outcomes)
 
-    async def _run(self, method: Callable[[], Awaitable[None] | None]) -> None:
-        # In our context: what a sink runs is no more captured than what a judge runs.
-        call = self._executor.submit(copy_context().run, method)
+    async def _in_turn(
+        self, method: Callable[[], Awaitable[None] | None]
+    ) -> Awaitable[None] | None:
+        """Calls the method when those before it have returned: each has all of its time.
+
+        Raises:
+            TimeoutError: It took too long, or its turn never came; then it was not called.
+        """
+        turn = self._lock()
+        async with asyncio.timeout(self._timeout):
+            await turn.acquire()
+        try:
+            if self._stuck:
+                raise TimeoutError
+            # In our context: what a sink runs is no more captured than what a judge runs.
+            call = self._executor.submit(copy_context().run, method)
+            async with asyncio.timeout(self._timeout):
+                return await self._returned(call)
+        finally:
+            turn.release()
+
+    async def _returned(self, call: Future[R]) -> R:
+        waiting = asyncio.wrap_future(call)
         try:
             # Shielded: a call that runs cannot be taken back, only waited for no longer.
-            pending = await asyncio.shield(asyncio.wrap_future(call))
+            return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             self._stuck = True
             call.add_done_callback(lambda _: setattr(self, "_stuck", False))
+            # What it raises later is nobody's any more: asyncio would log it, content included.
+            waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
             raise
-        if inspect.isawaitable(pending):
-            await pending
+
+    def _lock(self) -> asyncio.Lock:
+        """Of this loop: an evaluator that was started again has another one."""
+        loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not loop:
+            self._turn = loop, asyncio.Lock()
+        return self._turn[1]
 
     async def close(self) -> None:
         call = self._executor.submit(self._sink.close)
         try:
             async with asyncio.timeout(self._timeout):
-                await asyncio.shield(asyncio.wrap_future(call))
+                await self._returned(call)
         except Exception as error:  # noqa: BLE001 - the sink's edge
-            self._incidents.report(f"sink {type(self._sink).__name__}", error)
+            self._incidents.report(f"sink {type(self._sink).__name__} close", error)
         self._executor.shutdown()

@@ -142,6 +142,7 @@ class Pipeline:
             ledger=self._ledger,
             holder=self._holder,
             incidents=self.incidents,
+            trace_judge=self._config.trace_judge,
         )
 
     def offer(self, offer: Offer) -> bool:

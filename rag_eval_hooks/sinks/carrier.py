@@ -14,7 +14,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.sinks.evaluation import Evaluation
 from rag_eval_hooks.sinks.explanation import explain
-from rag_eval_hooks.sinks.limits import Attributes, room
+from rag_eval_hooks.sinks.limits import Attributes, longest, room
 
 __all__ = ["CarrierWriter"]
 
@@ -56,12 +56,16 @@ class CarrierWriter:
         target = evaluation.rag_span()
         if self._mode == "off" or target is None:
             return []
-        left = [self._fields(evaluation, name) for name in evaluation.scores]
+        left: list[_Fields] = []
         carriers: list[Span] = []
         while left or not carriers:
             span = self._start(evaluation, target)
             if not span.is_recording():
                 break
+            if not carriers:
+                # What the SDK would cut is made short here, so that it stays JSON.
+                most = min(self._max_chars, longest(span) or self._max_chars)
+                left = [self._fields(evaluation, name, most) for name in evaluation.scores]
             carriers.append(span)
             taken = _fill(span, left[:_MOST])
             left = left[max(taken, 1) :]
@@ -79,14 +83,14 @@ class CarrierWriter:
             start_time=evaluation.start,
         )
 
-    def _fields(self, evaluation: Evaluation, name: str) -> _Fields:
+    def _fields(self, evaluation: Evaluation, name: str, most: int) -> _Fields:
         score = evaluation.scores[name]
-        about = explain(_about(score, self._content), self._max_chars, content=True)
+        about = explain(_about(score, self._content), most, content=True)
         told: dict[str, str | float | None] = {
             "name": name,
             "score": score.value,
             "label": evaluation.label(name),
-            "explanation": evaluation.explanation(name, self._max_chars, content=self._content),
+            "explanation": evaluation.explanation(name, most, content=self._content),
             "annotator_kind": score.annotator_kind.value,
             "identifier": score.annotator or semconv.TRACER_NAME,
             "metadata": about,

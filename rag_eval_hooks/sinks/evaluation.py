@@ -10,6 +10,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
+from rag_eval_hooks.judge_calls import CallLog
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
@@ -33,6 +34,7 @@ class Evaluation:
         reason: Why it was chosen, in a word.
         verdicts: Pass or fail, of the scored metrics that have a threshold.
         passed: Pass or fail of the sample, or None where that is unknown.
+        log: Calls that the evaluation made, where they are to be seen.
     """
 
     sample: Sample
@@ -43,6 +45,7 @@ class Evaluation:
     reason: str = ""
     verdicts: Mapping[str, bool] = field(default_factory=dict)
     passed: bool | None = None
+    log: CallLog = field(default_factory=CallLog)
 
     @property
     def seconds(self) -> float:

@@ -16,7 +16,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.evaluation import failed_of, status_of
-from rag_eval_hooks.sinks.limits import Attributes, fitting
+from rag_eval_hooks.sinks.limits import Attributes, fitting, link_room
 
 __all__ = ["Attributes", "HeldSpan", "SpanHolder", "attributes_of", "status_of"]
 
@@ -132,7 +132,7 @@ class SpanHolder:
         """Ends a span that is not held."""
         try:
             held.span.set_attributes(fitting(held.span, attributes))
-            for link in links:
+            for link in links[: link_room(held.span)]:
                 held.span.add_link(link)
             held.span.end(held.end_time)
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from rag_eval_hooks import semconv
 
-__all__ = ["Attributes", "fitting", "room"]
+__all__ = ["Attributes", "fitting", "link_room", "longest", "room"]
 
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
@@ -23,6 +23,18 @@ def room(span: object) -> int | None:
     if limit is None:
         return None
     return max(0, int(limit) - len(getattr(span, "attributes", None) or ()))
+
+
+def link_room(span: object) -> int | None:
+    """The same for links."""
+    limit = getattr(getattr(span, "_limits", None), "max_links", None)
+    return None if limit is None else max(0, int(limit) - len(getattr(span, "links", None) or ()))
+
+
+def longest(span: object) -> int | None:
+    """Characters of a text that the SDK does not cut, or None for any number."""
+    limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
+    return None if limit is None else int(limit)
 
 
 def fitting(span: object, attributes: Attributes) -> Attributes:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.sinks.held_span import HeldSpan
-from rag_eval_hooks.sinks.limits import Attributes, fitting
+from rag_eval_hooks.sinks.limits import Attributes, fitting, link_room
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -96,7 +96,7 @@ class OtherSpan:
             self._waits = _never
         if not self._processed and span is not None and span.is_recording():
             span.set_attributes(self._attributes)
-            for link in self._links:
+            for link in self._links[: link_room(span)]:
                 span.add_link(link)
         self._pass_on(kept)
 

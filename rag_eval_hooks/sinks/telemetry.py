@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judge_calls import CallLog
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks.call_spans import CallSpans
 from rag_eval_hooks.sinks.carrier import CarrierWriter
 from rag_eval_hooks.sinks.evaluation import Evaluation
 from rag_eval_hooks.sinks.held_span import attributes_of
@@ -32,6 +34,7 @@ class Telemetry:
     Args:
         thresholds: Pass or fail.
         carriers: Writes carrier spans.
+        calls: Writes spans of judge calls below them.
         events: Emits log events.
         metrics: Records metrics.
         incidents: Where exceptions are counted: processors, exporters and readers are the user's.
@@ -42,12 +45,14 @@ class Telemetry:
         *,
         thresholds: Thresholds,
         carriers: CarrierWriter,
+        calls: CallSpans,
         events: EventEmitter,
         metrics: MetricRecorder,
         incidents: Incidents,
     ) -> None:
         self._thresholds = thresholds
         self._carriers = carriers
+        self._calls = calls
         self._events = events
         self._metrics = metrics
         self._incidents = incidents
@@ -66,6 +71,7 @@ class Telemetry:
         reason: str,
         start: int,
         end: int,
+        log: CallLog | None = None,
     ) -> Evaluation:
         """What the other signals tell of: outcomes with pass and fail.
 
@@ -76,6 +82,7 @@ class Telemetry:
             reason: Why it was chosen.
             start: In nanoseconds since the epoch.
             end: The same.
+            log: Calls that the evaluation made, where they are to be seen.
         """
         verdicts = self._thresholds.verdicts(outcomes)
         return Evaluation(
@@ -87,6 +94,7 @@ class Telemetry:
             end=end,
             verdicts=verdicts,
             passed=self._thresholds.passed(outcomes, verdicts),
+            log=log or CallLog(),
         )
 
     def publish(self, evaluation: Evaluation, finish: Finish) -> None:
@@ -108,6 +116,7 @@ class Telemetry:
             reason=evaluation.reason,
         )
         finish(attributes, [span.get_span_context() for span in carriers])
+        self._show_calls(evaluation.log, carriers)
         for span in carriers:
             with self._edge("carrier"):
                 span.end(evaluation.end)
@@ -115,6 +124,14 @@ class Telemetry:
             self._events.emit(evaluation)
         with self._edge("metrics"):
             self._metrics.record(evaluation)
+
+    def _show_calls(self, log: CallLog, carriers: Sequence[Span]) -> None:
+        if not (log.calls and carriers):
+            return
+        with self._edge("judge calls"):
+            self._calls.write(log.calls, carriers[0])
+        for _ in range(log.omitted):
+            self._incidents.count("judge call left out of the trace")
 
     @contextlib.contextmanager
     def _edge(self, signal: str) -> Iterator[None]:

@@ -388,7 +388,10 @@ def test_a_hanging_sink_is_left_behind(make: Make) -> None:
     release = threading.Event()
     memory = MemorySink()
 
-    def hang(_sample: Sample, _outcomes: Outcomes) -> None:
+    called: list[Sample] = []
+
+    def hang(sample: Sample, _outcomes: Outcomes) -> None:
+        called.append(sample)
         release.wait(30)
 
     evals = make(sinks=[hang, memory], config=RagEvalConfig(sink_timeout=0.1))
@@ -397,8 +400,49 @@ def test_a_hanging_sink_is_left_behind(make: Make) -> None:
     assert evals.flush(10)
     assert len(memory.results) == 40
     assert evals.stats().scored == 40
-    assert evals.stats().incidents["sink CallableSink: TimeoutError"] >= 39
+    assert evals.stats().incidents["sink CallableSink: TimeoutError"] == 40
     release.set()
+    evals.shutdown()
+    assert len(called) == 1, "what was counted as missed came after all"
+
+
+def test_each_delivery_has_its_own_time(make: Make) -> None:
+    """A sink that takes long, but not too long, gets all: waiting for others is not counted."""
+    taken: list[Sample] = []
+
+    def slow(sample: Sample, _outcomes: Outcomes) -> None:
+        time.sleep(0.5)
+        taken.append(sample)
+
+    config = RagEvalConfig(sink_timeout=0.8, evaluator_concurrency=2)
+    evals = make(sinks=[slow], config=config)
+    for _ in range(4):
+        evals.offer(sample())
+    assert evals.flush(20)
+    assert len(taken) == 4
+    assert evals.stats().incidents == {}
+
+
+def test_what_a_late_sink_raises_is_not_logged(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Text of the application in an exception that nobody waits for stands in no log."""
+    release = threading.Event()
+
+    def late(_sample: Sample, _outcomes: Outcomes) -> None:
+        release.wait(30)
+        raise ValueError("the secret answer")
+
+    evals = make(sinks=[late], config=RagEvalConfig(sink_timeout=0.1))
+    evals.offer(sample())
+    assert evals.flush(10)
+    release.set()
+    # Its turn comes after the exception.
+    assert evals.flush(10)
+    evals.offer(sample())
+    evals.shutdown()
+    gc.collect()
+    assert "secret" not in caplog.text
 
 
 def test_waiting_samples_are_bounded_by_size_too(make: Make) -> None:

@@ -21,7 +21,7 @@ from rag_eval_hooks.sinks.outbox import Limits
 from rag_eval_hooks.sinks.phoenix import PhoenixSink
 from rag_eval_hooks.sinks.platform import Connection
 from rag_eval_hooks.sinks.platform_sink import PlatformHost, PlatformSink
-from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.servers.platform_server import Answer, PlatformServer, Request, well
 
 CLAIM = "The moon is made of cheese."
 SAMPLE = Sample(question="q", trace_id="a" * 32, span_id="b" * 16)
@@ -47,17 +47,6 @@ SINKS: dict[str, Make] = {
     "mlflow": lambda url: MlflowSink(url, token="sk-secret"),
     "langfuse": lambda url: LangfuseSink(url, public_key="pk", secret_key="sk-secret"),
 }
-
-
-def well(request: Request) -> Answer:
-    """What the three platforms answer when all is well."""
-    if request.path.startswith("/v1/span_annotations"):
-        return Answer(body={"data": [{"id": "1"} for _ in request.body["data"]]})
-    if request.path.startswith("/api/public/scores"):
-        return Answer(202, {"message": "Accepted"})
-    if request.method == "GET":
-        return Answer(body={"trace": {"trace_info": {"trace_id": "tr-" + "a" * 32}}})
-    return Answer(body={"assessment": {"assessment_id": "as-1"}})
 
 
 class Opened:
@@ -310,6 +299,46 @@ def test_langfuse_scores_have_the_recorded_shape(open_sink: Callable[..., Opened
             "label": "fail",
         },
     }
+
+
+def test_langfuse_gets_what_its_own_client_sends(open_sink: Callable[..., Opened]) -> None:
+    """Path, keys and fields of a score are those of the real client's `create_score`."""
+    langfuse = pytest.importorskip("langfuse")
+    with PlatformServer(well) as server:
+        client = langfuse.Langfuse(
+            public_key="pk",
+            secret_key="sk-secret",
+            base_url=server.url,
+            tracer_provider=pytest.importorskip("opentelemetry.sdk.trace").TracerProvider(),
+        )
+        client.create_score(
+            name="ragas.faithfulness",
+            value=0.25,
+            trace_id="a" * 32,
+            observation_id="b" * 16,
+            score_id="c" * 32,
+            data_type="NUMERIC",
+            comment="why",
+            metadata={"identifier": "openai:m"},
+        )
+        client.flush()
+        client.shutdown()
+        (theirs,) = [request for request in server.requests if "scores" in request.path]
+        one = open_sink(SINKS["langfuse"](server.url))
+        one.deliver()
+        assert one.sink.flush(10)
+        ours = server.requests[-1]
+    assert (ours.method, ours.path) == (theirs.method, theirs.path)
+    for header in ("authorization", "x-langfuse-public-key", "content-type"):
+        assert ours.headers[header] == theirs.headers[header]
+    sent = set(theirs.body[0]) - {"environment"}
+    for score in ours.body:
+        assert set(score) - sent == set()
+    faithful, exact = ours.body
+    assert set(faithful) == sent
+    assert set(exact) == sent - {"comment"}
+    for key in set(exact) - {"value", "metadata"}:
+        assert isinstance(exact[key], type(theirs.body[0][key]))
 
 
 def test_langfuse_tells_what_it_rejects(open_sink: Callable[..., Opened]) -> None:

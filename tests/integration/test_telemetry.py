@@ -461,3 +461,66 @@ def test_a_signal_that_fails_takes_no_other_with_it() -> None:
     assert len(world.events()) == 1
     assert len(world.points("rag.eval.score")) == 1
     world.evals.shutdown()
+
+
+@pytest.mark.parametrize("limit", [1, 6, 10, 14, 40])
+def test_low_attribute_limits_push_nothing_out(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However few attributes a span may have, an ended one of the application loses none."""
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", str(limit))
+    world = World(metrics="ragas.faithfulness", spans="none")
+    with world.tracers.get_tracer("app").start_as_current_span("outer") as outer:
+        for number in range(limit):
+            outer.set_attribute(f"own.{number}", number)
+        world.ask()
+    ended = world.one("outer")
+    assert ended.dropped_attributes == 0
+    assert dict(attributes(ended)) == {f"own.{number}": number for number in range(limit)}
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize("limit", [9, 12, 20])
+def test_low_attribute_limits_leave_content_on_our_spans(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores take the room that is left; session, question and answer stay on the RAG span."""
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", str(limit))
+    world = World(metrics=many(30), capture_content=True)
+    world.ask()
+    rag = world.one("invoke")
+    assert rag.dropped_attributes == 0
+    assert attributes(rag)["session.id"] == "s1"
+    assert attributes(rag)["input.value"] == "q"
+    assert attributes(rag)["output.value"] == "a"
+    assert len(attributes(rag)) <= limit
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize("limit", [30, 60, 200])
+def test_explanations_stay_json_within_a_length_limit(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the SDK cuts long values, explanations are made short enough before."""
+    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", str(limit))
+    world = World(capture_content=True)
+    world.ask()
+    told = attributes(world.one("evaluation"))
+    for field in ("explanation", "metadata"):
+        if text := told.get(f"evaluations.0.evaluation.{field}"):
+            assert len(text) <= limit
+            assert json.loads(text)
+    assert told["evaluations.0.evaluation.score"] == 0.5
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_links_of_ours_push_out_none(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The RAG span refers to as many carriers as it may; no link is dropped for another."""
+    monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", str(limit))
+    world = World(metrics=many(45))
+    world.ask()
+    rag, carriers = world.one("invoke"), world.named("evaluation")
+    assert len(carriers) == 3
+    assert rag.dropped_links == 0
+    first = [span.context.span_id for span in carriers][:limit]
+    assert [link.context.span_id for link in rag.links] == first
+    world.evals.shutdown()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-__all__ = ["Answer", "PlatformServer", "Request"]
+__all__ = ["Answer", "PlatformServer", "Request", "well"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,17 @@ class Answer:
     body: Any = None
     headers: tuple[tuple[str, str], ...] = ()
     after: float = 0.0
+
+
+def well(request: Request) -> Answer:
+    """What the three platforms answer when all is well."""
+    if request.path.startswith("/v1/span_annotations"):
+        return Answer(body={"data": [{"id": "1"} for _ in request.body["data"]]})
+    if request.path.startswith("/api/public/scores"):
+        return Answer(202, {"message": "Accepted"})
+    if request.method == "GET":
+        return Answer(body={"trace": {"trace_info": {"trace_id": "tr-" + "a" * 32}}})
+    return Answer(body={"assessment": {"assessment_id": "as-1"}})
 
 
 class PlatformServer:

@@ -14,7 +14,7 @@ from typing import Any
 from rag_eval_hooks import Sample
 from rag_eval_hooks.score import AnnotatorKind, NotScored, Outcomes, Score
 
-__all__ = ["Scored", "run_demo"]
+__all__ = ["Scored", "results", "run_demo"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,11 @@ def run_demo(folder: Path, *arguments: str, **variables: str) -> list[Scored]:
         timeout=180,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return results(folder)
+
+
+def results(folder: Path) -> list[Scored]:
+    """What a demo that ran in a folder scored."""
     lines = (folder / "demo-output" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     read = [json.loads(line) for line in lines]
     return [Scored(line["sample"], line["outcomes"]) for line in read]

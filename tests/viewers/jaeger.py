@@ -13,8 +13,13 @@ from typing import Any
 
 __all__ = ["JaegerSpan", "jaeger_spans", "warnings_of"]
 
-_KINDS = {2: "server", 3: "client", 4: "producer", 5: "consumer"}
+_KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 _STATUS = {1: "OK", 2: "ERROR"}
+_DROPPED = (
+    ("attributes", "droppedAttributesCount"),
+    ("events", "droppedEventsCount"),
+    ("links", "droppedLinksCount"),
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,13 @@ def _span(
             tags[f"otel.scope.{key}"] = ("string", scope[key])
     if span.get("kind") in _KINDS:
         tags["span.kind"] = ("string", _KINDS[span["kind"]])
+    tags |= {
+        f"otel.dropped_{of}_count": ("int64", span[key]) for of, key in _DROPPED if key in span
+    }
+    if span.get("traceState"):
+        tags["w3c.tracestate"] = ("string", span["traceState"])
+    if span.get("status", {}).get("message"):
+        tags["otel.status_description"] = ("string", span["status"]["message"])
     code = span.get("status", {}).get("code", 0)
     if code in _STATUS:
         tags["otel.status_code"] = ("string", _STATUS[code])
@@ -77,7 +89,7 @@ def _span(
         duration=end - start,
         tags=tags,
         references=tuple(_references(span)),
-        service=str(about["service.name"][1]),
+        service=str(about.get("service.name", ("", "OTLPResourceNoServiceName"))[1]),
         host=str(host),
         logs=len(span.get("events", ())),
     )

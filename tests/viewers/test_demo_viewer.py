@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.viewers.demo import results
 from tests.viewers.phoenix import Phoenix
 from tests.viewers.processes import ROOT, executable
 
@@ -43,7 +44,9 @@ def test_a_first_look(ended_by: signal.Signals, tmp_path: Path) -> None:
         found = Phoenix(url).spans("annotations['ragas.faithfulness'].score < 0.5")
         process.send_signal(ended_by)
         assert process.wait(60) == 0
-    assert len(found) == 2
+    low = [one for one in results(tmp_path) if one.scores.get("ragas.faithfulness", 1.0) < 0.5]
+    assert low
+    assert set(found) == {one.span_id for one in low}
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/healthz", timeout=5)
     assert not list(tmp_path.glob("rag-eval-hooks-phoenix-*"))
@@ -63,6 +66,42 @@ def test_make_starts_it() -> None:
     ).stdout
     assert 'no-such/bin/pip install --quiet --no-compile "arize-phoenix' in told
     assert "--viewer phoenix --viewer-command no-such/bin/phoenix" in told
+
+
+@pytest.mark.skipif(
+    not all((ROOT / made).exists() for made in (".venv-demo/.demo", ".venv-phoenix/.installed")),
+    reason="`make viewers` makes the environments that the target would install first",
+)
+def test_make_shows_it_and_ends_on_ctrl_c() -> None:
+    """The target prints a link that leads to the traces; Ctrl-C ends it with its Phoenix."""
+    hidden = ("RAG_EVAL_", "OPENAI_", "OTEL_", "PYTHON", "MAKE")
+    own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
+    with subprocess.Popen(
+        ["make", "demo", "VIEWER=phoenix", "ARGS=--plain"],
+        cwd=ROOT,
+        env=own,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        link = ""
+        for line in process.stdout:
+            link = next(iter(re.findall(r"in Phoenix: (\S+)", line)), link)
+            if line.startswith("Ctrl-C"):
+                break
+        try:
+            assert httpx.get(link, timeout=30).status_code == 200
+            url, _, project = link.partition("/projects/")
+            spans = Phoenix(url).spans()
+            assert any(span["name"].startswith("invoke_workflow") for span in spans.values())
+            assert {span["project"] for span in spans.values()} == {project.split("/")[0]}
+        finally:
+            # As the terminal does: to make and all that it started.
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(60)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(url, timeout=5)
 
 
 def test_a_missing_viewer_is_told(tmp_path: Path) -> None:

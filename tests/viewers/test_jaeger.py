@@ -41,6 +41,16 @@ def test_every_score_is_a_tag(in_jaeger: InJaeger) -> None:
         assert tags["rag.eval.status"] == ("string", "ok")
 
 
+def test_kinds_and_scope_are_tags(in_jaeger: InJaeger) -> None:
+    """Jaeger shows whose spans they are and of what kind; none lost an attribute or a link."""
+    for trace in in_jaeger.traces.values():
+        for span in trace:
+            client = span.operation.startswith(("retrieval ", "chat "))
+            assert span.tags["span.kind"] == ("string", "client" if client else "internal")
+            assert span.tags["otel.scope.name"] == ("string", "rag_eval_hooks")
+            assert not [tag for tag in span.tags if tag.startswith("otel.dropped")]
+
+
 def test_carrier_and_rag_span_lead_to_one_another(in_jaeger: InJaeger) -> None:
     """Each evaluation span has one reference, to its RAG span, and that has one to it."""
     spans = [span for trace in in_jaeger.traces.values() for span in trace]

@@ -9,6 +9,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judge_calls import CallLog, take_over
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.pipeline.plan import unfed
 from rag_eval_hooks.pipeline.process.handle import (
@@ -133,9 +134,11 @@ class ProcessScorer:
     async def _evaluated(self, body: bytes) -> Outcomes:
         reply = await self._mine().evaluate(body)
         try:
-            outcomes: Outcomes = pickle.loads(reply)
+            told: tuple[Outcomes, CallLog] = pickle.loads(reply)
         except Exception as error:  # noqa: BLE001 - the metric's edge: it may build its objects
             raise EvaluatorRaised(type(error).__name__) from None
+        outcomes, log = told
+        take_over(log)
         return outcomes
 
     def _mine(self) -> Supervisor:

@@ -1,0 +1,208 @@
+"""Calls of judge and embedder as spans, on request, by the real client to a real endpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+
+from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.judge_calls import CallLog, JudgeCall
+from rag_eval_hooks.sample import Context
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import JudgeServer
+
+WHERE = ["thread", pytest.param("process", marks=pytest.mark.skipif(os.name != "posix", reason=""))]
+
+
+class World:
+    """An application, its spans, and an evaluator with a judge behind HTTP."""
+
+    def __init__(self, server: JudgeServer, **config: Any) -> None:
+        self.spans = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.evals = RagEval(
+            metrics=config.pop("metrics", "ragas"),
+            judge="openai:judge-1",
+            config=RagEvalConfig(
+                judge_base_url=server.url,
+                judge_api_key="none",
+                embedder=config.pop("embedder", "openai:embed-1"),
+                **config,
+            ),
+            tracer_provider=self.tracers,
+        )
+        self._runs = 0
+
+    def ask(self, answer: str = "The crossing takes 55 minutes.") -> None:
+        """One request inside a span of the application's own."""
+        self._runs += 2
+        recorder = self.evals.recorder
+        with self.tracers.get_tracer("app").start_as_current_span("GET /ask"):
+            root = recorder.start(self._runs, None, RunKind.CHAIN, "help")
+            assert root is not None
+            root.query, root.text = "How long is the crossing?", answer
+            run = recorder.start(self._runs + 1, self._runs, RunKind.RETRIEVER, "store")
+            assert run is not None
+            recorder.documents(run, [Context(text="The crossing takes 55 minutes.")])
+            recorder.end(run)
+            recorder.end(root)
+
+    def named(self, start: str) -> list[ReadableSpan]:
+        assert self.evals.flush(30)
+        return [s for s in self.spans.get_finished_spans() if s.name.startswith(start)]
+
+
+@pytest.fixture
+def server() -> Iterator[JudgeServer]:
+    with JudgeServer() as started:
+        yield started
+
+
+def told(span: ReadableSpan) -> dict[str, Any]:
+    return dict(span.attributes or {})
+
+
+def when(span: ReadableSpan) -> tuple[int, int]:
+    return span.start_time or 0, span.end_time or 0
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_calls_stand_below_the_carrier(where: str, server: JudgeServer) -> None:
+    """Each request is a span of the GenAI conventions below the carrier, within its time."""
+    world = World(server, trace_judge=True, evaluator=where)
+    world.ask()
+    (carrier,) = world.named("evaluation")
+    chats, embeddings = world.named("chat judge-1"), world.named("embeddings embed-1")
+    world.evals.shutdown()
+    paths = [request.path for request in server.requests]
+    assert len(chats) == paths.count("/v1/chat/completions") > 0
+    assert len(embeddings) == paths.count("/v1/embeddings") > 0
+    for span in [*chats, *embeddings]:
+        assert span.parent is not None
+        assert span.parent.span_id == carrier.context.span_id
+        assert span.context.trace_id == carrier.context.trace_id
+        assert span.kind is SpanKind.CLIENT
+        assert when(carrier)[0] <= when(span)[0] < when(span)[1] <= when(carrier)[1]
+    seen = told(chats[0])
+    assert seen.pop("gen_ai.usage.input_tokens") > 0
+    assert seen.pop("gen_ai.usage.output_tokens") > 0
+    assert seen.pop("gen_ai.response.id")
+    assert seen == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "judge-1",
+        "gen_ai.response.model": "judge-1",
+        "openinference.span.kind": "LLM",
+    }
+    assert told(embeddings[0])["openinference.span.kind"] == "EMBEDDING"
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("shown", [True, False])
+def test_the_applications_trace_has_none(shown: bool, where: str, server: JudgeServer) -> None:
+    """With or without, the trace of the request holds the application's own spans and ours."""
+    world = World(server, trace_judge=shown, evaluator=where)
+    world.ask()
+    (request,) = world.named("GET /ask")
+    trace = [
+        s
+        for s in world.spans.get_finished_spans()
+        if s.context.trace_id == request.context.trace_id
+    ]
+    assert sorted(s.name for s in trace) == ["GET /ask", "invoke_workflow help", "retrieval store"]
+    assert bool(world.named("chat")) is shown
+    assert bool(world.named("embeddings")) is shown
+    world.evals.shutdown()
+    assert server.requests
+
+
+def test_usage_adds_up(server: JudgeServer) -> None:
+    """The tokens on the spans are those on the scores."""
+    used: list[Any] = []
+    world = World(server, trace_judge=True)
+    world.evals.shutdown()
+    world.evals = RagEval(
+        "ragas",
+        "openai:judge-1",
+        sinks=lambda _, outcomes: used.extend(one.usage for one in outcomes.values()),
+        config=RagEvalConfig(
+            judge_base_url=server.url, judge_api_key="none", embedder="none", trace_judge=True
+        ),
+        tracer_provider=world.tracers,
+    )
+    world.ask()
+    chats = [told(span) for span in world.named("chat")]
+    world.evals.shutdown()
+    for key, field in (("input", "input_tokens"), ("output", "output_tokens")):
+        on_spans = sum(one[f"gen_ai.usage.{key}_tokens"] for one in chats)
+        assert on_spans == pytest.approx(sum(getattr(one, field) for one in used))
+
+
+def test_a_failed_try_is_seen() -> None:
+    """A try that was answered 500 is a span with an error, beside the one that succeeded."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({1}))]) as server:
+        world = World(server, trace_judge=True, metrics="ragas.faithfulness", embedder="none")
+        world.ask()
+        failed, *fine = sorted(world.named("chat"), key=when)
+        world.evals.shutdown()
+    assert failed.status.status_code is StatusCode.ERROR
+    assert told(failed)["error.type"] == "InternalServerError"
+    assert fine
+    assert all(span.status.status_code is StatusCode.UNSET for span in fine)
+
+
+def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
+    """Evaluated together, each sample has its own calls below its own carrier; none is lost."""
+    world = World(server, trace_judge=True)
+    for number in range(8):
+        world.ask(f"The crossing takes {50 + number} minutes.")
+    carriers = {span.context.span_id: span for span in world.named("evaluation")}
+    chats, embeddings = world.named("chat"), world.named("embeddings")
+    world.evals.shutdown()
+    paths = [request.path for request in server.requests]
+    assert len(chats) == paths.count("/v1/chat/completions")
+    assert len(embeddings) == paths.count("/v1/embeddings")
+    parents = [span.parent.span_id for span in chats if span.parent is not None]
+    assert set(parents) == set(carriers)
+
+
+def test_content_is_on_none_of_them(server: JudgeServer) -> None:
+    """Prompts quote the application; spans of calls do not, whatever is captured elsewhere."""
+    world = World(server, trace_judge=True, capture_content=True)
+    world.ask()
+    for span in [*world.named("chat"), *world.named("embeddings")]:
+        assert "crossing" not in str(told(span))
+    world.evals.shutdown()
+
+
+def test_a_child_carrier_has_them_too(server: JudgeServer) -> None:
+    """Where the carrier stands in the request's trace on demand, so do the calls below it."""
+    world = World(server, trace_judge=True, carrier="child", embedder="none")
+    world.ask()
+    (carrier,), chats = world.named("evaluation"), world.named("chat")
+    world.evals.shutdown()
+    assert chats
+    assert {s.parent.span_id for s in chats if s.parent} == {carrier.context.span_id}
+
+
+def test_without_a_carrier_it_is_a_mistake() -> None:
+    """What is to stand below a span that is not written is refused at start-up."""
+    with pytest.raises(ConfigError, match="trace_judge"):
+        RagEval(config=RagEvalConfig(trace_judge=True, carrier="off"))
+
+
+def test_the_number_is_limited() -> None:
+    """A log keeps the first calls and counts the others."""
+    log = CallLog()
+    for _ in range(600):
+        log.add(JudgeCall(operation="chat", model="m"))
+    assert (len(log.calls), log.omitted) == (500, 100)
