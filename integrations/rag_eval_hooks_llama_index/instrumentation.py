@@ -17,7 +17,7 @@ from llama_index.core.instrumentation.events.llm import (
     LLMCompletionEndEvent,
     LLMCompletionStartEvent,
 )
-from llama_index.core.instrumentation.span import BaseSpan, active_span_id
+from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from pydantic import PrivateAttr
 
@@ -36,23 +36,23 @@ class Instrumentation:
 
     def __init__(self, evals: RagEval) -> None:
         self.evals = evals
-        tracker = Tracker(evals)
-        self._spans = RagEvalSpanHandler(self, tracker)
-        self._events = RagEvalEventHandler(tracker)
+        self._tracker = Tracker(evals)
+        self._spans = RagEvalSpanHandler(self, self._tracker)
+        self._events = RagEvalEventHandler(self._tracker)
 
     def enable(self) -> None:
         """Adds the handlers."""
         root = get_dispatcher()
         root.add_span_handler(self._spans)
         root.add_event_handler(self._events)
-        self.evals.recorder.locators.add(active_span_id.get)
+        self.evals.recorder.locators.add(self._tracker.current)
 
     def disable(self) -> None:
         """Takes them off again; what is open then is abandoned at its time limit. Idempotent."""
         root = get_dispatcher()
         root.span_handlers = [h for h in root.span_handlers if h is not self._spans]
         root.event_handlers = [h for h in root.event_handlers if h is not self._events]
-        self.evals.recorder.locators.discard(active_span_id.get)
+        self.evals.recorder.locators.discard(self._tracker.current)
 
 
 def enable(evals: RagEval) -> Instrumentation:
