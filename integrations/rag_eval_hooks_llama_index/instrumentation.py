@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from inspect import BoundArguments
 from typing import Any
@@ -16,7 +17,7 @@ from llama_index.core.instrumentation.events.llm import (
     LLMCompletionEndEvent,
     LLMCompletionStartEvent,
 )
-from llama_index.core.instrumentation.span import BaseSpan, active_span_id
+from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from pydantic import PrivateAttr
 
@@ -35,23 +36,23 @@ class Instrumentation:
 
     def __init__(self, evals: RagEval) -> None:
         self.evals = evals
-        tracker = Tracker(evals)
-        self._spans = RagEvalSpanHandler(self, tracker)
-        self._events = RagEvalEventHandler(tracker)
+        self._tracker = Tracker(evals)
+        self._spans = RagEvalSpanHandler(self, self._tracker)
+        self._events = RagEvalEventHandler(self._tracker)
 
     def enable(self) -> None:
         """Adds the handlers."""
         root = get_dispatcher()
         root.add_span_handler(self._spans)
         root.add_event_handler(self._events)
-        self.evals.recorder.locators.add(active_span_id.get)
+        self.evals.recorder.locators.add(self._tracker.current)
 
     def disable(self) -> None:
         """Takes them off again; what is open then is abandoned at its time limit. Idempotent."""
         root = get_dispatcher()
         root.span_handlers = [h for h in root.span_handlers if h is not self._spans]
         root.event_handlers = [h for h in root.event_handlers if h is not self._events]
-        self.evals.recorder.locators.discard(active_span_id.get)
+        self.evals.recorder.locators.discard(self._tracker.current)
 
 
 def enable(evals: RagEval) -> Instrumentation:
@@ -104,6 +105,11 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         """What it belongs to."""
         return self._registration
 
+    @functools.cached_property
+    def tracker(self) -> Tracker:
+        """Where spans go; Pydantic finds a private attribute more slowly than all we do."""
+        return self._tracker
+
     @classmethod
     def class_name(cls) -> str:
         """The name that LlamaIndex shows."""
@@ -119,7 +125,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,
     ) -> None:
         """A call begins."""
-        self._tracker.enter(id_, bound_args.arguments, instance, parent_id, tags)
+        self.tracker.enter(id_, bound_args.arguments, instance, parent_id, tags)
 
     def span_exit(
         self,
@@ -130,7 +136,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,
     ) -> None:
         """A call returned."""
-        self._tracker.exit(id_, instance, result)
+        self.tracker.exit(id_, instance, result)
 
     def span_drop(
         self,
@@ -141,7 +147,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,
     ) -> None:
         """A call raised."""
-        self._tracker.drop(id_, err)
+        self.tracker.drop(id_, err)
 
     def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
         """Makes none: runs are kept elsewhere."""
@@ -163,11 +169,17 @@ class RagEvalEventHandler(BaseEventHandler):
         tracker: Where it goes.
     """
 
-    _routes: Mapping[str, Callable[[Any], None]] = PrivateAttr()
+    _tracker: Tracker = PrivateAttr()
 
     def __init__(self, tracker: Tracker) -> None:
         super().__init__()
-        self._routes = {
+        self._tracker = tracker
+
+    @functools.cached_property
+    def routes(self) -> Mapping[str, Callable[[Any], None]]:
+        """What is done by name of an event's class; all others are no concern."""
+        tracker = self._tracker
+        return {
             LLMChatStartEvent.__name__: lambda e: tracker.model_called(
                 e.span_id, e.messages, e.model_dict
             ),
@@ -188,6 +200,6 @@ class RagEvalEventHandler(BaseEventHandler):
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
         """Something happened in a call."""
-        route = self._routes.get(type(event).__name__)
+        route = self.routes.get(type(event).__name__)
         if route is not None:
             route(event)

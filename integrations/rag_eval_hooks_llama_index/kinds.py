@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -11,6 +11,7 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
+from llama_index.core.node_parser import NodeParser
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
@@ -46,6 +47,8 @@ class Role(Enum):
     WRITER = auto()
     """Reads a chat's stream for its user, in a thread or task of its own."""
     WORKFLOW = auto()
+    PART = auto()
+    """A part of an embedding or of the splitting of texts: no run of its own."""
 
     @property
     def kind(self) -> RunKind:
@@ -59,9 +62,10 @@ _RUN_KINDS = {
     Role.TOOL: RunKind.TOOL,
     Role.POSTPROCESSING: RunKind.RERANKER,
 }
-_METHODS: Mapping[type, tuple[Role, tuple[str, ...]]] = {
-    BaseRetriever: (Role.RETRIEVAL, ("retrieve", "aretrieve")),
-    BaseEmbedding: (
+_METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
+    (BaseRetriever, Role.RETRIEVAL, ("retrieve", "aretrieve")),
+    (
+        BaseEmbedding,
         Role.EMBEDDING,
         (
             "get_query_embedding",
@@ -72,16 +76,19 @@ _METHODS: Mapping[type, tuple[Role, tuple[str, ...]]] = {
             "aget_text_embedding_batch",
         ),
     ),
-    StreamingAgentChatResponse: (
+    (
+        StreamingAgentChatResponse,
         Role.WRITER,
         ("write_response_to_history", "awrite_response_to_history"),
     ),
-    BaseNodePostprocessor: (Role.POSTPROCESSING, ()),
-    BaseTool: (Role.TOOL, ()),
-    BaseLLM: (Role.MODEL, ()),
-    Workflow: (Role.WORKFLOW, ("run",)),
-}
-"""Of each base class, the methods that count; none named means all."""
+    (BaseNodePostprocessor, Role.POSTPROCESSING, ()),
+    (BaseTool, Role.TOOL, ()),
+    (BaseLLM, Role.MODEL, ()),
+    (Workflow, Role.WORKFLOW, ("run",)),
+    (BaseEmbedding, Role.PART, ()),
+    (NodeParser, Role.PART, ()),
+)
+"""Base classes with the methods that count, none named for all; the first that fits tells."""
 
 
 def class_and_method(span_id: str) -> tuple[str, str]:
@@ -93,7 +100,7 @@ def class_and_method(span_id: str) -> tuple[str, str]:
 @functools.lru_cache(maxsize=4096)
 def role_of(owner: type, method: str) -> Role:
     """What a method of a class does."""
-    for base, (role, methods) in _METHODS.items():
+    for base, role, methods in _METHODS:
         if issubclass(owner, base) and (not methods or method in methods):
             return role
     return Role.CHAIN

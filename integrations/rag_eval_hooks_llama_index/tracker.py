@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from llama_index.core.instrumentation.span import active_span_id
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Run, RunKind, host_edge
@@ -28,8 +29,11 @@ from rag_eval_hooks_llama_index.streams import Streams
 
 __all__ = ["Tracker"]
 
-_MOST_WORKFLOWS = 10_000
+_MOST = 10_000
+"""Spans of a kind that are remembered until they end; one more, and the oldest is forgotten."""
 _QUERIES = ("query", "aquery")
+
+V = TypeVar("V")
 
 
 class Tracker:
@@ -48,6 +52,12 @@ class Tracker:
         self._instrumentors = evals.instrumentors
         self._streams = Streams()
         self._workflows: dict[str, None] = {}
+        self._parts: dict[str, str] = {}
+
+    def current(self) -> str | None:
+        """The run in which the caller is called, where LlamaIndex knows one."""
+        span_id = active_span_id.get()
+        return None if span_id is None else self._parts.get(span_id, span_id)
 
     @host_edge
     def enter(
@@ -62,6 +72,9 @@ class Tracker:
         owner, method = class_and_method(span_id)
         role = role_of(_class(instance), method)
         parent = self._parent(parent_id, role, instance)
+        if role is Role.PART and parent is not None:
+            _remember(self._parts, span_id, parent)
+            return
         told = active_instrument_tags.get() if tags is None else tags
         run = self._recorder.start(
             span_id,
@@ -75,7 +88,7 @@ class Tracker:
             return
         self._instrumentors.note(run, find_other)
         if role is Role.WORKFLOW:
-            self._note_workflow(span_id)
+            _remember(self._workflows, span_id, None)
         run.facts = facts_of(role, instance)
         if role is Role.RETRIEVAL or run.outermost:
             run.query = self._recorder.text(run, values.question_of_call(arguments))
@@ -85,8 +98,7 @@ class Tracker:
     @host_edge
     def exit(self, span_id: str, instance: Any, result: Any) -> None:
         """A span ends well, or with a generator that is still to be read."""
-        self._workflows.pop(span_id, None)
-        run = self._recorder.get(span_id)
+        run = self._left(span_id)
         if run is None:
             return
         _, method = class_and_method(span_id)
@@ -117,8 +129,7 @@ class Tracker:
     @host_edge
     def drop(self, span_id: str, error: BaseException | None) -> None:
         """A span ends with an exception."""
-        self._workflows.pop(span_id, None)
-        run = self._recorder.get(span_id)
+        run = self._left(span_id)
         if run is not None:
             self._recorder.fail(run, error or RuntimeError())
             self._recorder.settle(run)
@@ -160,7 +171,14 @@ class Tracker:
         if run is not None:
             self._recorder.fail(run, asyncio.CancelledError())
 
+    def _left(self, span_id: str) -> Run | None:
+        """The run of a span that ends, or None where it has none."""
+        self._workflows.pop(span_id, None)
+        return self._recorder.get(span_id) if self._parts.pop(span_id, None) is None else None
+
     def _parent(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
+        if parent_id in self._parts:
+            parent_id = self._parts[parent_id]
         known = parent_id if parent_id is not None and self._recorder.knows(parent_id) else None
         if known in self._workflows and self._stands_alone(role, instance):
             known = None
@@ -182,11 +200,6 @@ class Tracker:
         """
         own_step = instance is None or role_of(_class(instance), "run") is Role.WORKFLOW
         return role is Role.WORKFLOW or not own_step
-
-    def _note_workflow(self, span_id: str) -> None:
-        self._workflows[span_id] = None
-        while len(self._workflows) > _MOST_WORKFLOWS:
-            self._workflows.pop(next(iter(self._workflows)), None)
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
         """A tool's call within its own call, sync within async, is none of its own."""
@@ -212,9 +225,10 @@ class Tracker:
             if run.outermost:
                 self._recorder.follow(run, chat_ending(run, source))
             return True
-        stream = self._streams.add(
-            values.generator_of(given), run, values.known_text(instance, given)
-        )
+        generator = values.generator_of(given)
+        if generator is None:
+            return False
+        stream = self._streams.add(generator, run, values.known_text(instance, generator))
         if stream is not None and run.outermost and run.kind is not RunKind.MODEL:
             self._recorder.follow(run, stream_ending(run, stream))
         return stream is not None
@@ -222,3 +236,9 @@ class Tracker:
 
 def _class(instance: object) -> type:
     return type(instance)
+
+
+def _remember(spans: dict[str, V], span_id: str, value: V) -> None:
+    spans[span_id] = value
+    while len(spans) > _MOST:
+        spans.pop(next(iter(spans)), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -143,12 +144,18 @@ def generator_of(value: Any) -> Any:
     """The generator behind a streamed answer, or None for another kind of answer."""
     if isinstance(value, _STREAMING):
         return value.response_gen
-    return value if isinstance(value, Generator | AsyncGenerator) else None
+    return value if _is_generator(type(value)) else None
 
 
-def known_text(synthesizer: Any, value: Any) -> str | None:
+@functools.lru_cache(maxsize=4096)
+def _is_generator(kind: type) -> bool:
+    # To ask for an abstract base class takes as long as all else that we ask of a value.
+    return issubclass(kind, Generator | AsyncGenerator)
+
+
+def known_text(synthesizer: Any, generator: Any) -> str | None:
     """The whole text of a stream that a synthesizer makes of a fixed one, without a model."""
-    if _EMPTY not in "_" + getattr(generator_of(value), "__name__", ""):
+    if _EMPTY not in "_" + getattr(generator, "__name__", ""):
         return None
     return str(getattr(synthesizer, _EMPTY, _EMPTY_TEXT))
 
