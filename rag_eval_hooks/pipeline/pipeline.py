@@ -306,7 +306,9 @@ class Pipeline:
         def left() -> float | None:
             return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
-        finished = self._ledger.wait(timeout) and self._durable.drain(left())
+        # The disk first: it takes milliseconds, and what is on it outlives a time that runs out.
+        self._durable.drain(left())
+        finished = self._ledger.wait(left()) and self._durable.drain(left())
         return self._outbound.flush(left()) and finished
 
     def shutdown(self, timeout: float) -> bool:

@@ -14,11 +14,14 @@ from rag_eval_hooks.pipeline.spool_codec import sample_to_text
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile, SpoolFullError
 from rag_eval_hooks.pipeline.spool_owner import Owner
+from rag_eval_hooks.pipeline.sqlite_file import is_busy
 
 __all__ = ["Begin", "Finish", "GiveUp", "Insert", "Keep", "Operation", "SpoolWriter"]
 
 _PAUSE_S = 2.0
 """After a failure: how long the spool does without its file before it tries again."""
+_BUSY_PAUSE_S = 0.2
+"""The same where other processes held it for too long."""
 _CLEAR_UP = 5000
 """Notes of finished samples kept for a file that fails; more are forgotten, oldest first."""
 _FAILURES = (sqlite3.Error, OSError)
@@ -69,7 +72,8 @@ class SpoolWriter:
     """Not thread-safe: its owner calls it from one thread at a time.
 
     Whatever happens to the file, no operation raises: a sample that cannot be kept is counted
-    and goes on without, what is to be noted later is noted when the file is back.
+    and goes on without, what is to be noted later is noted when the file is back. Samples that
+    other processes' locks kept from the file wait for it too, as long as they are not finished.
 
     Args:
         path: The file.
@@ -93,9 +97,19 @@ class SpoolWriter:
         self._owner: Owner | None = None
         self._generation = NOWHERE
         self._down_until = 0.0
+        self._busy = False
         self._late: list[Operation] = []
         self._lost: list[SpoolFile] = []
         self.undurable = 0
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether there are samples that wait for a file which others hold."""
+        return self._busy and any(isinstance(operation, Insert) for operation in self._late)
+
+    def hurry(self) -> None:
+        """Tries the file again with the next operation, however lately it failed."""
+        self._down_until = 0.0
 
     def write(self, operations: Sequence[Operation]) -> None:
         """Does all of them, in order, in one transaction."""
@@ -111,6 +125,7 @@ class SpoolWriter:
             self._failed(error)
             self._give_up(pending)
         else:
+            self._busy = False
             for operation, result in zip(pending, results, strict=True):
                 self._settle(operation, result)
 
@@ -236,22 +251,42 @@ class SpoolWriter:
             operation.entry.generation = self._generation if result else NOWHERE
             self.undurable += not result
             operation.entry.written.set()
+        elif isinstance(operation, Finish):
+            # Not before: until then the sample may still have to be written.
+            operation.entry.forget()
 
     def _give_up(self, operations: Sequence[Operation]) -> None:
+        finished = {operation.entry for operation in operations if isinstance(operation, Finish)}
         for operation in operations:
+            entry = operation.entry
             if isinstance(operation, Insert):
-                self._settle(operation, False)
+                if self._busy and entry not in finished:
+                    entry.generation = NOWHERE
+                    entry.written.set()
+                    self._late.append(operation)
+                else:
+                    self._settle(operation, False)
             elif isinstance(operation, Keep):
                 # Nobody can tell; that it reaches the sinks is worth more.
                 _tell(operation, True)
-            elif operation.entry.generation != NOWHERE:
+            elif entry.generation != NOWHERE:
                 self._late.append(operation)
+        for entry in finished:
+            entry.forget()
+        self._bound()
+
+    def _bound(self) -> None:
+        for operation in self._late[:-_CLEAR_UP]:
+            if isinstance(operation, Insert):
+                self._settle(operation, False)
         del self._late[:-_CLEAR_UP]
 
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, _DownError):
             self._incidents.report("spool", error)
-            self._down_until = time.monotonic() + _PAUSE_S
+            self._busy = is_busy(error)
+            pause = _BUSY_PAUSE_S if self._busy else _PAUSE_S
+            self._down_until = time.monotonic() + pause
             self._close_file()
 
     def _close_file(self) -> None:
