@@ -15,6 +15,7 @@ from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, check_spool
 from rag_eval_hooks.pipeline.spool_recovery import Recovered, recovered
 from rag_eval_hooks.pipeline.work import Work
+from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.score import Outcomes
 
 __all__ = ["Durable", "Host"]
@@ -29,12 +30,14 @@ class Host:
         room: How many more samples may wait.
         work: Makes the work of a recovered sample, with its inclusion probability.
         submit: Queues it, and calls the function when it is taken; tells why not, else None.
+        redactor: Takes out of samples what must not leave.
     """
 
     positions: Callable[[], Mapping[str, int]]
     room: Callable[[], int]
     work: Callable[[Recovered, float], Work]
     submit: Callable[[Work, Callable[[], None]], str | None]
+    redactor: Redactor
 
 
 class Durable:
@@ -96,6 +99,7 @@ class Durable:
                 work.offer.sample,
                 probability=work.decision.probability,
                 reason=work.decision.reason,
+                redaction=self._host.redactor.mark,
             )
 
     def put(self, work: Work) -> None:
@@ -159,7 +163,7 @@ class Durable:
     def _recover(self, row: Row, generation: int) -> None:
         """Takes over a sample of a process that has ended; called in the spool's thread."""
         assert self._spool is not None
-        found = recovered(row, generation, self._incidents)
+        found = recovered(row, generation, self._incidents, self._host.redactor)
         if found.refusal is not None:
             self._recovered += 1
             self._ledger.dropped(found.refusal, row.id)

@@ -223,7 +223,7 @@ class SpoolWriter:
     def _insert(self, file: SpoolFile, owner: Owner, entry: Entry) -> bool:
         try:
             sample = entry.sample()
-            text = sample_to_text(sample)
+            text = sample_to_text(sample, entry.redaction)
             sample.sample_id.encode()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self._incidents.report("spool", error)

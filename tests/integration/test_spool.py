@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import os
@@ -544,6 +545,64 @@ def test_nothing_accepted_is_lost_by_kills_and_nothing_is_scored_twice(tmp_path:
     assert report.adds_up
     assert report.books["pending"] == 0
     assert report.delivered == report.books["accepted"] >= report.told
+
+
+def left_behind(folder: Path, **settings: Any) -> None:
+    """A sample that a process left in the spool."""
+    config = RagEvalConfig(spool=str(folder / "spool.sqlite"), **settings)
+    judge = ScriptedJudge(GOOD, latency=600)
+    evals = RagEval(["ragas.faithfulness"], judge, config=config, redact=shouted)
+    text = "Write to ada@example.com or <EMAIL_1>."
+    evals.offer(sample(question=text, answer="a", user_id="ada", contexts=(text,)))
+    assert not evals.shutdown(0)
+
+
+def shouted(text: str) -> str:
+    """A user's function that is not to be applied twice."""
+    return text + "!"
+
+
+def taken_over(folder: Path, redact: Any, **settings: Any) -> Sample:
+    """What the next process makes of it."""
+    memory = MemorySink()
+    config = RagEvalConfig(spool=str(folder / "spool.sqlite"), **settings)
+    judge = ScriptedJudge(GOOD)
+    with RagEval(["ragas.faithfulness"], judge, sinks=[memory], config=config, redact=redact) as by:
+        until(lambda: by.spooled()["pending"] == 0)
+        assert by.stats().recovered == 1
+    return memory.results[0].sample
+
+
+def test_what_is_taken_over_is_redacted_as_the_settings_say_now(tmp_path: Path) -> None:
+    """Settings that came after the sample hold for it; placeholders that stand in it stay."""
+    left_behind(tmp_path)
+    found = taken_over(tmp_path, ["email"])
+    assert found.question == "Write to <EMAIL_2> or <EMAIL_1>.!"
+    assert found.contexts is not None
+    assert found.contexts[0].text == found.question
+
+
+def test_what_is_taken_over_is_not_redacted_twice(tmp_path: Path) -> None:
+    """By the same settings nothing is done again: neither a function nor the hash of an id."""
+    left_behind(tmp_path, redact_ids_key="k")
+    found = taken_over(tmp_path, shouted, redact_ids_key="k")
+    assert found.question.endswith(".!")
+    assert found.user_id == hmac.new(b"k", b"ada", "sha256").hexdigest()[:16]
+
+
+def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
+    """It is dropped, counted, and seen by no judge."""
+
+    def fails(_text: str) -> str:
+        raise ValueError
+
+    left_behind(tmp_path)
+    config = RagEvalConfig(spool=str(tmp_path / "spool.sqlite"))
+    judge = ScriptedJudge(GOOD)
+    with RagEval(["ragas.faithfulness"], judge, config=config, redact=fails) as evals:
+        until(lambda: evals.spooled()["pending"] == 0)
+        assert evals.stats().dropped == {"redaction_failed": 1}
+    assert judge.tasks == []
 
 
 def test_slow_redaction_holds_neither_the_file_nor_a_fork(tmp_path: Path) -> None:
