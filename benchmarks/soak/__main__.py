@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import logging
+import os
 import random
 import sys
 import tempfile
@@ -46,7 +47,9 @@ class Soak:
         self.found = list(variants(folder, self.judge.url, self.calls, model))
         self.host = Host()
         self.watch = Watch(lambda: {self.judge.pid or 0})
-        self.faults = Faults(self.judge, every=options.block, longest=min(2.0, options.block / 3))
+        self.faults = Faults(
+            self.judge, every=1.5 * options.block, longest=min(2.0, options.block / 3)
+        )
         self.steady_from = 0.0
         self._seeds = itertools.count()
 
@@ -145,6 +148,8 @@ def main() -> int:
     parser.add_argument("--no-model", action="store_true", help="without MiniLM")
     parser.add_argument("--growth", type=float, default=40.0, help="MB that memory may grow by")
     options = parser.parse_args()
+    # As the documentation advises applications that run a model in a thread.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "0")
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:

@@ -90,6 +90,9 @@ async def _block(
         variant.latencies[-1].append((time.perf_counter() - due) * 1e3)
 
     await asyncio.gather(*(request(n, kind) for n, kind in enumerate(order)))
+    # A stream that was left is closed by a task of the loop's: its end must not be cancelled.
+    while len(asyncio.all_tasks()) > 1:
+        await asyncio.sleep(0.01)
 
 
 @contextmanager

@@ -23,15 +23,18 @@ _ROWS = 12
 def latencies(found: Sequence[Variant]) -> None:
     """Percentiles by variant, and ratios to those without a handler."""
     plain = found[0]
-    print(f"\n{'request latency':18}{'p50 ms':>9}{'p99 ms':>9}{'p50':>8}{'p99':>8}", end="")
-    print(f"{'p99 of blocks, ms':>24}{'requests':>10}")
+    print("\np99 typical: the median of the p99 of its blocks, which one bad moment does not sway")
+    print(f"{'request latency':18}{'p50 ms':>9}{'p99 ms':>9}{'p99 typical':>13}", end="")
+    print(f"{'least and most':>18}{'p50':>8}{'p99':>8}{'typical':>9}{'requests':>10}")
     for variant in found:
-        half, most = percentile(variant, 50), percentile(variant, 99)
-        ratios = half / percentile(plain, 50), most / percentile(plain, 99)
-        line = f"{variant.name:18}{half:9.1f}{most:9.1f}{ratios[0]:7.2f}x{ratios[1]:7.2f}x"
-        low, middle, high = _spread(variant)
-        count = sum(map(len, variant.latencies))
-        print(f"{line}{f'{low:.0f} .. {middle:.0f} .. {high:.0f}':>24}{count:10}")
+        low, typical, high = spread(variant)
+        values = percentile(variant, 50), percentile(variant, 99), typical
+        least = percentile(plain, 50), percentile(plain, 99), spread(plain)[1]
+        line = f"{variant.name:18}{values[0]:9.1f}{values[1]:9.1f}{typical:13.1f}"
+        line += f"{f'{low:.0f} .. {high:.0f}':>18}"
+        ratios = [value / base for value, base in zip(values, least, strict=True)]
+        line += f"{ratios[0]:7.2f}x{ratios[1]:7.2f}x{ratios[2]:8.2f}x"
+        print(f"{line}{sum(map(len, variant.latencies)):10}")
 
 
 def percentile(variant: Variant, which: int) -> float:
@@ -40,7 +43,7 @@ def percentile(variant: Variant, which: int) -> float:
     return statistics.quantiles(values, n=100)[which - 1] if len(values) > 1 else 0.0
 
 
-def _spread(variant: Variant) -> tuple[float, float, float]:
+def spread(variant: Variant) -> tuple[float, float, float]:
     """The least, the median and the highest p99 of its blocks."""
     each = [statistics.quantiles(block, n=100)[98] for block in variant.latencies if len(block) > 1]
     return (min(each), statistics.median(each), max(each)) if each else (0.0, 0.0, 0.0)
@@ -96,12 +99,12 @@ def memory(looks: Sequence[Look], steady: Sequence[Look], window: float) -> None
 def verdict(found: Sequence[Variant], findings: Sequence[str], seconds: float) -> str:
     """One line."""
     sent = sum(sum(map(len, variant.latencies)) for variant in found)
-    plain = found[0]
-    _, _, highest = _spread(plain)
+    _, typical, highest = spread(found[0])
     told = []
     for variant in found[1:]:
-        most = percentile(variant, 99)
+        most = spread(variant)[1]
         within = "within" if most <= highest else "beyond"
-        told.append(f"{variant.name} {most / percentile(plain, 99):.2f}x ({within} noise)")
+        told.append(f"{variant.name} {most / typical:.2f}x ({within} the noise of none)")
     word = "FAILED" if findings else "PASSED"
-    return f"{word}: {sent} requests in {seconds / 60:.1f} min; p99 beside none: {', '.join(told)}"
+    times = f"typical p99 beside no handler: {', '.join(told)}"
+    return f"{word}: {sent} requests in {seconds / 60:.1f} min; {times}"

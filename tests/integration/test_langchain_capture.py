@@ -390,7 +390,7 @@ def test_what_ran_before_an_interrupt_has_its_span(world: World) -> None:
     steps = import_module("langgraph.types")
 
     def retrieve(state: Any) -> dict[str, Any]:
-        return {"documents": graphs.store().as_retriever().invoke(state["question"])}
+        return {"documents": store().as_retriever().invoke(state["question"])}
 
     def approve(state: Any) -> dict[str, Any]:
         steps.interrupt("May I answer?")
