@@ -147,7 +147,7 @@ def test_nothing_starts_before_the_first_sample(make: Make) -> None:
 
 
 def test_the_process_is_quiet_and_bounded(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It exports nothing whatever the environment says, gives way, and bounds threads and caches."""
+    """It exports nothing whatever the environment says, gives way, and is bounded."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
