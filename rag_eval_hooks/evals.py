@@ -121,6 +121,7 @@ class RagEval:
             makers(self.config, chosen, available, sources, providers, scorer, to, redactor),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             [*to, FeedbackSpanSink(tracer_provider, logger_provider)],
+            redactor,
             tick=lambda: self.recorder.sweep(),
         )
         self._assembler = Assembler(self.config, redactor, self.incidents, self._pipeline.known)

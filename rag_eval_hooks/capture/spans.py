@@ -133,7 +133,7 @@ class SpanWriter:
         documents = {found.run: found.contexts for found in interaction.lists}
         for run in interaction.runs[1:]:
             if run.kind in _FORMS:
-                span = self._child(run, _enclosing(run, parents))
+                span = self._child(run, _enclosing(run, interaction.root, parents))
                 if self._content:
                     found = documents.get(run, ())
                     span.set_attributes(redact(content_of(run, found, room(span))))
@@ -178,12 +178,15 @@ class SpanWriter:
         return attributes | redact(private)
 
 
-def _enclosing(run: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:
-    """The context of the nearest enclosing run that has a span."""
+def _enclosing(run: Run, root: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:
+    """The context of the nearest enclosing run that has a span, else that of the root.
+
+    What ran before an interrupt was begun by another root, which has no span.
+    """
     outer = run.parent
     while outer is not None and outer not in parents:
         outer = outer.parent
-    return parents[outer if outer is not None else run.interaction.root]
+    return parents[outer if outer is not None else root]
 
 
 def _subject(run: Run) -> str:

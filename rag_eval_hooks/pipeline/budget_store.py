@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, Self
 
+from rag_eval_hooks.pipeline.sqlite_file import use_log
+
 __all__ = ["BudgetStore", "MemoryStore", "Period", "Spend", "SqliteStore"]
 
 _BUSY: Final = 2.0
@@ -217,7 +219,7 @@ class SqliteStore:
 def _opened(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute("PRAGMA journal_mode=WAL")
+        use_log(connection, _BUSY)
         # A power cut may lose the last moments; a killed process loses nothing.
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute(

@@ -16,6 +16,7 @@ from rag_eval_hooks.pipeline.spool_file import Row, check_spool
 from rag_eval_hooks.pipeline.spool_recovery import Recovered, recovered
 from rag_eval_hooks.pipeline.spool_reports import ReportHost
 from rag_eval_hooks.pipeline.work import Work
+from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.platform import Kept, Store
 
@@ -34,6 +35,7 @@ class Host:
         reports: How many more reports each platform can take over.
         take_report: Hands it one.
         lost_reports: Told how many of a platform's were kept too long.
+        redactor: Takes out of samples what must not leave.
     """
 
     positions: Callable[[], Mapping[str, int]]
@@ -43,6 +45,7 @@ class Host:
     reports: Callable[[], Mapping[str, int]]
     take_report: Callable[[Kept], None]
     lost_reports: Callable[[str, int], None]
+    redactor: Redactor
 
 
 class Durable:
@@ -116,6 +119,7 @@ class Durable:
                 work.offer.sample,
                 probability=work.decision.probability,
                 reason=work.decision.reason,
+                redaction=self._host.redactor.mark,
             )
 
     def put(self, work: Work) -> None:
@@ -179,7 +183,7 @@ class Durable:
     def _recover(self, row: Row, generation: int) -> None:
         """Takes over a sample of a process that has ended; called in the spool's thread."""
         assert self._spool is not None
-        found = recovered(row, generation, self._incidents)
+        found = recovered(row, generation, self._incidents, self._host.redactor)
         if found.refusal is not None:
             self._recovered += 1
             self._ledger.dropped(found.refusal, row.id)

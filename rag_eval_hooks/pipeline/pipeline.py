@@ -29,6 +29,7 @@ from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.spool_recovery import Recovered
 from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.quiet import quiet
+from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
@@ -50,6 +51,7 @@ class Pipeline:
         makers: Make what decides, what evaluates a sample, and what it may cost.
         parts: What it is made of; closed at shutdown.
         sinks: Where outcomes go besides telemetry.
+        redactor: Takes out of samples what must not leave.
         tick: Called a few times a second, once a sample was accepted or `watch` was called, and
             before all that is pending is waited for.
     """
@@ -60,6 +62,7 @@ class Pipeline:
         makers: Makers,
         parts: Sequence[Closable],
         sinks: Sequence[Sink],
+        redactor: Redactor,
         tick: Callable[[], None],
     ) -> None:
         self.incidents = Incidents()
@@ -84,6 +87,7 @@ class Pipeline:
                 reports=self._outbound.room,
                 take_report=self._outbound.take,
                 lost_reports=self._outbound.lost,
+                redactor=redactor,
             ),
         )
         self.reset()
@@ -314,7 +318,9 @@ class Pipeline:
         def left() -> float | None:
             return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
-        finished = self._ledger.wait(timeout) and self._durable.drain(left())
+        # The disk first: it takes milliseconds, and what is on it outlives a time that runs out.
+        self._durable.drain(left())
+        finished = self._ledger.wait(left()) and self._durable.drain(left())
         finished = self._outbound.flush(left()) and finished
         return self._durable.drain(left()) and finished
 

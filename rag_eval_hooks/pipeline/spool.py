@@ -45,6 +45,8 @@ _LOOK_S = 1.0
 """How often samples of processes that have ended are looked for."""
 _START_S = 2.0
 """How long a new process waits with that: one that forks meanwhile leaves it to its children."""
+_RETRY_S = 0.1
+"""How soon samples are tried again that found the file locked."""
 _CHUNK = 16
 """Samples taken over at a time; between them, what is accepted here is written."""
 _PATIENCE_S = 2.0
@@ -105,7 +107,7 @@ class Spool:
         self._drained = threading.Condition(self._lock)
         self._added = self._done = 0
         self._late = self._stalled = False
-        self._stopping = self._ended = False
+        self._stopping = self._ended = self._hurry = False
         self._look_at = 0.0
         self._thread: threading.Thread | None = None
 
@@ -199,7 +201,6 @@ class Spool:
             entry: The sample.
             column: Of the books.
         """
-        entry.forget()
         self._add(Finish(entry, column))
 
     def give_up(self, entry: Entry) -> None:
@@ -220,10 +221,15 @@ class Spool:
 
     def drain(self, timeout: float | None) -> bool:
         """Waits until all that was noted so far is on disk; whether it is."""
+        self._hurry = True
+        self._wake.set()
         with self._lock:
             last = self._added
-            self._drained.wait_for(lambda: self._done >= last or self._ended, timeout)
-            return self._done >= last
+            self._drained.wait_for(lambda: self._ended or self._is_written(last), timeout)
+            return self._is_written(last)
+
+    def _is_written(self, last: int) -> bool:
+        return self._done >= last and not self._writer.unwritten
 
     def stop(self, timeout: float) -> None:
         """Writes what is noted, gives up all claims and ends the thread."""
@@ -257,14 +263,16 @@ class Spool:
 
     def _run(self) -> None:
         while not self._stopping:
-            pause = max(0.0, min(_LOOK_S, self._look_at - time.monotonic()))
-            if self._wake.wait(pause) and not self._sync:
+            longest = _RETRY_S if self._writer.unwritten else _LOOK_S
+            pause = max(0.0, min(longest, self._look_at - time.monotonic()))
+            if self._wake.wait(pause) and not self._sync and not self._hurry:
                 time.sleep(_GATHER_S)
             try:
                 self._write()
                 self._look()
             except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
                 self._incidents.report("spool", error)
+        self._hurry = True
         self._write()
         with self._file_lock:
             self._writer.close(give_up=True)
@@ -273,6 +281,9 @@ class Spool:
             self._drained.notify_all()
 
     def _write(self) -> None:
+        if self._hurry:
+            self._hurry = False
+            self._writer.hurry()
         with self._lock:
             self._wake.clear()
             operations = list(self._operations)

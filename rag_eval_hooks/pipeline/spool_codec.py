@@ -14,24 +14,32 @@ from rag_eval_hooks.usage import Usage
 __all__ = ["outcomes_from_text", "outcomes_to_text", "sample_from_text", "sample_to_text"]
 
 
-def sample_to_text(sample: Sample) -> str:
+_REDACTION = "redaction_mark"
+
+
+def sample_to_text(sample: Sample, redaction: str = "") -> str:
     """The sample as JSON; metadata that JSON does not know becomes its text.
+
+    Args:
+        sample: What is to be kept.
+        redaction: The mark of what was taken out of it.
 
     Raises:
         ValueError: The metadata contains itself.
     """
-    return json.dumps(sample.to_dict(), default=str)
+    return json.dumps({_REDACTION: redaction, **sample.to_dict()}, default=str)
 
 
-def sample_from_text(text: str) -> Sample:
-    """The sample again, with its id.
+def sample_from_text(text: str) -> tuple[Sample, str]:
+    """The sample again, with its id, and the mark of what was taken out of it.
 
     Raises:
         ValueError: The text is no JSON.
         TypeError: It is no sample.
     """
     data = json.loads(text)
-    return Sample.from_dict({**data, "truncated": tuple(data.get("truncated", ()))})
+    mark = data.pop(_REDACTION, "")
+    return Sample.from_dict({**data, "truncated": tuple(data.get("truncated", ()))}), mark
 
 
 def outcomes_to_text(outcomes: Outcomes) -> str:

@@ -22,13 +22,23 @@ class Entry:
         probability: Inclusion probability.
         reason: The sampler's.
         generation: Of the file that it is in already.
+        redaction: The mark of what is taken out of the sample.
 
     Attributes:
         generation: Which of the files that were at the spool's path holds it, or `NOWHERE`.
         written: Set once it is known whether it is on disk.
     """
 
-    __slots__ = ("_build", "_lock", "_sample", "generation", "probability", "reason", "written")
+    __slots__ = (
+        "_build",
+        "_lock",
+        "_sample",
+        "generation",
+        "probability",
+        "reason",
+        "redaction",
+        "written",
+    )
 
     def __init__(
         self,
@@ -37,6 +47,7 @@ class Entry:
         probability: float,
         reason: str,
         generation: int = NOWHERE,
+        redaction: str = "",
     ) -> None:
         self._build = build
         self._lock = threading.Lock()
@@ -44,6 +55,7 @@ class Entry:
         self.probability = probability
         self.reason = reason
         self.generation = generation
+        self.redaction = redaction
         self.written = threading.Event()
 
     def sample(self) -> Sample:

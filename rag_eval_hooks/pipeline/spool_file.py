@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import stat
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.pipeline.spool_owner import is_supported
 from rag_eval_hooks.pipeline.spool_reports import ReportTable, undelivered
+from rag_eval_hooks.pipeline.sqlite_file import make_private, use_log
 
 __all__ = ["Row", "SpoolFile", "SpoolFullError", "check_spool", "spool_books"]
 
@@ -98,7 +98,7 @@ class SpoolFile:
     def __init__(self, path: Path, max_bytes: int) -> None:
         self._path = path
         self._max_bytes = max_bytes
-        _make_private(path)
+        make_private(path)
         self._db = _connect(path)
         self.reports = ReportTable(self._db)
         try:
@@ -213,7 +213,7 @@ class SpoolFile:
         return [_row(values) for values in found]
 
     def _prepare(self) -> None:
-        self._db.execute("PRAGMA journal_mode = WAL")
+        use_log(self._db, _BUSY_S)
         # A commit is in the system's hands: it survives the process, though not the power.
         self._db.execute("PRAGMA synchronous = NORMAL")
         self._db.execute("PRAGMA journal_size_limit = 4194304")
@@ -259,13 +259,19 @@ def check_spool(path: Path) -> bool:
 def spool_books(path: Path) -> Mapping[str, int]:
     """Counts of all that ever went through a spool, by all processes; `pending` are in it.
 
-    So are the scores of `undelivered` samples, by platform, where there are any.
+    So are the scores of `undelivered` samples, where there are any. Empty where nothing was
+    written yet; no file is made.
 
     Raises:
         sqlite3.Error: The file cannot be read.
+        OSError: Likewise.
     """
+    if not path.exists():
+        return {}
     with closing(_connect(path)) as db:
         db.execute("BEGIN")
+        if _is_empty(db):
+            return {}
         books = dict(db.execute("SELECT entry, count FROM books").fetchall())
         books["pending"] = db.execute("SELECT COUNT(*) FROM samples").fetchone()[0]
         waiting = undelivered(db)
@@ -274,7 +280,7 @@ def spool_books(path: Path) -> Mapping[str, int]:
 
 def _holds_samples(db: sqlite3.Connection, path: Path) -> bool:
     told = _told(db)
-    if told == (0, 0) and not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+    if told == (0, 0) and _is_empty(db):
         return False
     if told != (_APPLICATION, _VERSION):
         ours = told[0] == _APPLICATION
@@ -284,17 +290,19 @@ def _holds_samples(db: sqlite3.Connection, path: Path) -> bool:
     return has_samples or undelivered(db) > 0
 
 
+def _is_empty(db: sqlite3.Connection) -> bool:
+    return not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
+
+
 def _connect(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-
-
-def _make_private(path: Path) -> None:
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        if stat.S_IMODE(os.fstat(file).st_mode) & 0o077:
-            os.fchmod(file, 0o600)
-    finally:
-        os.close(file)
+    # Never makes a file: the system's umask would say who may read it.
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=rw",
+        uri=True,
+        timeout=_BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+    )
 
 
 def _told(db: sqlite3.Connection) -> tuple[int, int]:

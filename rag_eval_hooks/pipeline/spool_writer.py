@@ -21,11 +21,14 @@ from rag_eval_hooks.pipeline.spool_reports import (
     ReportOperation,
 )
 from rag_eval_hooks.sinks.platform import Kept
+from rag_eval_hooks.pipeline.sqlite_file import is_busy
 
 __all__ = ["Begin", "Finish", "GiveUp", "Insert", "Keep", "Operation", "SpoolWriter"]
 
 _PAUSE_S = 2.0
 """After a failure: how long the spool does without its file before it tries again."""
+_BUSY_PAUSE_S = 0.2
+"""The same where other processes held it for too long."""
 _CLEAR_UP = 5000
 """Notes of finished samples kept for a file that fails; more are forgotten, oldest first."""
 _FAILURES = (sqlite3.Error, OSError)
@@ -76,7 +79,8 @@ class SpoolWriter:
     """Not thread-safe: its owner calls it from one thread at a time.
 
     Whatever happens to the file, no operation raises: a sample that cannot be kept is counted
-    and goes on without, what is to be noted later is noted when the file is back.
+    and goes on without, what is to be noted later is noted when the file is back. Samples that
+    other processes' locks kept from the file wait for it too, as long as they are not finished.
 
     Args:
         path: The file.
@@ -103,9 +107,19 @@ class SpoolWriter:
         self._owner: Owner | None = None
         self._generation = NOWHERE
         self._down_until = 0.0
+        self._busy = False
         self._late: list[Operation] = []
         self._lost: list[SpoolFile] = []
         self.undurable = 0
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether there are samples that wait for a file which others hold."""
+        return self._busy and any(isinstance(operation, Insert) for operation in self._late)
+
+    def hurry(self) -> None:
+        """Tries the file again with the next operation, however lately it failed."""
+        self._down_until = 0.0
 
     def write(self, operations: Sequence[Operation]) -> None:
         """Does all of them, in order, in one transaction."""
@@ -121,6 +135,7 @@ class SpoolWriter:
             self._failed(error)
             self._give_up(pending)
         else:
+            self._busy = False
             for operation, result in zip(pending, results, strict=True):
                 self._settle(operation, result)
 
@@ -254,7 +269,7 @@ class SpoolWriter:
     def _insert(self, file: SpoolFile, owner: Owner, entry: Entry) -> bool:
         try:
             sample = entry.sample()
-            text = sample_to_text(sample)
+            text = sample_to_text(sample, entry.redaction)
             sample.sample_id.encode()
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self._incidents.report("spool", error)
@@ -287,11 +302,22 @@ class SpoolWriter:
             operation.entry.text = ""
         elif isinstance(operation, LeaveReport):
             operation.told(result)
+        elif isinstance(operation, Finish):
+            # Not before: until then the sample may still have to be written.
+            operation.entry.forget()
 
     def _give_up(self, operations: Sequence[Operation]) -> None:
+        finished = {operation.entry for operation in operations if isinstance(operation, Finish)}
         for operation in operations:
-            if isinstance(operation, Insert | KeepReport):
+            if isinstance(operation, KeepReport):
                 self._settle(operation, False)
+            elif isinstance(operation, Insert):
+                if self._busy and operation.entry not in finished:
+                    operation.entry.generation = NOWHERE
+                    operation.entry.written.set()
+                    self._late.append(operation)
+                else:
+                    self._settle(operation, False)
             elif isinstance(operation, Keep):
                 # Nobody can tell; that it reaches the sinks is worth more.
                 _tell(operation, True)
@@ -299,8 +325,15 @@ class SpoolWriter:
                 self._late.append(operation)
             elif isinstance(operation, LeaveReport):
                 self._settle(operation, False)
+        for entry in finished:
+            entry.forget()
+        self._bound()
+
+    def _bound(self) -> None:
         for operation in self._late[:-_CLEAR_UP]:
-            if isinstance(operation, LeaveReport):
+            if isinstance(operation, Insert):
+                self._settle(operation, False)
+            elif isinstance(operation, LeaveReport):
                 # It is on disk under our name: for the next process.
                 self._settle(operation, True)
         del self._late[:-_CLEAR_UP]
@@ -308,7 +341,9 @@ class SpoolWriter:
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, _DownError):
             self._incidents.report("spool", error)
-            self._down_until = time.monotonic() + _PAUSE_S
+            self._busy = is_busy(error)
+            pause = _BUSY_PAUSE_S if self._busy else _PAUSE_S
+            self._down_until = time.monotonic() + pause
             self._close_file()
 
     def _close_file(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
@@ -39,7 +40,23 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     others = [each for each in asked if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
     ids_key = None if key is None else key.get_secret_value().encode()
-    return Redactor(rules, [_function(each) for each in others], ids_key)
+    functions = [_function(each) for each in others]
+    return Redactor(rules, functions, ids_key, _mark(config, sorted(set(names)), asked, ids_key))
+
+
+def _mark(
+    config: RagEvalConfig, names: Iterable[str], asked: Iterable[Any], key: bytes | None
+) -> str:
+    """Equal for equal settings, in all processes; of objects only their names count."""
+    objects = [each if hasattr(each, "__qualname__") else type(each) for each in asked]
+    told = [
+        *names,
+        sorted(config.redact_patterns.items()),
+        config.redact_regions,
+        [f"{each.__module__}.{each.__qualname__}" for each in objects if each is not str],
+    ]
+    # Keyed, so that it does not tell a key that was guessed from any other.
+    return hmac.new(key or b"", repr(told).encode(), "sha256").hexdigest()[:16]
 
 
 def _listed(redact: RedactSpec) -> list[Any]:

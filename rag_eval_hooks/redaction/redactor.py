@@ -18,11 +18,13 @@ class Redactor:
 
     Attributes:
         rules: What finds it, the most telling rule first.
+        mark: Tells these settings from others.
 
     Args:
         rules: What finds it, the most telling rule first.
         functions: Applied to every text behind the rules.
         ids_key: Key for hashing ids of users and sessions, or None not to hash them.
+        mark: Tells these settings from others.
     """
 
     def __init__(
@@ -30,7 +32,9 @@ class Redactor:
         rules: Sequence[Rule] = (),
         functions: Sequence[RedactFunction] = (),
         ids_key: bytes | None = None,
+        mark: str = "",
     ) -> None:
+        self.mark = mark
         self.rules = tuple(rules)
         self._functions = tuple(functions)
         self._ids_key = ids_key
@@ -80,6 +84,19 @@ class Redactor:
             metadata=by.mapping("metadata", sample.metadata),
             truncated=tuple(by.text("truncated", name) for name in sample.truncated),
         )
+
+    def again(self, sample: Sample) -> Sample:
+        """A sample that other settings were applied to.
+
+        Placeholders that stand in it stay, and new ones are counted on from them. Functions and
+        the hash of ids are applied to what they may have been applied to already.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        session = self.session()
+        session.go_on(str(sample.to_dict()))
+        return self.sample(sample, session)
 
 
 def _context(by: Session, place: int, context: Context) -> Context:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
@@ -20,6 +21,7 @@ Attribute: TypeAlias = "str | int | float | bool"
 Content: TypeAlias = "Attribute | Mapping[str, Any] | list[Any]"
 """An attribute, or what will be one as JSON."""
 
+_PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
 _DEEPEST: Final = 8  # of nested metadata; nobody has more, and a cycle has no end
 
 
@@ -40,6 +42,11 @@ class Session:
         self._ids_key = ids_key
         self._known: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
+
+    def go_on(self, texts: str) -> None:
+        """Counts on from placeholders that stand in texts already: theirs name something else."""
+        for kind, number in _PLACEHOLDER.findall(texts):
+            self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
         """The text with placeholders such as `<EMAIL_1>`.

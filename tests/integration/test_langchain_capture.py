@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date
+from importlib import import_module
 from typing import Annotated, Any
 
 import pytest
@@ -381,6 +382,31 @@ def test_a_new_question_gives_up_what_waits_in_its_thread(world: World) -> None:
     assert [(s.sample.question, s.sample.status) for s in world.seen()] == [
         (QUESTION, Status.INTERRUPTED)
     ]
+
+
+@needs_graphs
+def test_what_ran_before_an_interrupt_has_its_span(world: World) -> None:
+    """A retriever's call and a model's stand below one RAG span, though two roots began them."""
+    steps = import_module("langgraph.types")
+
+    def retrieve(state: Any) -> dict[str, Any]:
+        return {"documents": store().as_retriever().invoke(state["question"])}
+
+    def approve(state: Any) -> dict[str, Any]:
+        steps.interrupt("May I answer?")
+        return {"tries": 1}
+
+    made = graphs.graph()
+    for name, node in (("retrieve", retrieve), ("approve", approve), ("say", graphs.generate)):
+        made.add_node(name, node)
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    app = graphs.chained(made, "retrieve", "approve", "say").compile(checkpointer=saver)
+    told = {**config(world), "configurable": {"thread_id": "t1"}}
+    app.invoke({"question": QUESTION}, told)
+    app.invoke(steps.Command(resume=True), told)
+    [seen] = world.seen()
+    assert [name.split()[0] for name in seen.spans] == ["chat", "retrieval"]
+    assert world.disorder({}) == ""
 
 
 @needs_graphs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ import pytest
 
 from benchmarks.kill9 import run as kill_often
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.pipeline.sqlite_file import use_log
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
@@ -296,6 +298,30 @@ def test_nobody_else_can_read_it(make: Make, tmp_path: Path) -> None:
     assert "spool.sqlite-wal" in modes
 
 
+def test_looking_makes_no_file(make: Make, tmp_path: Path) -> None:
+    """Asking for the books before the first sample makes no file, and is no incident."""
+    evals = make()
+    assert evals.spooled() == {}
+    assert not list(tmp_path.iterdir())
+    assert evals.stats().incidents == {}
+
+
+def test_a_file_that_others_could_read_is_closed_to_them(make: Make, tmp_path: Path) -> None:
+    """Whoever made it, and though SQLite's log beside it is in use already."""
+    path = tmp_path / "spool.sqlite"
+    newer(path)
+    path.chmod(0o644)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 1")
+        db.commit()
+        assert stat.S_IMODE((tmp_path / "spool.sqlite-wal").stat().st_mode) == 0o644
+        evals = make(ScriptedJudge(GOOD, latency=600), durability="sync", spool_wait=10.0)
+        assert evals.offer(sample())
+        files = [entry for entry in tmp_path.iterdir() if entry.is_file()]
+        assert len(files) == 3
+        assert {stat.S_IMODE(entry.stat().st_mode) for entry in files} == {0o600}
+
+
 def corrupt(path: Path) -> None:
     newer(path)
     with closing(sqlite3.connect(path)) as db:
@@ -368,6 +394,42 @@ def test_a_locked_file_disturbs_nobody(make: Make, tmp_path: Path) -> None:
         return evals.offer(sample(time.monotonic_ns()))
 
     until(kept)
+
+
+def test_samples_wait_for_a_file_that_is_locked(make: Make, tmp_path: Path) -> None:
+    """A lock of another program, however long, costs no sample its place on the disk."""
+    evals = make(ScriptedJudge(GOOD, latency=600))
+    evals.offer(sample(1))
+    until(lambda: evals.spooled().get("pending") == 1)
+    with closing(sqlite3.connect(tmp_path / "spool.sqlite", isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        evals.offer(sample(2))
+        until(lambda: "spool: OperationalError" in evals.stats().incidents)
+        evals.offer(sample(3))
+        assert not evals.flush(0.3)
+        db.execute("ROLLBACK")
+    until(lambda: evals.spooled().get("pending") == 3)
+    assert evals.stats().undurable == 0
+    assert not evals.shutdown(0)
+    assert evals.stats().dropped == {"spooled": 3}
+
+
+def test_the_switch_to_the_log_waits_for_others(tmp_path: Path) -> None:
+    """Processes that open a new file at the same moment do not refuse one another."""
+    path = tmp_path / "new.sqlite"
+    with closing(sqlite3.connect(path, isolation_level=None)) as first:
+        first.execute("BEGIN EXCLUSIVE")
+        with closing(
+            sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        ) as second:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                use_log(second, patience=0)
+            waiting = threading.Thread(target=use_log, args=(second, 30))
+            waiting.start()
+            time.sleep(0.2)
+            first.execute("ROLLBACK")
+            waiting.join()
+            assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
 def test_a_deleted_file_is_made_again(make: Make, tmp_path: Path) -> None:
@@ -483,6 +545,64 @@ def test_nothing_accepted_is_lost_by_kills_and_nothing_is_scored_twice(tmp_path:
     assert report.adds_up
     assert report.books["pending"] == 0
     assert report.delivered == report.books["accepted"] >= report.told
+
+
+def left_behind(folder: Path, **settings: Any) -> None:
+    """A sample that a process left in the spool."""
+    config = RagEvalConfig(spool=str(folder / "spool.sqlite"), **settings)
+    judge = ScriptedJudge(GOOD, latency=600)
+    evals = RagEval(["ragas.faithfulness"], judge, config=config, redact=shouted)
+    text = "Write to ada@example.com or <EMAIL_1>."
+    evals.offer(sample(question=text, answer="a", user_id="ada", contexts=(text,)))
+    assert not evals.shutdown(0)
+
+
+def shouted(text: str) -> str:
+    """A user's function that is not to be applied twice."""
+    return text + "!"
+
+
+def taken_over(folder: Path, redact: Any, **settings: Any) -> Sample:
+    """What the next process makes of it."""
+    memory = MemorySink()
+    config = RagEvalConfig(spool=str(folder / "spool.sqlite"), **settings)
+    judge = ScriptedJudge(GOOD)
+    with RagEval(["ragas.faithfulness"], judge, sinks=[memory], config=config, redact=redact) as by:
+        until(lambda: by.spooled()["pending"] == 0)
+        assert by.stats().recovered == 1
+    return memory.results[0].sample
+
+
+def test_what_is_taken_over_is_redacted_as_the_settings_say_now(tmp_path: Path) -> None:
+    """Settings that came after the sample hold for it; placeholders that stand in it stay."""
+    left_behind(tmp_path)
+    found = taken_over(tmp_path, ["email"])
+    assert found.question == "Write to <EMAIL_2> or <EMAIL_1>.!"
+    assert found.contexts is not None
+    assert found.contexts[0].text == found.question
+
+
+def test_what_is_taken_over_is_not_redacted_twice(tmp_path: Path) -> None:
+    """By the same settings nothing is done again: neither a function nor the hash of an id."""
+    left_behind(tmp_path, redact_ids_key="k")
+    found = taken_over(tmp_path, shouted, redact_ids_key="k")
+    assert found.question.endswith(".!")
+    assert found.user_id == hmac.new(b"k", b"ada", "sha256").hexdigest()[:16]
+
+
+def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
+    """It is dropped, counted, and seen by no judge."""
+
+    def fails(_text: str) -> str:
+        raise ValueError
+
+    left_behind(tmp_path)
+    config = RagEvalConfig(spool=str(tmp_path / "spool.sqlite"))
+    judge = ScriptedJudge(GOOD)
+    with RagEval(["ragas.faithfulness"], judge, config=config, redact=fails) as evals:
+        until(lambda: evals.spooled()["pending"] == 0)
+        assert evals.stats().dropped == {"redaction_failed": 1}
+    assert judge.tasks == []
 
 
 def test_slow_redaction_holds_neither_the_file_nor_a_fork(tmp_path: Path) -> None:

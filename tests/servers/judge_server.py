@@ -96,6 +96,9 @@ class JudgeServer:
         api_key: The one key accepted; any if None.
         models: The models it knows; any if None.
         port: Port on loopback; a free one if 0.
+        slots: Requests worked on at once, each for `latency`; more wait for their turn. No limit
+            if None. A request that hangs takes none.
+        keep: Whether requests are recorded.
     """
 
     def __init__(
@@ -111,11 +114,16 @@ class JudgeServer:
         api_key: str | None = None,
         models: Iterable[str] | None = None,
         port: int = 0,
+        slots: int | None = None,
+        keep: bool = True,
     ) -> None:
         self.latency = latency
         self.faults = list(faults)
         self.requests: list[Recorded] = []
         self.peak = 0
+        self._slots = None if slots is None else asyncio.Semaphore(slots)
+        self._keep = keep
+        self._came = 0
         self._replies = replies if callable(replies) or replies is None else iter(replies)
         self._formats = {"json_schema": json_schema, "json_object": json_object, "tool": tools}
         self._temperature = temperature
@@ -125,6 +133,8 @@ class JudgeServer:
         self._stopping = False
         # asyncio switches Nagle's delay of 40 ms off only where the protocol is named.
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        # A server that was killed leaves connections behind, which must not keep the port.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
         # Who knows the URL may connect, even before the server is up.
         self._socket.listen(128)
@@ -185,7 +195,11 @@ class JudgeServer:
         self.peak = max(self.peak, self._in_flight)
         try:
             response = await self._response(recorded, answer)
-            await asyncio.sleep(due - time.monotonic())
+            if self._slots is None:
+                await asyncio.sleep(due - time.monotonic())
+            else:
+                async with self._slots:
+                    await asyncio.sleep(self.latency)
             return response
         finally:
             self._in_flight -= 1
@@ -204,9 +218,10 @@ class JudgeServer:
     async def _record(self, request: Request) -> Recorded:
         body = json.loads(await request.body())
         url = request.url
-        number = len(self.requests) + 1
-        recorded = Recorded(number, url.path, url.query, dict(request.headers), body)
-        self.requests.append(recorded)
+        self._came += 1
+        recorded = Recorded(self._came, url.path, url.query, dict(request.headers), body)
+        if self._keep:
+            self.requests.append(recorded)
         return recorded
 
     def _fault(self, recorded: Recorded) -> Fault | None:
@@ -271,13 +286,23 @@ def _config(app: Starlette) -> uvicorn.Config:
     )
 
 
+def _asked_for(text: str) -> Fault:
+    kind, share, *after = text.split(":")
+    return Fault(kind=FaultKind(kind), rate=float(share), retry_after=after[0] if after else None)
+
+
 def main() -> None:
     """Serves on loopback until the process is ended."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", type=float, default=0.0)
+    parser.add_argument("--slots", type=int, help="requests worked on at once")
+    parser.add_argument("--faults", default="", help="<kind>:<share>[:<retry after>], by commas")
     options = parser.parse_args()
-    server = JudgeServer(port=options.port, latency=options.latency)
+    faults = [_asked_for(text) for text in options.faults.split(",") if text]
+    server = JudgeServer(
+        port=options.port, latency=options.latency, slots=options.slots, faults=faults, keep=False
+    )
     print(server.url, flush=True)  # noqa: T201
     server.run()
 

@@ -81,6 +81,7 @@ def _tell(sample: Sample, findings: Findings) -> Outcome:
         "main": getattr(sys.modules["__main__"], "__file__", None),
         "otel": sorted(name for name in os.environ if name.startswith("OTEL_")),
         "threads": os.environ.get("OMP_NUM_THREADS"),
+        "shapes": os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"),
         "torch_threads": None if torch is None else torch.get_num_threads(),
         "tracer": type(trace.get_tracer_provider()).__module__,
         "meter": type(metrics.get_meter_provider()).__module__,
