@@ -20,8 +20,8 @@ from rag_eval_hooks.pipeline.spool_reports import (
     ReportHost,
     ReportOperation,
 )
-from rag_eval_hooks.sinks.platform import Kept
 from rag_eval_hooks.pipeline.sqlite_file import is_busy
+from rag_eval_hooks.sinks.platform import Kept
 
 __all__ = ["Begin", "Finish", "GiveUp", "Insert", "Keep", "Operation", "SpoolWriter"]
 
@@ -312,12 +312,7 @@ class SpoolWriter:
             if isinstance(operation, KeepReport):
                 self._settle(operation, False)
             elif isinstance(operation, Insert):
-                if self._busy and operation.entry not in finished:
-                    operation.entry.generation = NOWHERE
-                    operation.entry.written.set()
-                    self._late.append(operation)
-                else:
-                    self._settle(operation, False)
+                self._put_off(operation, may_wait=operation.entry not in finished)
             elif isinstance(operation, Keep):
                 # Nobody can tell; that it reaches the sinks is worth more.
                 _tell(operation, True)
@@ -328,6 +323,14 @@ class SpoolWriter:
         for entry in finished:
             entry.forget()
         self._bound()
+
+    def _put_off(self, insert: Insert, *, may_wait: bool) -> None:
+        if not (self._busy and may_wait):
+            self._settle(insert, False)
+            return
+        insert.entry.generation = NOWHERE
+        insert.entry.written.set()
+        self._late.append(insert)
 
     def _bound(self) -> None:
         for operation in self._late[:-_CLEAR_UP]:
