@@ -136,3 +136,40 @@ def test_a_torn_file_disturbs_nobody(share: float, tmp_path: Path) -> None:
     os.truncate(spool, int(spool.stat().st_size * share))
     (told,) = run(tmp_path, "batch", "offer(100, 10); told()")
     assert told["scored"] == 10
+
+
+def test_processes_that_begin_together_are_not_refused(tmp_path: Path) -> None:
+    """Who looks at a spool while another makes its tables does not take it for a foreign file."""
+    script = """
+    import os, sys, time
+    from pathlib import Path
+    from rag_eval_hooks.errors import ConfigError
+    from rag_eval_hooks.pipeline.spool_file import SpoolFile, check_spool
+
+    def child(path, begin, makes):
+        while time.time() < begin: pass
+        try:
+            if makes: SpoolFile(path, 10**9)
+            for _ in range(60): check_spool(path)
+        except ConfigError: os._exit(3)
+        except Exception: pass
+        os._exit(0)
+
+    refused = 0
+    for turn in range(20):
+        begin, pids = time.time() + 0.03, []
+        for number in range(6):
+            pid = os.fork()
+            if pid == 0: child(Path(f"spool-{turn}"), begin, number < 2)
+            pids.append(pid)
+        refused += sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3 for pid in pids)
+    sys.exit(refused)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+    )
+    assert done.returncode == 0
