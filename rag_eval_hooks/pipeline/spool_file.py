@@ -247,6 +247,8 @@ def check_spool(path: Path) -> bool:
         if not path.exists() or not path.stat().st_size:
             return False
         with closing(_connect(path)) as db:
+            # One look: another process may make the tables between two.
+            db.execute("BEGIN")
             return _holds_samples(db, path)
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:

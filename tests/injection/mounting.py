@@ -16,7 +16,7 @@ from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.openai_chat import OpenAIChat
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
-from tests.injection.attacks import Attack
+from tests.injection.attacks import NAMES, Attack
 from tests.injection.obedient import Obedient
 from tests.servers.judge_server import JudgeServer
 
@@ -72,11 +72,19 @@ class _FixedDelimiters:
         await self._chat.aclose()
 
 
-def mount(attacks: Sequence[Attack], *, fixed_delimiters: bool = False) -> list[Result]:
-    """The results of the attacks on a judge that obeys what stands outside the delimiters."""
-    obedient = Obedient()
+def mount(
+    attacks: Sequence[Attack], *, fixed_delimiters: bool = False, lenient: bool = False
+) -> list[Result]:
+    """The results of the attacks on a judge that obeys what stands outside the delimiters.
+
+    Args:
+        attacks: They.
+        fixed_delimiters: Whether all prompts have the same, and texts are not escaped.
+        lenient: Whether it takes what looks like a closing delimiter for one.
+    """
+    obedient = Obedient(lenient=lenient)
     with JudgeServer(replies=obedient) as server:
-        options = ClientOptions(base_url=server.url, api_key="k")
+        options = ClientOptions(base_url=server.url, api_key="k", breaker_failures=10**6)
         chat: Chat = OpenAIChat("m", options)
         judge = LLMJudge(_FixedDelimiters(chat) if fixed_delimiters else chat)
         with RagEval(metrics=_METRICS, judge=judge, embedder="none") as evals:
@@ -123,12 +131,31 @@ def attacked(attack: Attack, token: str) -> Sample:
     """The harmless sample with the attack in its place."""
     close = "</data>" if attack.token == "none" else f"</data {token}>"
     text = attack.text.replace("{CLOSE}", close).replace("{OPEN}", close.replace("/", ""))
+    text = text.replace("{TOKEN}", token)
+    if attack.place == NAMES:
+        return _named(text)
     if attack.place == "context":
         assert HARMLESS.contexts is not None
         first, *rest = HARMLESS.contexts
         return replace(HARMLESS, contexts=(Context(text=f"{first.text} {text}"), *rest))
     changed: dict[str, Any] = {attack.place: f"{getattr(HARMLESS, attack.place)}. {text}"}
     return replace(HARMLESS, **changed)
+
+
+def _named(text: str) -> Sample:
+    contexts = tuple(
+        replace(context, id=text, metadata={"title": text, text: text})
+        for context in HARMLESS.contexts or ()
+    )
+    return replace(
+        HARMLESS,
+        contexts=contexts,
+        question_id=text,
+        user_id=text,
+        session_id=text,
+        tags=(text,),
+        metadata={"note": text, text: text},
+    )
 
 
 def _plain_token() -> str:

@@ -13,7 +13,7 @@ from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo, MemoChat
 from rag_eval_hooks.prompts import Prompt, ReplyError, VerifyAsk
 from rag_eval_hooks.prompts.prompt import data_block
-from tests.injection.attacks import ATTACKS, PLACES
+from tests.injection.attacks import ATTACKS, NAMES, PLACES
 from tests.injection.mounting import mount, mount_embedded
 from tests.servers.brain import prompt_data, truthful_reply
 from tests.servers.samples import VERIFY
@@ -49,13 +49,36 @@ def _prompt(secret: bytes) -> Prompt:
 def test_the_suite_is_broad() -> None:
     """There are 150 different attacks or more, in every text of a sample."""
     assert len({attack.text for attack in ATTACKS}) >= 150
-    assert {attack.place for attack in ATTACKS} == set(PLACES)
+    assert {attack.place for attack in ATTACKS} == {*PLACES, NAMES}
+    for kind in {attack.kind for attack in ATTACKS} - {"names"}:
+        assert {attack.place for attack in ATTACKS if attack.kind == kind} == set(PLACES), kind
+    for place in PLACES:
+        texts = [a.text for a in ATTACKS if a.place == place and a.kind in ("override", "nonce")]
+        # Latin and other scripts in each place, besides delimiters of all kinds.
+        assert len(texts) >= 20
+        assert any(text.isascii() for text in texts)
+        assert any(ord(max(text)) > 0x370 for text in texts)
 
 
 def test_no_attack_gets_through() -> None:
     """A judge that obeys whatever stands outside the delimiters finds nothing to obey."""
     results = mount(ATTACKS)
     assert [result.attack for result in results if result.obeyed or result.raised] == []
+
+
+def test_no_attack_gets_through_to_a_judge_that_reads_kindly() -> None:
+    """Nor does one where whatever looks like a closing delimiter, with the right token, is one."""
+    results = mount(ATTACKS, lenient=True)
+    assert [result.attack for result in results if result.obeyed or result.raised] == []
+
+
+def test_the_kind_reader_does_obey() -> None:
+    """With delimiters that are always the same, look-alikes get through to it, most of them."""
+    alike = [attack for attack in ATTACKS if attack.kind == "nonce" and attack.token == "zeros"]
+    strict = sum(bool(r.obeyed) for r in mount(alike, fixed_delimiters=True))
+    lenient = sum(bool(r.obeyed) for r in mount(alike, fixed_delimiters=True, lenient=True))
+    assert lenient >= strict + 8
+    assert lenient >= len(alike) * 2 / 3
 
 
 def test_the_judge_of_the_suite_does_obey() -> None:
@@ -74,7 +97,7 @@ def test_the_embedded_judge_does_not_listen() -> None:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_attacks_are_judged_as_they_are(attack: Any) -> None:
     """A text is escaped where it must be, and reads back as it was; no delimiter stands in it."""
-    text = attack.text.replace("{CLOSE}", "</data 000000000000>")
+    text = attack.text.replace("{CLOSE}", "</data 000000000000>").replace("{TOKEN}", "0" * 12)
     block = data_block({"text": text})
     sent = text.encode("utf-8", "replace").decode()
     assert json.loads(block.split("\n")[1]) == {"text": sent}

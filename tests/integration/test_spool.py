@@ -506,7 +506,7 @@ def test_eight_processes_share_a_spool(tmp_path: Path) -> None:
     """
     done = run(tmp_path, script)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [0, 9] * 4
+    assert json.loads(done.stdout) == [0, 9] * 4, done.stderr[-3000:]
     told = (tmp_path / "told").read_text().split()
     found = [line["sample"]["sample_id"] for line in lines(tmp_path / "results.jsonl")]
     assert len(set(found)) == len(found)

@@ -1,0 +1,95 @@
+"""In every prompt of every suite, text of a sample stands between delimiters and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import Context, RagEval, Sample
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.metrics import ALL_METRICS
+from rag_eval_hooks.prompts.prompt import SYSTEM, data_block
+from tests.servers.judge_server import JudgeServer
+
+_BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*)\n</data \1>")
+MARKS = {name: f"{name.upper()}MARK" for name in ("question", "context", "answer", "reference")}
+HIDDEN = "NAMEMARK"
+FULL = Sample(
+    question=f"Is the {MARKS['question']} ferry free?",
+    contexts=(
+        Context(
+            text=f"The ferry costs 8 {MARKS['context']}. It leaves at noon.",
+            id=HIDDEN,
+            metadata={HIDDEN: HIDDEN},
+        ),
+        Context(text=f"The {MARKS['context']} is closed. It opened in 1931."),
+    ),
+    answer=f"The ferry is free {MARKS['answer']}. It leaves at noon.",
+    reference=f"The ferry costs 8 {MARKS['reference']}. It opened in 1931.",
+    user_id=HIDDEN,
+    session_id=HIDDEN,
+    question_id=HIDDEN,
+    tags=(HIDDEN,),
+    metadata={"note": HIDDEN},
+)
+
+
+def prompts(*, corrupt: bool = False, **options: Any) -> list[dict[str, Any]]:
+    """The bodies of all requests that judging the sample by all metrics takes."""
+    with JudgeServer(replies=(lambda _: "{}") if corrupt else None) as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", **options)
+        with RagEval("all", judge, embedder="none") as evals:
+            evals.evaluate(FULL)
+        return [request.body for request in server.requests]
+
+
+def outside(body: dict[str, Any]) -> Iterator[str]:
+    for message in body["messages"]:
+        content = message["content"]
+        assert content == SYSTEM or _BLOCK.search(content), "neither ours nor delimited"
+        yield _BLOCK.sub("", content)
+
+
+@pytest.mark.parametrize("calls", ["fused", "single"])
+@pytest.mark.parametrize("nvidia", ["independent", "paired"])
+@pytest.mark.parametrize("tokens", [12_000, 20])
+def test_text_of_a_sample_stands_in_blocks_alone(calls: str, nvidia: str, tokens: int) -> None:
+    """Whatever way the calls are made in; and what no metric needs is not sent at all."""
+    bodies = prompts(calls=calls, nvidia_calls=nvidia, verify_tokens=tokens)
+    assert len(bodies) >= 4
+    sent = str(bodies)
+    assert [mark for mark in MARKS.values() if mark not in sent] == []
+    assert HIDDEN not in sent
+    for body in bodies:
+        rest = "".join(outside(body)) + str({k: v for k, v in body.items() if k != "messages"})
+        assert [mark for mark in MARKS.values() if mark in rest] == []
+
+
+def test_asking_again_quotes_nothing() -> None:
+    """Where replies are of no use, what is said of them holds no text of the sample."""
+    bodies = prompts(corrupt=True, calls="fused")
+    again = [body for body in bodies if "could not be used" in str(body)]
+    assert again
+    for body in again:
+        assert [mark for mark in MARKS.values() if mark in "".join(outside(body))] == []
+
+
+def test_delimiters_cannot_be_computed_from_what_they_enclose() -> None:
+    """Each document has its own, none of them the hash of the text that an attacker can make."""
+    seen: dict[str, str] = {}
+    for _ in range(2):
+        for body in prompts(calls="fused"):
+            for token, document in _BLOCK.findall(str(body["messages"][-1]["content"])):
+                assert seen.setdefault(token, document) == document
+                assert f"<data {token}>" not in data_block({"any": document})
+                assert token not in document
+    # Two judges: each document was delimited twice.
+    assert len(seen) == 2 * len(set(seen.values()))
+
+
+def test_all_suites_were_asked() -> None:
+    """The metrics above are all that there are."""
+    assert {metric.id.split(".")[0] for metric in ALL_METRICS} >= {"ragas", "graphrag", "nvidia"}
