@@ -23,7 +23,7 @@ from rag_eval_hooks.capture import (
     Recorder,
     SpanWriter,
 )
-from rag_eval_hooks.capture.assemble import seconds, session_of
+from rag_eval_hooks.capture.assemble import answer_of, seconds, session_of
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
@@ -366,7 +366,8 @@ def _traits(interaction: Interaction) -> Traits:
     session = session_of(interaction.metadata)
     return Traits(
         question=root.query or "",
-        answer=root.text,
+        # Once, whatever number of rules asks: it is looked for in all that models said.
+        answer=functools.cache(lambda: answer_of(interaction)),
         tags=interaction.tags,
         metadata={**interaction.metadata, **({"session_id": session} if session else {})},
         error_type=root.error_type,
