@@ -83,7 +83,7 @@ async def _serve(sock: socket.socket) -> None:
         sources = recipe.sources()
         incidents = RelayedIncidents(outbox)
         scorer = recipe.scorer(sources, incidents)
-        budget = budget_of(recipe.config, sources.judge.name, incidents)
+        budget = budget_of(recipe.config, sources, incidents)
     except Exception as error:  # noqa: BLE001 - it imports the user's own modules
         # Nothing of a sample can stand in the text: none has been seen.
         text = f"{type(error).__name__}: {error}".encode(errors="replace")[:_TEXT]

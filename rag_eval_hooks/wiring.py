@@ -23,7 +23,7 @@ from rag_eval_hooks.judges import (
     choose_judge,
     choose_token_scorer,
 )
-from rag_eval_hooks.judges.metered import metered
+from rag_eval_hooks.judges.metered import allowed, metered
 from rag_eval_hooks.metrics import Metric, choose
 from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.check_kinds import Check
@@ -210,7 +210,7 @@ def finding_sources(
     made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
     return Sources(
         judge=metered(made) if config.budget else made,
-        embedder=embeds,
+        embedder=allowed(embeds) if config.budget else embeds,
         scorer=token_scorer or choose_token_scorer(config),
     )
 
@@ -244,7 +244,7 @@ def makers(
         scorer=scorer,
         selection=lambda incidents: Selection(config, metrics, available, incidents),
         references=lambda incidents: references_of(config, sources.embedder, incidents),
-        budget=lambda incidents: budget_of(config, sources.judge.name, incidents),
+        budget=lambda incidents: budget_of(config, sources, incidents),
         telemetry=lambda incidents: telemetry_sinks(
             config, providers, thresholds, sources.judge, incidents
         ),

@@ -1,18 +1,18 @@
-"""A judge of someone else's, within the budget."""
+"""A judge or an embedder of someone else's, within the budget."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.meter import Meter
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["MeteredJudge", "metered"]
+__all__ = ["AllowedEmbedder", "MeteredJudge", "allowed", "metered"]
 
 
 class MeteredJudge:
@@ -32,6 +32,11 @@ class MeteredJudge:
     def name(self) -> str:
         """The judge's."""
         return self._judge.name
+
+    @property
+    def local_model(self) -> bool:
+        """Whether the judge computes in this process."""
+        return bool(getattr(self._judge, "local_model", False))
 
     @property
     def annotator_kind(self) -> AnnotatorKind:
@@ -77,3 +82,49 @@ def metered(judge: Judge) -> Judge:
     """The judge as the budget has to see it: one over a language model that counts nothing."""
     counts = isinstance(judge, LLMJudge) or judge.annotator_kind is not AnnotatorKind.LLM
     return judge if counts else MeteredJudge(judge)
+
+
+class AllowedEmbedder:
+    """Asks the budget before each call; the embedder itself is not changed.
+
+    Args:
+        embedder: Tells what it took.
+    """
+
+    def __init__(self, embedder: MeteredEmbedder) -> None:
+        self._embedder = embedder
+
+    @property
+    def name(self) -> str:
+        """The embedder's."""
+        return self._embedder.name
+
+    @property
+    def local_model(self) -> bool:
+        """Whether the embedder computes in this process."""
+        return bool(getattr(self._embedder, "local_model", False))
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """The embedder's vectors, if there is room for a call."""
+        vectors, _used = await self.embed_metered(texts)
+        return vectors
+
+    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
+        """The same, and what the embedder tells that it took."""
+        meter = Meter(embedded=texts)
+        with meter.charging():
+            meter.sent()
+            vectors, used = await self._embedder.embed_metered(texts)
+            meter.told(round(used.input_tokens), 0)
+            return vectors, used
+
+    async def aclose(self) -> None:
+        """Closes the embedder."""
+        await self._embedder.aclose()
+
+
+def allowed(embedder: Embedder | None) -> Embedder | None:
+    """The embedder as the budget has to see it: one that takes tokens and asks nobody."""
+    if isinstance(embedder, MeteredEmbedder) and not getattr(embedder, "asks_budget", False):
+        return AllowedEmbedder(embedder)
+    return embedder

@@ -25,7 +25,7 @@ class Judging:
     Args:
         scorer: Turns a sample into outcomes.
         references: Golden questions, or None.
-        allowance: The budget of judge calls, or None.
+        allowance: The budget of calls to judge and embedder, or None.
         ledger: The books.
     """
 
@@ -47,7 +47,10 @@ class Judging:
 
     async def with_alike(self, sample: Sample) -> Sample:
         """The sample with the reference of the most similar golden question."""
-        return sample if self._references is None else await self._references.alike(sample)
+        if self._references is None:
+            return sample
+        with allowing(self._allowance):
+            return await self._references.alike(sample)
 
     async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         """One outcome per metric; those that are not chosen are `sampled_out`."""
