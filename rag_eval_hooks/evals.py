@@ -141,6 +141,7 @@ class RagEval:
             max_text_chars=self._assembler.text_chars,
             on_wait=self._pipeline.watch,
         )
+        self._pipeline.opened = self.recorder.opened
         _guard_forks(self._pipeline, self.recorder, self.others)
 
     @property

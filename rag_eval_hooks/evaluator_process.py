@@ -13,12 +13,14 @@ import sys
 import threading
 import time
 
+from rag_eval_hooks.calls import CallWatch, watching
 from rag_eval_hooks.judges.allowance import Allowance, allowing
 from rag_eval_hooks.pipeline import Scorer, Sources
 from rag_eval_hooks.pipeline.budget import budget_of
 from rag_eval_hooks.pipeline.process.link import Frame, Kind, Link
 from rag_eval_hooks.pipeline.process.portable import NotPortable, packed
 from rag_eval_hooks.pipeline.process.telling import Outbox, RelayedIncidents, relay_logs
+from rag_eval_hooks.pipeline.process.watch import RelayedWatch
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.recipe import Recipe
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Outcomes
@@ -91,9 +93,12 @@ async def _serve(sock: socket.socket) -> None:
         return
     os.nice(recipe.config.evaluator_nice)
     outbox.put(Frame(Kind.READY))
-    telling = asyncio.create_task(outbox.run())
-    await _Evaluations(scorer, budget, outbox, recipe.config.evaluator_message_mb << 20).run(link)
-    telling.cancel()
+    watch = RelayedWatch(outbox)
+    telling = [asyncio.create_task(work()) for work in (outbox.run, watch.run)]
+    most = recipe.config.evaluator_message_mb << 20
+    await _Evaluations(scorer, budget, watch, outbox, most).run(link)
+    for task in telling:
+        task.cancel()
     await _close(sources)
 
 
@@ -118,11 +123,20 @@ class _Evaluations:
     Args:
         scorer: Evaluates one.
         budget: Of judge calls, shared with the application by its file; or None.
+        watch: Tells the application of calls.
         outbox: Where outcomes go.
         most: Bytes of the outcomes of one sample.
     """
 
-    def __init__(self, scorer: Scorer, budget: Allowance | None, outbox: Outbox, most: int) -> None:
+    def __init__(
+        self,
+        scorer: Scorer,
+        budget: Allowance | None,
+        watch: CallWatch,
+        outbox: Outbox,
+        most: int,
+    ) -> None:
+        self._watch = watch
         self._scorer = scorer
         self._budget = budget
         self._outbox = outbox
@@ -149,7 +163,7 @@ class _Evaluations:
 
     async def _evaluate(self, body: bytes) -> bytes:
         sample, chosen = pickle.loads(body)
-        with quiet(), allowing(self._budget):
+        with quiet(), allowing(self._budget), watching(self._watch):
             outcomes = await self._scorer.score(sample, chosen)
         reply = _packed(outcomes)
         if len(reply) > self._most:

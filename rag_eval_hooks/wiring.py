@@ -92,7 +92,7 @@ def telemetry_sinks(
             content=config.capture_event_content,
             max_chars=config.max_explanation_chars,
         ),
-        metrics=MetricRecorder(providers.meter, judge=judge.name),
+        metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
         incidents=incidents,
     )
 
@@ -209,8 +209,8 @@ def finding_sources(
         embeds = choose_embedder(config)
     made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
     return Sources(
-        judge=metered(made) if config.budget else made,
-        embedder=allowed(embeds) if config.budget else embeds,
+        judge=metered(made),
+        embedder=allowed(embeds),
         scorer=token_scorer or choose_token_scorer(config),
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from rag_eval_hooks.calls import Operation
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
@@ -77,7 +78,7 @@ class OpenAIEmbedder(Rebuilt):
             breaker_pause=breaker_pause,
         )
         self._model = model
-        self._endpoint = Endpoint(f"openai:{model}", options)
+        self._endpoint = Endpoint(f"openai:{model}", options, Operation.EMBEDDINGS)
         self._retries = retries
         self._prices = prices or Prices()
         self._embeddings = Embeddings(

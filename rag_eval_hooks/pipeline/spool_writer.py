@@ -126,6 +126,15 @@ class SpoolWriter:
             self._failed(error)
             return [], NOWHERE
 
+    def measure(self) -> tuple[int, int] | tuple[None, None]:
+        """Samples and bytes in the file; two None where it cannot be used just now."""
+        try:
+            file, _owner = self._ready()
+            return file.measure()
+        except _FAILURES as error:
+            self._failed(error)
+            return None, None
+
     def close(self, *, give_up: bool) -> None:
         """Closes the file, to be opened again when it is needed.
 

@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from rag_eval_hooks.calls import current_watch
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import AskedMetric, Metric
@@ -165,6 +166,7 @@ class ProcessScorer:
                 self._incidents,
                 concurrency=self._limits.concurrency,
                 reply_timeout=self._limits.reply_timeout,
+                watch=current_watch(),
             )
         return self._supervisor
 
