@@ -185,4 +185,4 @@ class Durable:
 
     def _enter(self, work: Work) -> None:
         self._recovered += 1
-        work.ticket = self._ledger.accepted(work.offer.key)
+        work.ticket = self._ledger.accepted(work.offer.key, work.offer.ids)

@@ -192,10 +192,11 @@ class Pipeline:
     ) -> bool:
         """Enters an interaction that is not evaluated: dropped for a reason, or sampled out."""
         self._joining.remember(offer, decision, accepted=False)
-        if reason is None:
-            self._ledger.sampled_out(offer.key)
+        if reason is not None or decision is None:
+            self._ledger.dropped(reason or offer.status.value, offer.key, offer.ids)
         else:
-            self._ledger.dropped(reason, offer.key)
+            because, probability = decision.because, decision.probability
+            self._ledger.sampled_out(offer.key, offer.ids, because, probability)
         self._end(offer.held, told)
         return False
 
@@ -230,7 +231,7 @@ class Pipeline:
     def _accept(self, offer: Offer, decision: Decision, *, is_open: bool) -> bool:
         self._exit.arm()
         joinable = self._joining.remember(offer, decision, accepted=True)
-        ticket = self._ledger.accepted(offer.key)
+        ticket = self._ledger.accepted(offer.key, offer.ids)
         work = Work(offer, decision, joinable, ticket, is_open)
         self._durable.enroll(work)
         if offer.held is not None and self._config.hold:
@@ -264,7 +265,7 @@ class Pipeline:
         """The work of a sample that another process left, decided as it was there."""
         sample = found.entry.sample()
         offer = Offer(
-            key=sample.trace_id or sample.sample_id,
+            key=id_of(sample.trace_id or sample.sample_id),
             status=sample.status,
             sample=lambda: sample,
             size=sample.chars,
@@ -310,9 +311,9 @@ class Pipeline:
         """What an instrument of ours shows at this moment."""
         return self._readings.of(instrument)
 
-    def explain(self, key: str) -> tuple[Explanation, ...]:
-        """What became of the samples of a trace, as far as it is remembered."""
-        return self._ledger.explain(key)
+    def explain(self, name: object) -> tuple[Explanation, ...]:
+        """What became of the samples of a trace, or of one, as far as it is remembered."""
+        return self._ledger.explain(id_of(name))
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""

@@ -130,7 +130,9 @@ def test_every_alert_reads_metrics_that_exist(prometheus: Prometheus) -> None:
     assert len(rules) == 6
     for rule in rules:
         assert rule["health"] == "ok", rule
-        asked = set(re.findall(r"rag_eval_[a-z_]*?(?:_sum|_count|_total|_breakers)\b", rule["query"]))
+        asked = set(
+            re.findall(r"rag_eval_[a-z_]*?(?:_sum|_count|_total|_breakers)\b", rule["query"])
+        )
         assert asked
         assert asked <= names
 
