@@ -20,7 +20,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.sample import Sample
 
-__all__ = ["MATCH", "SIMILARITY", "Golden", "References", "read_golden", "references_of"]
+__all__ = ["MATCH", "SIMILARITY", "Golden", "References", "folded", "read_golden", "references_of"]
 
 MATCH: Final = "reference_match"
 """Key of a sample's metadata: how its reference was found, `exact` or `embedding`."""
@@ -71,7 +71,7 @@ class References:
     ) -> None:
         self._by_question: dict[str, Golden] = {}
         for one in golden:
-            self._by_question.setdefault(_folded(one.question), one)
+            self._by_question.setdefault(folded(one.question), one)
         self._golden = tuple(self._by_question.values())
         self._threshold = threshold
         self._embedder = embedder
@@ -90,7 +90,7 @@ class References:
         """The sample with the reference of an equal question, white space and case aside."""
         if sample.reference is not None:
             return sample
-        found = self._by_question.get(_folded(sample.question))
+        found = self._by_question.get(folded(sample.question))
         return sample if found is None else _lent(sample, found, {MATCH: "exact"})
 
     async def alike(self, sample: Sample) -> Sample:
@@ -205,7 +205,8 @@ def _lent(sample: Sample, golden: Golden, told: Mapping[str, Any]) -> Sample:
     )
 
 
-def _folded(question: str) -> str:
+def folded(question: str) -> str:
+    """A question as equal ones are told: white space and case aside."""
     return " ".join(question.split()).casefold()
 
 
