@@ -6,6 +6,7 @@ import functools
 
 from rag_eval_hooks.capture import Interaction
 from rag_eval_hooks.capture.assemble import answer_of, seconds, session_of
+from rag_eval_hooks.capture.stages import queries
 from rag_eval_hooks.pipeline import Traits
 
 __all__ = ["traits_of_interaction"]
@@ -16,7 +17,8 @@ def traits_of_interaction(interaction: Interaction) -> Traits:
     root = interaction.root
     session = session_of(interaction.metadata)
     return Traits(
-        question=root.query or "",
+        # As in the sample: a root may show no question where its retriever was asked one.
+        question=root.query or next(iter(queries(interaction)), ""),
         # Once, whatever number of rules asks: it is looked for in all that models said.
         answer=functools.cache(lambda: answer_of(interaction)),
         tags=interaction.tags,

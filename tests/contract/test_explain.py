@@ -183,6 +183,17 @@ def test_what_left_a_sample_out_is_told_with_its_probability() -> None:
     assert str(told).startswith("sampled_out (rule:bots, probability 0): sample_rate, a rate")
 
 
+def test_what_a_feedback_asked_for_is_told_too() -> None:
+    """A sample that was left out and then evaluated for a thumb down has both in its story."""
+    config = RagEvalConfig(tail=[{"thumbs_down": True, "then": "ragas"}])
+    with RagEval(["ragas.faithfulness"], GOOD, 0.0, config=config) as evals:
+        evals.offer(one := sample(TRACE))
+        assert evals.feedback(TRACE, score=0)
+        evals.flush(10)
+        assert outcomes(evals, TRACE) == [("sampled_out", "ratio"), ("scored", "")]
+        assert outcomes(evals, one.sample_id) == [("scored", "")]
+
+
 def test_memory_is_bounded() -> None:
     """Only the last traces are remembered, and of each a few samples."""
     config = RagEvalConfig(max_explained=3)
