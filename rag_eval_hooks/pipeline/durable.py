@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.readings import Level
@@ -175,7 +176,7 @@ class Durable:
         found = recovered(row, generation, self._incidents)
         if found.refusal is not None:
             self._recovered += 1
-            self._ledger.dropped(found.refusal, row.id)
+            self._ledger.dropped(found.refusal, id_of(row.id))
             self._spool.finish(found.entry, f"dropped:{found.refusal}")
             return
         work = self._host.work(found, row.probability)
