@@ -28,7 +28,9 @@ from typing import Any
 from benchmarks.corpus import samples
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.pipeline import Sources
 from rag_eval_hooks.pipeline.budget import budget_of
 from rag_eval_hooks.pipeline.budget_store import Spend
 from tests.servers.brain import truthful_reply
@@ -197,7 +199,9 @@ def _start(folder: Path, url: str, limit: Spend, number: int, each: int) -> subp
 
 
 def _spent(folder: Path, limit: Spend) -> Spend:
-    reader = budget_of(RagEvalConfig(**_budget(folder, limit)), "m", Incidents())
+    reader = budget_of(
+        RagEvalConfig(**_budget(folder, limit)), Sources(judge=LocalJudge()), Incidents()
+    )
     assert reader is not None
     return reader.spent()["day"]
 

@@ -178,7 +178,8 @@ class RagEvalConfig(BaseModel):
         rules: Tables with conditions on an interaction and a rate; the first that fits counts.
         tail: Tables with conditions on cheap results or feedback, and what to evaluate then.
         rate_limit: Samples evaluated in any `second` and any `minute`, by this process.
-        budget: Judge `calls`, `tokens` or `cost`, each `_per_hour` or `_per_day` (UTC).
+        budget: `calls`, `tokens` or `cost` of judge and embedder, each `_per_hour` or `_per_day`
+            (UTC).
         budget_path: SQLite file by which processes share one budget, or `none`: each its own.
         feedback_samples: Ended interactions that `feedback` can still join; 0 for none.
         feedback_chars: Characters of text that all of them may hold together.

@@ -23,13 +23,12 @@ from rag_eval_hooks.capture import (
     Recorder,
     SpanWriter,
 )
-from rag_eval_hooks.capture.assemble import seconds, session_of
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Stats, Traits, traits_of
+from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Stats, traits_of
 from rag_eval_hooks.placement import placed
 from rag_eval_hooks.recipe import Recipe, named
 from rag_eval_hooks.redaction import RedactSpec, choose_redactor
@@ -38,6 +37,7 @@ from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks import FeedbackSpanSink
 from rag_eval_hooks.sinks.base import SinkSpec
 from rag_eval_hooks.sinks.other_span import OtherSpans
+from rag_eval_hooks.traits import traits_of_interaction
 from rag_eval_hooks.wiring import (
     Providers,
     chosen_metrics,
@@ -142,6 +142,7 @@ class RagEval:
             max_text_chars=self._assembler.text_chars,
             on_wait=self._pipeline.watch,
         )
+        self._pipeline.opened = self.recorder.opened
         _guard_forks(self._pipeline, self.recorder, self.others)
 
     @property
@@ -196,7 +197,7 @@ class RagEval:
             Whether it will be evaluated: not sampled out, not dropped. With `sync` also that it
             is on disk; a sample that is not, for whatever reason, is evaluated all the same.
         """
-        key = sample.trace_id or sample.sample_id
+        key = id_of(sample.trace_id or sample.sample_id)
         return self._pipeline.offer(
             Offer(
                 key=key,
@@ -285,10 +286,11 @@ class RagEval:
         """
         return self._pipeline.spooled()
 
-    def explain(self, trace_id_or_sample_id: str) -> tuple[Explanation, ...]:
-        """What became of recent samples of a trace, or of a sample without one: in words, by `str`.
+    def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
+        """What became of recent samples of a trace, or of one sample: in words, by `str`.
 
-        Remembers the last `max_explained` traces of this process; nothing is known of others.
+        Remembers the last `max_explained` traces of this process; nothing is known of others, nor
+        of requests in which nothing was retrieved. Ids as for `feedback`, written in any way.
         """
         return self._pipeline.explain(trace_id_or_sample_id)
 
@@ -351,29 +353,16 @@ class RagEval:
         )
         run_id = interaction.root.id
         return Offer(
-            key=span.trace_id or str(run_id),
+            key=span.trace_id or id_of(run_id),
             status=interaction.status,
             sample=build,
             size=interaction.chars,
             held=span.held,
-            traits=functools.partial(_traits, interaction),
+            traits=functools.partial(traits_of_interaction, interaction),
             ids=tuple(filter(None, (span.trace_id, id_of(run_id)))),
             trace_id=span.trace_id,
             span_id=span.span_id,
         )
-
-
-def _traits(interaction: Interaction) -> Traits:
-    root = interaction.root
-    session = session_of(interaction.metadata)
-    return Traits(
-        question=root.query or "",
-        answer=root.text,
-        tags=interaction.tags,
-        metadata={**interaction.metadata, **({"session_id": session} if session else {})},
-        error_type=root.error_type,
-        latency=seconds(root),
-    )
 
 
 def _guard_forks(pipeline: Pipeline, recorder: Recorder, others: OtherSpans) -> None:

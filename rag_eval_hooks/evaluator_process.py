@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 
+from rag_eval_hooks.calls import CallWatch, watching
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.judge_calls import CallLog, noting
 from rag_eval_hooks.judges.allowance import Allowance, allowing
@@ -21,6 +22,7 @@ from rag_eval_hooks.pipeline.budget import budget_of
 from rag_eval_hooks.pipeline.process.link import Frame, Kind, Link
 from rag_eval_hooks.pipeline.process.portable import NotPortable, packed
 from rag_eval_hooks.pipeline.process.telling import Outbox, RelayedIncidents, relay_logs
+from rag_eval_hooks.pipeline.process.watch import RelayedWatch
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.recipe import Recipe
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Outcomes
@@ -85,7 +87,7 @@ async def _serve(sock: socket.socket) -> None:
         sources = recipe.sources()
         incidents = RelayedIncidents(outbox)
         scorer = recipe.scorer(sources, incidents)
-        budget = budget_of(recipe.config, sources.judge.name, incidents)
+        budget = budget_of(recipe.config, sources, incidents)
     except Exception as error:  # noqa: BLE001 - it imports the user's own modules
         # Nothing of a sample can stand in the text: none has been seen.
         text = f"{type(error).__name__}: {error}".encode(errors="replace")[:_TEXT]
@@ -93,9 +95,11 @@ async def _serve(sock: socket.socket) -> None:
         return
     os.nice(recipe.config.evaluator_nice)
     outbox.put(Frame(Kind.READY))
-    telling = asyncio.create_task(outbox.run())
-    await _Evaluations(scorer, budget, outbox, recipe.config).run(link)
-    telling.cancel()
+    watch = RelayedWatch(outbox)
+    telling = [asyncio.create_task(work()) for work in (outbox.run, watch.run)]
+    await _Evaluations(scorer, budget, watch, outbox, recipe.config).run(link)
+    for task in telling:
+        task.cancel()
     await _close(sources)
 
 
@@ -120,13 +124,20 @@ class _Evaluations:
     Args:
         scorer: Evaluates one.
         budget: Of judge calls, shared with the application by its file; or None.
+        watch: Tells the application of calls.
         outbox: Where outcomes go.
         config: The settings in force.
     """
 
     def __init__(
-        self, scorer: Scorer, budget: Allowance | None, outbox: Outbox, config: RagEvalConfig
+        self,
+        scorer: Scorer,
+        budget: Allowance | None,
+        watch: CallWatch,
+        outbox: Outbox,
+        config: RagEvalConfig,
     ) -> None:
+        self._watch = watch
         self._scorer = scorer
         self._budget = budget
         self._outbox = outbox
@@ -154,7 +165,8 @@ class _Evaluations:
 
     async def _evaluate(self, body: bytes) -> bytes:
         sample, chosen = pickle.loads(body)
-        with quiet(), allowing(self._budget), noting(self._trace_judge) as log:
+        told = watching(self._watch)
+        with quiet(), allowing(self._budget), told, noting(self._trace_judge) as log:
             outcomes = await self._scorer.score(sample, chosen)
         reply = _packed(outcomes, log)
         if len(reply) > self._most:

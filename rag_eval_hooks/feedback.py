@@ -61,16 +61,20 @@ class Feedback:
 def id_of(value: object) -> str:
     """An id as interactions are known by: hexadecimal digits in small letters without dashes.
 
+    Whatever is no such id, as a sample id of the application's own, stays as it is but for white
+    space around it.
+
     Args:
-        value: A trace id, a sample id, or a framework's run id, as text, UUID or whole number.
+        value: A trace id, a sample id, or a framework's run id, as text, UUID or whole number;
+            as text in capitals, with dashes or `0x` as well.
     """
     if isinstance(value, uuid.UUID):
         return value.hex
     if isinstance(value, int):
         return f"{value:032x}"
-    text = str(value)
+    text = str(value).strip()
     try:
-        return uuid.UUID(text).hex
+        return uuid.UUID(text.removeprefix("0x").removeprefix("0X")).hex
     except ValueError:
         return text
 

@@ -46,18 +46,14 @@ def placed(recipe: Recipe, metrics: Sequence[Metric], sources: Sources) -> MakeS
 
     if launch is None:
         return in_thread
-    config = recipe.config
-    limits = ProcessLimits(
-        concurrency=config.evaluator_concurrency,
-        sample_timeout=config.sample_timeout,
-    )
+    limits = ProcessLimits.of(recipe.config, metrics)
     return lambda incidents: ProcessScorer(
         launch,
         metrics,
         limits,
         incidents,
         only_fed=recipe.metrics is None,
-        instead=in_thread(incidents) if config.evaluator == "auto" else None,
+        instead=in_thread(incidents) if recipe.config.evaluator == "auto" else None,
     )
 
 

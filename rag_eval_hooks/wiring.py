@@ -23,7 +23,7 @@ from rag_eval_hooks.judges import (
     choose_judge,
     choose_token_scorer,
 )
-from rag_eval_hooks.judges.metered import metered
+from rag_eval_hooks.judges.metered import allowed, metered
 from rag_eval_hooks.metrics import Metric, choose
 from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.check_kinds import Check
@@ -95,7 +95,7 @@ def telemetry_sinks(
             content=config.capture_event_content,
             max_chars=config.max_explanation_chars,
         ),
-        metrics=MetricRecorder(providers.meter, judge=judge.name),
+        metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
         incidents=incidents,
     )
 
@@ -212,8 +212,8 @@ def finding_sources(
         embeds = choose_embedder(config)
     made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
     return Sources(
-        judge=metered(made) if config.budget else made,
-        embedder=embeds,
+        judge=metered(made),
+        embedder=allowed(embeds),
         scorer=token_scorer or choose_token_scorer(config),
     )
 
@@ -255,7 +255,7 @@ def makers(
         references=lambda incidents: references_of(
             config, sources.embedder, incidents, redactor.holds if redactor.active else None
         ),
-        budget=lambda incidents: budget_of(config, sources.judge.name, incidents),
+        budget=lambda incidents: budget_of(config, sources, incidents),
         telemetry=lambda incidents: telemetry_sinks(
             config, providers, thresholds, sources.judge, incidents
         ),

@@ -15,7 +15,7 @@ from rag_eval_hooks.capture.stages import queries, stages
 from rag_eval_hooks.redaction.divided import Divided, cut_to, undivided
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["assemble", "seconds", "session_of", "shortened"]
+__all__ = ["answer_of", "assemble", "seconds", "session_of", "shortened"]
 
 _OURS = ("condensed_question", "retrieval_queries", "retrieved")
 _FRAMEWORK_PREFIXES = ("ls_", "langgraph_", "checkpoint_", "lc_")
@@ -45,7 +45,7 @@ def assemble(
     """
     told = interaction.metadata
     cut = _Cut(max_text_chars, to_redact=to_redact)
-    answer = _answer(interaction)
+    answer = answer_of(interaction)
     asked = queries(interaction)
     question = interaction.root.query or next(iter(asked), "")
     contexts = Finder(interaction, answer).contexts()
@@ -73,7 +73,7 @@ def assemble(
     )
 
 
-def _answer(interaction: Interaction) -> str | None:
+def answer_of(interaction: Interaction) -> str | None:
     """What the root gave out; inside one opened by hand, what the last call in it did."""
     root = interaction.root
     if root.text is not None and not root.outputs:

@@ -41,6 +41,15 @@ class Parked:
         if len(self._waiting) > self._most:
             self._give_up_oldest()
 
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    @property
+    def chars(self) -> int:
+        """Characters that they hold."""
+        return sum(interaction.chars for interaction in list(self._waiting.values()))
+
     def take(self, conversation: str) -> Interaction | None:
         """The one that waits in a conversation, which then waits no longer."""
         return self._waiting.pop(conversation, None)

@@ -77,6 +77,12 @@ class Recorder:
         self._ended: OrderedDict[Hashable, None] = OrderedDict()
         self._parked = Parked(self._report, self._ttl_ns, self._max_open)
 
+    def opened(self) -> tuple[int, int]:
+        """How many interactions are open or interrupted, and the characters they hold."""
+        held = list(self._open.values())
+        chars = sum(interaction.chars for interaction in held) + self._parked.chars
+        return len(held) + len(self._parked), chars
+
     def start(
         self,
         run_id: Hashable,

@@ -30,11 +30,13 @@ class Reservation(Protocol):
 class Allowance(Protocol):
     """A budget, as a judge sees it."""
 
-    def reserve(self, input_tokens: float) -> Reservation:
+    def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
         """Takes room for one call.
 
         Args:
-            input_tokens: Tokens of its prompt, an estimate.
+            input_tokens: Tokens of its prompt or of the texts to embed, an estimate.
+            embedding: Whether it is for vectors: then there is no reply of tokens, and the
+                embedder's price counts.
 
         Raises:
             BudgetError: There is none: the call must not be sent.
@@ -47,7 +49,7 @@ _allowance: ContextVar[Allowance | None] = ContextVar("rag_eval_hooks_allowance"
 
 @contextmanager
 def allowing(allowance: Allowance | None) -> Iterator[None]:
-    """Every judge call in the block, and in tasks begun in it, asks the allowance."""
+    """Every judge or embedder call in the block, and in tasks begun in it, asks the allowance."""
     token = _allowance.set(allowance)
     try:
         yield

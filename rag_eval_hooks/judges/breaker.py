@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import StrEnum
+
+from rag_eval_hooks.calls import BreakerState
 
 __all__ = ["Breaker", "BreakerState"]
 
 _LONGEST = 6
 """The pause doubles with each probe that fails, up to so many times its first length."""
-
-
-class BreakerState(StrEnum):
-    """Whether calls are made."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    HALF_OPEN = "half_open"
-    """One call is made, to see."""
 
 
 class Breaker:

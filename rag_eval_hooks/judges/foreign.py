@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from opentelemetry import context
 
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.chat import Completion
@@ -72,7 +73,10 @@ class ForeignChat:
         self._ways = ways
         self._limits = limits
         self._slots = Slots(
-            limits.concurrency, failures=limits.breaker_failures, pause=limits.breaker_pause
+            Caller(name),
+            limits.concurrency,
+            failures=limits.breaker_failures,
+            pause=limits.breaker_pause,
         )
         self._learned = 0
 

@@ -8,33 +8,16 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
+from rag_eval_hooks.calls import GateState
 from rag_eval_hooks.errors import JudgeUnavailable
 from rag_eval_hooks.judges.backpressure import Told, asked_pause, told_by
-from rag_eval_hooks.judges.breaker import Breaker, BreakerState
+from rag_eval_hooks.judges.breaker import Breaker
 
 __all__ = ["Gate", "GateState"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _DECREASE = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class GateState:
-    """A gate at one moment.
-
-    Attributes:
-        limit: Calls that may be in flight at once.
-        in_flight: Calls that are.
-        waiting: Calls that wait.
-        breaker: Whether calls are made.
-    """
-
-    limit: int
-    in_flight: int
-    waiting: int
-    breaker: BreakerState
 
 
 class Gate:

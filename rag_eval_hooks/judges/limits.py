@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
+from rag_eval_hooks.calls import Caller, GateState, current_watch
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.breaker import Breaker
-from rag_eval_hooks.judges.gate import Gate, GateState
+from rag_eval_hooks.judges.gate import Gate
+from rag_eval_hooks.judges.watched import told
 
 __all__ = [
     "BREAKER_FAILURES",
@@ -83,31 +86,48 @@ class Slots:
     """Calls in flight at once; each event loop has its own, as waiting calls cannot move.
 
     Args:
+        caller: Who is called.
         count: How many at most.
         failures: In a row, after which no call is made for a while.
         pause: Seconds of that while, at first.
     """
 
     def __init__(
-        self, count: int, *, failures: int = BREAKER_FAILURES, pause: float = BREAKER_PAUSE
+        self,
+        caller: Caller,
+        count: int,
+        *,
+        failures: int = BREAKER_FAILURES,
+        pause: float = BREAKER_PAUSE,
     ) -> None:
+        self._caller = caller
         self._count = count
         self._failures = failures
         self._pause = pause
         self._here: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
 
-    def here(self) -> AbstractAsyncContextManager[None]:
-        """Room for one call in the running loop, to be entered by `async with`.
+    @asynccontextmanager
+    async def here(self) -> AsyncIterator[None]:
+        """Room for one call in the running loop; whoever watches is told of it.
 
-        Entering raises `JudgeUnavailable` while the judge is taken for dead.
+        Raises:
+            JudgeUnavailable: The judge is taken for dead.
         """
+        gate = self._gate()
+        if (watch := current_watch()) is not None:
+            watch.passes(self._caller, gate)
+        async with gate.call():
+            with told(self._caller):
+                yield
+
+    def states(self) -> list[GateState]:
+        """How calls stand, in each event loop."""
+        return [gate.state() for gate in list(self._here.values())]
+
+    def _gate(self) -> Gate:
         loop = asyncio.get_running_loop()
         gate = self._here.get(loop)
         if gate is None:
             breaker = Breaker(self._failures, self._pause)
             gate = self._here[loop] = Gate(self._count, breaker)
-        return gate.call()
-
-    def states(self) -> list[GateState]:
-        """How calls stand, in each event loop."""
-        return [gate.state() for gate in list(self._here.values())]
+        return gate

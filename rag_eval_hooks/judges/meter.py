@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rag_eval_hooks.errors import JudgeError
@@ -22,14 +22,18 @@ class Meter:
 
     Args:
         prompt: The question, for an estimate of its tokens.
+        embedded: Texts of which vectors are wanted, instead of a question.
 
     Attributes:
         usage: The sum so far.
     """
 
-    def __init__(self, prompt: Prompt | None = None) -> None:
+    def __init__(
+        self, prompt: Prompt | None = None, *, embedded: Sequence[str] | None = None
+    ) -> None:
         self.usage = Usage()
         self._prompt = prompt
+        self._embedded = embedded
         self._allowance: Allowance | None = None
         self._reserved: Reservation | None = None
 
@@ -41,7 +45,9 @@ class Meter:
         """
         self._give_up()
         if self._allowance is not None:
-            self._reserved = self._allowance.reserve(self._expected())
+            self._reserved = self._allowance.reserve(
+                self._expected(), embedding=self._embedded is not None
+            )
         self._add(Usage(calls=1))
 
     def told(self, input_tokens: object, output_tokens: object) -> None:
@@ -78,8 +84,9 @@ class Meter:
             self._reserved = None
 
     def _expected(self) -> float:
-        prompt = self._prompt
-        return 0.0 if prompt is None else float(tokens(prompt.system) + tokens(prompt.user))
+        prompt, embedded = self._prompt, self._embedded or ()
+        texts = embedded if prompt is None else (prompt.system, prompt.user)
+        return float(sum(map(tokens, texts)))
 
 
 def token_count(tokens: object) -> float:

@@ -1,22 +1,24 @@
-"""A judge of someone else's, within the budget."""
+"""A judge or an embedder of someone else's, within the budget and watched."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.meter import Meter
+from rag_eval_hooks.judges.watched import told
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["MeteredJudge", "metered"]
+__all__ = ["AllowedEmbedder", "MeteredJudge", "allowed", "metered"]
 
 
 class MeteredJudge:
-    """Asks the budget before each task; the judge itself is not changed.
+    """Asks the budget before each task, and tells who watches; the judge itself is not changed.
 
     A task counts as one call, as nobody sees the calls inside. Tokens are those that the
     findings tell as their usage.
@@ -32,6 +34,11 @@ class MeteredJudge:
     def name(self) -> str:
         """The judge's."""
         return self._judge.name
+
+    @property
+    def local_model(self) -> bool:
+        """Whether the judge computes in this process."""
+        return bool(getattr(self._judge, "local_model", False))
 
     @property
     def annotator_kind(self) -> AnnotatorKind:
@@ -65,7 +72,7 @@ class MeteredJudge:
 
     async def _asked(self, ask: Callable[[], Awaitable[Findings]]) -> Findings:
         meter = Meter()
-        with meter.charging():
+        with meter.charging(), told(Caller(self.name)):
             meter.sent()
             findings = await ask()
             used = sum(findings.usage.values(), start=Usage())
@@ -74,6 +81,52 @@ class MeteredJudge:
 
 
 def metered(judge: Judge) -> Judge:
-    """The judge as the budget has to see it: one over a language model that counts nothing."""
+    """The judge as budget and metrics have to see it: one over a model that tells nothing."""
     counts = isinstance(judge, LLMJudge) or judge.annotator_kind is not AnnotatorKind.LLM
     return judge if counts else MeteredJudge(judge)
+
+
+class AllowedEmbedder:
+    """Asks the budget before each call, and tells who watches; the embedder itself is not changed.
+
+    Args:
+        embedder: Tells what it took.
+    """
+
+    def __init__(self, embedder: MeteredEmbedder) -> None:
+        self._embedder = embedder
+
+    @property
+    def name(self) -> str:
+        """The embedder's."""
+        return self._embedder.name
+
+    @property
+    def local_model(self) -> bool:
+        """Whether the embedder computes in this process."""
+        return bool(getattr(self._embedder, "local_model", False))
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """The embedder's vectors, if there is room for a call."""
+        vectors, _used = await self.embed_metered(texts)
+        return vectors
+
+    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
+        """The same, and what the embedder tells that it took."""
+        meter = Meter(embedded=texts)
+        with meter.charging(), told(Caller(self.name, Operation.EMBEDDINGS)):
+            meter.sent()
+            vectors, used = await self._embedder.embed_metered(texts)
+            meter.told(round(used.input_tokens), 0)
+            return vectors, used
+
+    async def aclose(self) -> None:
+        """Closes the embedder."""
+        await self._embedder.aclose()
+
+
+def allowed(embedder: Embedder | None) -> Embedder | None:
+    """The embedder as budget and metrics have to see it: one that takes tokens, asks nobody."""
+    if isinstance(embedder, MeteredEmbedder) and not getattr(embedder, "asks_budget", False):
+        return AllowedEmbedder(embedder)
+    return embedder

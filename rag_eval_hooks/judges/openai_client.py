@@ -10,6 +10,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
 from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.meter import Meter, token_count
@@ -58,15 +59,20 @@ class Endpoint:
     Args:
         name: What errors call it, such as `openai:gpt-4o-mini`.
         options: How to reach it.
-        operation: What it is asked for, by the GenAI conventions.
+        operation: What it is asked for.
     """
 
-    def __init__(self, name: str, options: ClientOptions, operation: str = "chat") -> None:
+    def __init__(
+        self, name: str, options: ClientOptions, operation: Operation = Operation.CHAT
+    ) -> None:
         self.name = name
         self._operation = operation
         self._options = options
         self._slots = Slots(
-            options.concurrency, failures=options.breaker_failures, pause=options.breaker_pause
+            Caller(name, operation),
+            options.concurrency,
+            failures=options.breaker_failures,
+            pause=options.breaker_pause,
         )
         # Connections cannot move between loops: each has its own.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (

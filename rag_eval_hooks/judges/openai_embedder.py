@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from rag_eval_hooks.calls import Operation
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE
-from rag_eval_hooks.judges.meter import token_count
+from rag_eval_hooks.judges.meter import Meter, token_count
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.rebuilt import Rebuilt
@@ -46,6 +47,9 @@ class OpenAIEmbedder(Rebuilt):
         ConfigError: A value cannot be used.
     """
 
+    asks_budget = True
+    """Each of its requests asks the budget itself, as several samples share one."""
+
     def __init__(
         self,
         model: str = "text-embedding-3-small",
@@ -74,7 +78,7 @@ class OpenAIEmbedder(Rebuilt):
             breaker_pause=breaker_pause,
         )
         self._model = model
-        self._endpoint = Endpoint(f"openai:{model}", options, "embeddings")
+        self._endpoint = Endpoint(f"openai:{model}", options, Operation.EMBEDDINGS)
         self._retries = retries
         self._prices = prices or Prices()
         self._embeddings = Embeddings(
@@ -137,9 +141,12 @@ class OpenAIEmbedder(Rebuilt):
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [sendable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
-        reply = await self._endpoint.call(
-            lambda client: client.post("/embeddings", body=body, cast_to=object)
-        )
+        meter = Meter(embedded=sent)
+        with meter.charging():
+            reply = await self._endpoint.call(
+                lambda client: client.post("/embeddings", body=body, cast_to=object), meter
+            )
+            meter.told(round(_tokens(reply)), 0)
         vectors = self._vectors(reply, len(sent))
         each = _tokens(reply) / sum(map(len, sent))
         return [Vector(v, each * len(text)) for v, text in zip(vectors, sent, strict=True)]

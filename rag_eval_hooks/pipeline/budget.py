@@ -1,4 +1,4 @@
-"""A budget of judge calls, tokens or money: room is taken before a call is sent."""
+"""A budget of calls, tokens or money for judge and embedder: room is taken before a call."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Final
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.base import MeteredEmbedder
 from rag_eval_hooks.judges.prices import Price, Prices
 from rag_eval_hooks.pipeline.budget_store import (
     BudgetStore,
@@ -20,6 +21,8 @@ from rag_eval_hooks.pipeline.budget_store import (
     Spend,
     SqliteStore,
 )
+from rag_eval_hooks.pipeline.inquiry import Sources
+from rag_eval_hooks.score import AnnotatorKind
 
 __all__ = ["Budget", "budget_of"]
 
@@ -28,6 +31,7 @@ _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
 """Tokens expected of a reply before any was seen."""
 _PER: Final = 1_000_000
+_FREE: Final = Price(0.0, 0.0)
 
 
 class Budget:
@@ -37,12 +41,14 @@ class Budget:
     mean tokens of the replies so far, and their price. With the reply the true amount takes its
     place. So calls are never more than the limit, and tokens and money are passed at most by
     what calls in flight take beyond their estimate. A call without a reply counts as a call.
-    An endpoint that does not count tokens is charged the estimate.
+    An endpoint that does not count tokens is charged the estimate. Requests for embeddings are
+    calls too, of a price of their own and without tokens of a reply.
 
     Args:
         limits: By `<unit>_per_<period>`, such as `calls_per_hour`.
         store: Keeps what was spent.
         price: Of the judge's model, for a limit of cost.
+        embedding_price: Of the embedder's, likewise.
         incidents: Where a store that fails is counted; then no call is let through.
         now: Seconds since the epoch; the same in all processes.
     """
@@ -53,29 +59,34 @@ class Budget:
         store: BudgetStore,
         price: Price | None = None,
         *,
+        embedding_price: Price | None = None,
         incidents: Incidents,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._limits = _by_period(limits)
         self._store = store
-        self._price = price or Price(0.0, 0.0)
+        self._price = price or _FREE
+        self._embedding_price = embedding_price or _FREE
         self._incidents = incidents
         self._now = now
         self._lock = threading.Lock()
         self._replies = 0
         self._reply_tokens = 0.0
 
-    def reserve(self, input_tokens: float) -> Reservation:
+    def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
         """Takes room for one call.
 
         Args:
-            input_tokens: Tokens of its prompt, an estimate.
+            input_tokens: Tokens of its prompt or of the texts to embed, an estimate.
+            embedding: Whether it is for vectors.
 
         Raises:
             BudgetError: There is none.
         """
         periods = self._periods()
-        expected = self._spend(input_tokens, self._expected_reply())
+        price = self._embedding_price if embedding else self._price
+        reply = 0.0 if embedding else self._expected_reply()
+        expected = _spend(price, input_tokens, reply)
         try:
             full = self._store.reserve(periods, expected)
         except OSError as error:
@@ -83,7 +94,7 @@ class Budget:
             raise BudgetError("the budget's file cannot be used") from None
         if full is not None:
             raise BudgetError(f"the budget of this {full.name} is spent")
-        return Reservation(self, periods, expected)
+        return Reservation(self, periods, expected, price, replies=not embedding)
 
     def spent(self) -> Mapping[str, Spend]:
         """What was spent in this hour and day so far, calls in flight at their estimate.
@@ -118,11 +129,6 @@ class Budget:
         with self._lock:
             return self._reply_tokens / self._replies if self._replies else _FIRST_REPLY
 
-    def _spend(self, input_tokens: float, output_tokens: float) -> Spend:
-        price = self._price
-        cost = (input_tokens * price.input + output_tokens * price.output) / _PER
-        return Spend(1.0, input_tokens + output_tokens, cost)
-
     def _periods(self) -> list[Period]:
         now = int(self._now())
         return [
@@ -137,18 +143,31 @@ class Reservation:
         budget: Where it was taken.
         periods: Of which hour and day, also when the reply comes in the next.
         reserved: How much.
+        price: What the call costs.
+        replies: Whether its reply tells how long replies are.
     """
 
-    def __init__(self, budget: Budget, periods: list[Period], reserved: Spend) -> None:
+    def __init__(
+        self,
+        budget: Budget,
+        periods: list[Period],
+        reserved: Spend,
+        price: Price,
+        *,
+        replies: bool,
+    ) -> None:
         self._budget = budget
         self._periods = periods
         self._reserved = reserved
+        self._price = price
+        self._replies = replies
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
         """Puts the true amount in its place."""
         if input_tokens or output_tokens:
-            self._budget._replied(output_tokens)
-            used = self._budget._spend(input_tokens, output_tokens)
+            if self._replies:
+                self._budget._replied(output_tokens)
+            used = _spend(self._price, input_tokens, output_tokens)
             self._budget._settle(self._periods, self._reserved, used)
 
     def fail(self) -> None:
@@ -156,24 +175,28 @@ class Reservation:
         self._budget._settle(self._periods, self._reserved, Spend(1.0))
 
 
-def budget_of(config: RagEvalConfig, judge: str, incidents: Incidents) -> Budget | None:
+def budget_of(config: RagEvalConfig, sources: Sources, incidents: Incidents) -> Budget | None:
     """The budget that the settings describe, or None.
 
     Args:
         config: The settings.
-        judge: The judge's name, for its price.
+        sources: Judge and embedder, whose prices count.
         incidents: Where a store that fails is counted.
 
     Raises:
-        ConfigError: A limit of cost without a price for the judge, or the file's folder does not
-            exist.
+        ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
+            folder does not exist.
     """
     if not config.budget:
         return None
-    price = None
+    price = embedding_price = None
     if any(name.startswith("cost") for name in config.budget):
-        price = _price(config, judge)
-    return Budget(config.budget, _store(config.budget_path), price, incidents=incidents)
+        if sources.judge.annotator_kind is AnnotatorKind.LLM:
+            price = _price(config, sources.judge.name)
+        if isinstance(sources.embedder, MeteredEmbedder):
+            embedding_price = _price(config, sources.embedder.name)
+    store = _store(config.budget_path)
+    return Budget(config.budget, store, price, embedding_price=embedding_price, incidents=incidents)
 
 
 def _store(path: str | None) -> BudgetStore:
@@ -184,13 +207,18 @@ def _store(path: str | None) -> BudgetStore:
     return SqliteStore(path)
 
 
-def _price(config: RagEvalConfig, judge: str) -> Price:
+def _price(config: RagEvalConfig, model: str) -> Price:
     prices = Prices() if config.judge_prices is None else Prices.read(config.judge_prices)
-    price = prices.of(judge)
+    price = prices.of(model)
     if price is None:
-        wants = f"a cost only with a price of {judge} in the table that judge_prices names"
+        wants = f"a cost only with a price of {model} in the table that judge_prices names"
         raise ConfigError("budget", dict(config.budget), wants)
     return price
+
+
+def _spend(price: Price, input_tokens: float, output_tokens: float) -> Spend:
+    cost = (input_tokens * price.input + output_tokens * price.output) / _PER
+    return Spend(1.0, input_tokens + output_tokens, cost)
 
 
 def _by_period(limits: Mapping[str, float]) -> dict[str, Spend]:

@@ -124,6 +124,7 @@ class Course:
             self.joining.unreadable(work.joinable)
             self._drop(work, reason)
             return None
+        self.ledger.identify(work.ticket, sample.sample_id)
         if work.offer.status is Status.ERROR:
             # What came of it is no answer that anybody got.
             sample = replace(sample, answer=None)
@@ -138,7 +139,7 @@ class Course:
         if not decision.sampled:
             self.joining.passed_over(work.joinable, sample, decision)
             self.durable.finish(work, SAMPLED_OUT)
-            self.ledger.settle_sampled_out(work.ticket)
+            self.ledger.settle_sampled_out(work.ticket, decision.because, decision.probability)
             self.finish(work, sampled_out(decision))
             return None
         admitted = self.selection.admitted(decision)

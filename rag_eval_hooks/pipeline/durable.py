@@ -7,9 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
+from rag_eval_hooks.pipeline.readings import Level
 from rag_eval_hooks.pipeline.spool import Spool, books_of
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, check_spool
@@ -161,6 +164,17 @@ class Durable:
         """Those of the spool: of all processes, ever; empty without one, or a readable one."""
         return books_of(self._config.spool, self._incidents)
 
+    def levels(self) -> dict[str, Level]:
+        """What metrics show of the spool, by instrument; nothing without one."""
+        spool, most = self._spool, self._config.spool_max_mb * 1_000_000
+        if spool is None:
+            return {}
+        return {
+            semconv.METRIC_SPOOL_SIZE: lambda: spool.measured()[0],
+            semconv.METRIC_SPOOL_USAGE: lambda: spool.measured()[1],
+            semconv.METRIC_SPOOL_LIMIT: lambda: most,
+        }
+
     def drain(self, timeout: float | None) -> bool:
         """Waits until all that was noted so far is on disk; whether it is."""
         return self._spool is None or self._spool.drain(timeout)
@@ -186,7 +200,7 @@ class Durable:
         found = recovered(row, generation, self._incidents, self._host.redactor)
         if found.refusal is not None:
             self._recovered += 1
-            self._ledger.dropped(found.refusal, row.id)
+            self._ledger.dropped(found.refusal, id_of(row.id))
             self._spool.finish(found.entry, f"dropped:{found.refusal}")
             return
         work = self._host.work(found, row.probability)
@@ -196,7 +210,7 @@ class Durable:
 
     def _enter(self, work: Work) -> None:
         self._recovered += 1
-        work.ticket = self._ledger.accepted(work.offer.key)
+        work.ticket = self._ledger.accepted(work.offer.key, work.offer.ids)
 
 
 class _Store:

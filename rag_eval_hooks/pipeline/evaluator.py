@@ -102,6 +102,11 @@ class Evaluator(Generic[W]):
         """Items that wait to be begun."""
         return len(self._queue)
 
+    @property
+    def waiting_chars(self) -> int:
+        """Sum of the sizes of items that wait."""
+        return self._waiting_chars
+
     def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
         """Runs a coroutine in the evaluator's loop, beside the queue.
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+from rag_eval_hooks.feedback import id_of
 
 __all__ = ["ADVICE", "Explanation", "Explanations", "advice_for"]
 
 _MOST_PER_KEY: Final = 8  # samples of one trace
 
 ADVICE: Final[Mapping[str, str]] = {
+    "scored": "its scores stand on its RAG span, or on the span `evaluation` that links to it, and "
+    "in the sinks",
+    "pending": "it waits, or is being evaluated; flush() waits for it",
     "sampled_out": "sample_rate, a rate of its metrics or a rule left it out; the same trace id is "
     "left out in every process",
     "queue_full": "samples came faster than they were evaluated: lower sample_rate, or raise "
@@ -55,21 +60,28 @@ class Explanation:
     """What became of one sample. Holds no content.
 
     Attributes:
-        key: Its trace id, or its sample id where no trace was recorded.
+        key: Its trace id, or its sample id or root run's id where no trace was recorded.
         outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
-        reason: Why it was dropped or failed, as in `Stats`.
+        reason: Why it was dropped or failed, as in `Stats`; what left it out: `ratio`,
+            `rule:<name>`, `tail:<name>`.
         absent: Metrics without a score, each with its cause and what is known of it.
+        sample_id: Its own id, once the sample was made; one that was left out has none.
+        probability: How likely one like it is chosen, where it was left out.
     """
 
     key: str
     outcome: str
     reason: str = ""
     absent: Mapping[str, str] = field(default_factory=dict)
+    sample_id: str | None = None
+    probability: float | None = None
 
     def __str__(self) -> str:
         """One line for a person."""
-        line = " ".join(filter(None, (self.outcome, self.reason and f"({self.reason})")))
-        advice = advice_for(self.reason or self.outcome)
+        chance = "" if self.probability is None else f"probability {self.probability:g}"
+        why = ", ".join(filter(None, (self.reason, chance)))
+        line = " ".join(filter(None, (self.outcome, why and f"({why})")))
+        advice = advice_for(self.reason) or advice_for(self.outcome)
         missing = "; ".join(f"{name}: {why}" for name, why in self.absent.items())
         return ". ".join(filter(None, (f"{line}: {advice}" if advice else line, missing)))
 
@@ -83,20 +95,75 @@ class Explanations:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[str, list[Explanation]] = OrderedDict()
+        self._known: OrderedDict[str, _Told] = OrderedDict()
+        self._keys: dict[str, str] = {}
 
-    def add(self, explanation: Explanation) -> None:
-        """Enters a sample, or what became of the one that was pending."""
-        of_key = self._known.setdefault(explanation.key, [])
-        pending = next((e for e in of_key if e.outcome == "pending"), None)
-        if pending is not None and explanation.outcome != "pending":
-            of_key[of_key.index(pending)] = explanation
-        else:
-            of_key.append(explanation)
-            del of_key[:-_MOST_PER_KEY]
+    def add(
+        self, explanation: Explanation, ticket: int | None = None, ids: Iterable[str] = ()
+    ) -> None:
+        """Enters a sample, or what became of the one that was pending.
+
+        Args:
+            explanation: Of it.
+            ticket: Of the books, by which it is the same as before; None for one that has none.
+            ids: Further ids by which it is found.
+        """
+        of_key = self._known.setdefault(explanation.key, _Told())
+        of_key.enter(explanation, ticket)
+        for name in ids:
+            self._name(name, explanation.key)
         while len(self._known) > self._most:
-            self._known.popitem(last=False)
+            self._forget(*self._known.popitem(last=False))
 
-    def of(self, key: str) -> tuple[Explanation, ...]:
-        """What is known of a key, in order."""
-        return tuple(self._known.get(key, ()))
+    def identify(self, key: str, ticket: int, sample_id: str) -> None:
+        """Notes the id of the sample of a ticket, by which it is found from now on."""
+        of_key = self._known.get(key)
+        if of_key is not None and of_key.identify(ticket, sample_id):
+            self._name(id_of(sample_id), key)
+
+    def of(self, name: str) -> tuple[Explanation, ...]:
+        """What is known of an id, in order: of a sample's id that one, else all of the trace."""
+        of_key = self._known.get(self._keys.get(name, name))
+        told = () if of_key is None else of_key.all()
+        own = tuple(one for one in told if one.sample_id and id_of(one.sample_id) == name)
+        return own or told
+
+    def _name(self, name: str, key: str) -> None:
+        if name != key and key in self._known:
+            self._keys[name] = key
+            self._known[key].names.append(name)
+
+    def _forget(self, key: str, told: _Told) -> None:
+        for name in told.names:
+            if self._keys.get(name) == key:
+                del self._keys[name]
+
+
+class _Told:
+    """The samples of one key, the last of them."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        # By ticket; those that never had one count down.
+        self._samples: OrderedDict[int, Explanation] = OrderedDict()
+        self._unnumbered = 0
+
+    def all(self) -> tuple[Explanation, ...]:
+        return tuple(self._samples.values())
+
+    def enter(self, explanation: Explanation, ticket: int | None) -> None:
+        if ticket is None:
+            self._unnumbered -= 1
+            ticket = self._unnumbered
+        before = self._samples.get(ticket)
+        if before is not None and explanation.sample_id is None:
+            explanation = replace(explanation, sample_id=before.sample_id)
+        self._samples[ticket] = explanation
+        if len(self._samples) > _MOST_PER_KEY:
+            self._samples.popitem(last=False)
+
+    def identify(self, ticket: int, sample_id: str) -> bool:
+        known = self._samples.get(ticket)
+        if known is not None:
+            self._samples[ticket] = replace(known, sample_id=sample_id)
+        return known is not None

@@ -140,7 +140,8 @@ class Joining:
             self._ledger.note("decisions", RATE_LIMIT)
             self._ledger.dropped(RATE_LIMIT)
             return
-        ticket = self._ledger.accepted()
+        ticket = self._ledger.accepted(*entry.ids[:1])
+        self._ledger.identify(ticket, asked.sample.sample_id)
         # Claimed before the first wait: another feedback must not ask for the same.
         entry.evaluated |= frozenset(asked.reasons)
         try:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from rag_eval_hooks.calls import watching
 from rag_eval_hooks.judges.allowance import Allowance, allowing
 from rag_eval_hooks.pipeline.ledger import Ledger
 from rag_eval_hooks.pipeline.references import References
@@ -12,6 +14,7 @@ from rag_eval_hooks.pipeline.scorer import Scoring
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
+from rag_eval_hooks.sinks.telemetry import Telemetry
 
 __all__ = ["BUDGET", "Judging", "column_of", "is_refused"]
 
@@ -25,8 +28,9 @@ class Judging:
     Args:
         scorer: Turns a sample into outcomes.
         references: Golden questions, or None.
-        allowance: The budget of judge calls, or None.
+        allowance: The budget of calls to judge and embedder, or None.
         ledger: The books.
+        telemetry: Where calls, and what evaluations take, are recorded.
     """
 
     def __init__(
@@ -35,7 +39,9 @@ class Judging:
         references: References | None,
         allowance: Allowance | None,
         ledger: Ledger,
+        telemetry: Telemetry,
     ) -> None:
+        self._telemetry = telemetry
         self._scorer = scorer
         self._references = references
         self._allowance = allowance
@@ -47,12 +53,17 @@ class Judging:
 
     async def with_alike(self, sample: Sample) -> Sample:
         """The sample with the reference of the most similar golden question."""
-        return sample if self._references is None else await self._references.alike(sample)
+        if self._references is None:
+            return sample
+        with self._accounted():
+            return await self._references.alike(sample)
 
     async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         """One outcome per metric; those that are not chosen are `sampled_out`."""
-        with allowing(self._allowance):
-            return await self._scorer.score(sample, chosen)
+        with self._accounted():
+            outcomes = await self._scorer.score(sample, chosen)
+        self._telemetry.used(sample, outcomes)
+        return outcomes
 
     async def only(self, sample: Sample, chosen: frozenset[str]) -> Outcomes:
         """One outcome per chosen metric, none for others."""
@@ -63,6 +74,12 @@ class Judging:
         """The outcomes of all metrics, as online."""
         with quiet():
             return await self.score(await self.with_alike(self.with_equal(sample)))
+
+    @contextmanager
+    def _accounted(self) -> Iterator[None]:
+        """Calls in the block are within the budget, and watched."""
+        with allowing(self._allowance), watching(self._telemetry.calls):
+            yield
 
     def settle(self, ticket: int, outcomes: Outcomes) -> None:
         """Enters what became of an evaluated sample."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -100,23 +100,43 @@ class Ledger:
         with self._changed:
             self._notes[column][reason] += count
 
-    def sampled_out(self, key: str = "") -> None:
-        """Enters a sample that the sampler left out."""
+    def sampled_out(
+        self,
+        key: str = "",
+        ids: Sequence[str] = (),
+        reason: str = "",
+        probability: float | None = None,
+    ) -> None:
+        """Enters a sample that the sampler left out.
+
+        Args:
+            key: As for `accepted`.
+            ids: Likewise.
+            reason: What left it out.
+            probability: How likely one like it is chosen.
+        """
         with self._changed:
             self._sampled_out += 1
-            self._explain(key, "sampled_out")
+            if key:
+                told = Explanation(
+                    key=key, outcome="sampled_out", reason=reason, probability=probability
+                )
+                self._explanations.add(told, None, ids)
 
-    def dropped(self, reason: str, key: str = "") -> None:
+    def dropped(self, reason: str, key: str = "", ids: Sequence[str] = ()) -> None:
         """Enters a sample that was not accepted."""
         with self._changed:
             self._dropped[reason] += 1
-            self._explain(key, "dropped", reason)
+            if key:
+                told = Explanation(key=key, outcome="dropped", reason=reason)
+                self._explanations.add(told, None, ids)
 
-    def accepted(self, key: str = "") -> int:
+    def accepted(self, key: str = "", ids: Sequence[str] = ()) -> int:
         """Enters a sample as pending.
 
         Args:
             key: By which `explain` finds it, if not empty: the trace id, or the sample id.
+            ids: Further ids by which it does.
 
         Returns:
             The ticket by which it is settled.
@@ -124,8 +144,16 @@ class Ledger:
         with self._changed:
             ticket = next(self._tickets)
             self._pending[ticket] = key
-            self._explain(key, "pending")
+            if key:
+                told = Explanation(key=key, outcome="pending")
+                self._explanations.add(told, ticket, ids)
             return ticket
+
+    def identify(self, ticket: int, sample_id: str) -> None:
+        """Notes the id of a pending sample, which may be made long after it was accepted."""
+        with self._changed:
+            if key := self._pending.get(ticket):
+                self._explanations.identify(key, ticket, sample_id)
 
     def errand(self) -> int:
         """Enters work that is no sample: `wait` waits for it, the books do not show it.
@@ -144,10 +172,12 @@ class Ledger:
         with self._changed:
             self._settled(ticket, "ended")
 
-    def settle_sampled_out(self, ticket: int) -> None:
+    def settle_sampled_out(
+        self, ticket: int, reason: str = "", probability: float | None = None
+    ) -> None:
         """Moves a pending sample to sampled out."""
         with self._changed:
-            if self._settled(ticket, "sampled_out"):
+            if self._settled(ticket, "sampled_out", reason, probability=probability):
                 self._sampled_out += 1
 
     def settle_scored(self, ticket: int, absent: Mapping[str, str] = _NOTHING) -> None:
@@ -184,20 +214,18 @@ class Ledger:
         outcome: str,
         reason: str = "",
         absent: Mapping[str, str] = _NOTHING,
+        probability: float | None = None,
     ) -> bool:
         if ticket not in self._pending:
             return False
-        self._explain(self._pending.pop(ticket), outcome, reason, absent)
+        if key := self._pending.pop(ticket):
+            told = Explanation(
+                key=key, outcome=outcome, reason=reason, absent=absent, probability=probability
+            )
+            self._explanations.add(told, ticket)
         self._errands.discard(ticket)
         self._changed.notify_all()
         return True
-
-    def _explain(
-        self, key: str, outcome: str, reason: str = "", absent: Mapping[str, str] = _NOTHING
-    ) -> None:
-        if key:
-            told = Explanation(key=key, outcome=outcome, reason=reason, absent=absent)
-            self._explanations.add(told)
 
     def wait(self, timeout: float | None) -> bool:
         """Blocks until all that was accepted before the call is settled.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
+from rag_eval_hooks import semconv
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
@@ -23,6 +24,7 @@ from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.makers import Closable, Makers
 from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.readings import Level, Readings
 from rag_eval_hooks.pipeline.recent import Recent
 from rag_eval_hooks.pipeline.rules import traits_of
 from rag_eval_hooks.pipeline.sampler import Decision
@@ -36,6 +38,7 @@ from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.base import Sink
 from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
 from rag_eval_hooks.sinks.limits import Attributes
+from rag_eval_hooks.sinks.otel_state import Reading
 
 __all__ = ["Pipeline"]
 
@@ -54,6 +57,10 @@ class Pipeline:
         redactor: Takes out of samples what must not leave.
         tick: Called a few times a second, once a sample was accepted or `watch` was called, and
             before all that is pending is waited for.
+
+    Attributes:
+        incidents: Where exceptions are counted.
+        opened: Tells how many interactions are open, and how many characters they hold.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class Pipeline:
         tick: Callable[[], None],
     ) -> None:
         self.incidents = Incidents()
+        self.opened: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._config = config
         self._parts = parts
         self._sinks = sinks
@@ -98,6 +106,7 @@ class Pipeline:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
         self.incidents.reset()
         self._scorer.reset()
+        self._telemetry.reset()
         self._ledger = Ledger(self._config.max_explained)
         for part in (self._selection, self._references, self._budget):
             if part is not None:
@@ -108,7 +117,9 @@ class Pipeline:
             incidents=self.incidents,
         )
         self._delivery = Delivery(self._sinks, self.incidents, self._config.sink_timeout)
-        self._judging = Judging(self._scorer, self._references, self._budget, self._ledger)
+        self._judging = Judging(
+            self._scorer, self._references, self._budget, self._ledger, self._telemetry
+        )
         self._joining = Joining(
             Recent(
                 self._config.feedback_samples,
@@ -134,6 +145,21 @@ class Pipeline:
             queue_chars=self._config.queue_chars,
             concurrency=self._config.evaluator_concurrency,
         )
+        self._readings = Readings(self.stats, self._levels())
+
+    def _levels(self) -> dict[str, Level]:
+        evaluator, holder, config = self._evaluator, self._holder, self._config
+        return {
+            semconv.METRIC_QUEUE_SIZE: lambda: len(evaluator),
+            semconv.METRIC_QUEUE_CAPACITY: lambda: config.queue_size,
+            semconv.METRIC_QUEUE_TEXT: lambda: evaluator.waiting_chars,
+            semconv.METRIC_HELD_SIZE: lambda: len(holder),
+            semconv.METRIC_HELD_CAPACITY: lambda: config.max_held,
+            semconv.METRIC_OPEN_SIZE: lambda: self.opened()[0],
+            semconv.METRIC_OPEN_CAPACITY: lambda: config.max_open_interactions,
+            semconv.METRIC_OPEN_TEXT: lambda: self.opened()[1],
+            **self._durable.levels(),
+        }
 
     def _new_course(self) -> Course:
         return Course(
@@ -174,10 +200,11 @@ class Pipeline:
     ) -> bool:
         """Enters an interaction that is not evaluated: dropped for a reason, or sampled out."""
         self._joining.remember(offer, decision, accepted=False)
-        if reason is None:
-            self._ledger.sampled_out(offer.key)
+        if reason is not None or decision is None:
+            self._ledger.dropped(reason or offer.status.value, offer.key, offer.ids)
         else:
-            self._ledger.dropped(reason, offer.key)
+            because, probability = decision.because, decision.probability
+            self._ledger.sampled_out(offer.key, offer.ids, because, probability)
         self._end(offer.held, told)
         return False
 
@@ -212,7 +239,7 @@ class Pipeline:
     def _accept(self, offer: Offer, decision: Decision, *, is_open: bool) -> bool:
         self._exit.arm()
         joinable = self._joining.remember(offer, decision, accepted=True)
-        ticket = self._ledger.accepted(offer.key)
+        ticket = self._ledger.accepted(offer.key, offer.ids)
         work = Work(offer, decision, joinable, ticket, is_open)
         self._durable.enroll(work)
         if offer.held is not None and self._config.hold:
@@ -246,7 +273,7 @@ class Pipeline:
         """The work of a sample that another process left, decided as it was there."""
         sample = found.entry.sample()
         offer = Offer(
-            key=sample.trace_id or sample.sample_id,
+            key=id_of(sample.trace_id or sample.sample_id),
             status=sample.status,
             sample=lambda: sample,
             size=sample.chars,
@@ -292,23 +319,13 @@ class Pipeline:
         """The books of the spool: of all processes, ever; empty without one, or a readable one."""
         return self._durable.books()
 
-    def outcomes(self) -> Mapping[tuple[str, str | None], int]:
-        """The settled samples of the books by outcome and reason."""
-        stats = self.stats()
-        return {
-            ("scored", None): stats.scored,
-            ("sampled_out", None): stats.sampled_out,
-            **{("dropped", reason): count for reason, count in stats.dropped.items()},
-            **{("failed", cause): count for cause, count in stats.failed.items()},
-        }
+    def read(self, instrument: str) -> Iterable[Reading]:
+        """What an instrument of ours shows at this moment."""
+        return self._readings.of(instrument)
 
-    def waiting(self) -> int:
-        """Samples in the queue at this moment."""
-        return len(self._evaluator)
-
-    def explain(self, key: str) -> tuple[Explanation, ...]:
-        """What became of the samples of a trace, as far as it is remembered."""
-        return self._ledger.explain(key)
+    def explain(self, name: object) -> tuple[Explanation, ...]:
+        """What became of the samples of a trace, or of one, as far as it is remembered."""
+        return self._ledger.explain(id_of(name))
 
     def flush(self, timeout: float | None) -> bool:
         """Waits for all that was accepted so far; False when `timeout` seconds did not suffice."""

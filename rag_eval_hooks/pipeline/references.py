@@ -20,7 +20,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.sample import Sample
 
-__all__ = ["MATCH", "SIMILARITY", "Golden", "References", "read_golden", "references_of"]
+__all__ = ["MATCH", "SIMILARITY", "Golden", "References", "folded", "read_golden", "references_of"]
 
 MATCH: Final = "reference_match"
 """Key of a sample's metadata: how its reference was found, `exact` or `embedding`."""
@@ -78,7 +78,7 @@ class References:
     ) -> None:
         self._by_question: dict[str, Golden] = {}
         for one in golden:
-            self._by_question.setdefault(_folded(one.question), one)
+            self._by_question.setdefault(folded(one.question), one)
         self._golden = tuple(self._by_question.values())
         self._holds = holds
         self._threshold = threshold
@@ -98,7 +98,7 @@ class References:
         """`equal` for a sample that is going to be redacted."""
         if sample.reference is not None:
             return sample
-        found = self._by_question.get(_folded(sample.question))
+        found = self._by_question.get(folded(sample.question))
         return sample if found is None else _lent(sample, found, {MATCH: "exact"})
 
     def equal(self, sample: Sample) -> Sample:
@@ -226,7 +226,8 @@ def _lent(sample: Sample, golden: Golden, told: Mapping[str, Any]) -> Sample:
     )
 
 
-def _folded(question: str) -> str:
+def folded(question: str) -> str:
+    """A question as equal ones are told: white space and case aside."""
     return " ".join(question.split()).casefold()
 
 

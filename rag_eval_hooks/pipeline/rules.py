@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,13 +16,17 @@ _SEARCHED: Final = 4000
 """Characters in which patterns are searched: a request must not wait for a long text."""
 
 
+def _none() -> None:
+    """The answer of what has none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What rules go by: known when the interaction ends, without any work.
+    """What rules go by: known when the interaction ends, without any work but for the answer.
 
     Attributes:
         question: What the user asked.
-        answer: What the user got, or None.
+        answer: Tells what the user got, or None; called only if a rule is about it.
         tags: Labels of the request.
         metadata: Its free keys, user, session and question id included.
         error_type: Class name of the exception that ended it, or None.
@@ -30,7 +34,7 @@ class Traits:
     """
 
     question: str = ""
-    answer: str | None = None
+    answer: Callable[[], str | None] = _none
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     error_type: str | None = None
@@ -43,7 +47,7 @@ def traits_of(sample: Sample) -> Traits:
     known = {name: value for name, value in own.items() if value is not None}
     return Traits(
         question=sample.question,
-        answer=sample.answer,
+        answer=lambda: sample.answer,
         tags=sample.tags,
         metadata={**sample.metadata, **known},
         error_type=sample.error_type,
@@ -82,8 +86,8 @@ class Rule:
             and self._fits_metadata(traits.metadata)
             and self._fits_latency(traits.latency)
             and _found(self._question, traits.question)
-            and _found(self._answer, traits.answer)
             and _found(self._error, traits.error_type or "")
+            and (self._answer is None or _found(self._answer, traits.answer()))
         )
 
     def _fits_metadata(self, metadata: Mapping[str, Any]) -> bool:

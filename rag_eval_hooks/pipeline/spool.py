@@ -109,6 +109,8 @@ class Spool:
         self._late = self._stalled = False
         self._stopping = self._ended = self._hurry = False
         self._look_at = 0.0
+        self._measures = False
+        self._measured: tuple[int, int] | tuple[None, None] = (None, None)
         self._thread: threading.Thread | None = None
 
     @classmethod
@@ -128,6 +130,14 @@ class Spool:
     def undurable(self) -> int:
         """Accepted samples that could not be kept."""
         return self._writer.undurable
+
+    def measured(self) -> tuple[int, int] | tuple[None, None]:
+        """Samples and bytes in the file, some seconds ago. Never waits.
+
+        Two None before the first look at it, which is taken once this has been asked.
+        """
+        self._measures = True
+        return self._measured
 
     def start(self) -> None:
         """Looks for what others left behind, soon.
@@ -304,6 +314,8 @@ class Spool:
         with self._file_lock:
             rows, generation = self._writer.claim(min(_CHUNK, self._room()))
             reports = self._writer.claim_reports()
+            if self._measures:
+                self._measured = self._writer.measure()
         for row in rows:
             self._take(row, generation)
         for kept in reports:

@@ -194,6 +194,12 @@ class SpoolFile:
         found = self._db.execute("SELECT 1 FROM samples WHERE owner IS NOT ? LIMIT 1", (owner,))
         return found.fetchone() is not None
 
+    def measure(self) -> tuple[int, int]:
+        """Samples in the file, and its bytes that are in use."""
+        (count,) = self._db.execute("SELECT COUNT(*) FROM samples").fetchone()
+        (pages,) = self._db.execute(_PAGES).fetchone()
+        return int(count), int(pages) * self._page
+
     def claim(self, owner: str, limit: int, is_alive: Callable[[str], bool]) -> list[Row]:
         """Takes over the oldest samples that nobody alive has a claim on; inside `writing`."""
         others = self._db.execute(

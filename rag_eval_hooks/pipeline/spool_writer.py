@@ -170,6 +170,15 @@ class SpoolWriter:
             kept.generation = self._generation
         return taken
 
+    def measure(self) -> tuple[int, int] | tuple[None, None]:
+        """Samples and bytes in the file; two None where it cannot be used just now."""
+        try:
+            file, _owner = self._ready()
+            return file.measure()
+        except _FAILURES as error:
+            self._failed(error)
+            return None, None
+
     def close(self, *, give_up: bool) -> None:
         """Closes the file, to be opened again when it is needed.
 

@@ -16,7 +16,7 @@ from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.explanation import explain
 
-__all__ = ["Evaluation", "failed_of", "status_of"]
+__all__ = ["Evaluation", "around", "failed_of", "recorded_span", "status_of"]
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
@@ -88,16 +88,31 @@ class Evaluation:
 
     def rag_span(self) -> SpanContext | None:
         """The RAG span that the sample names, or None where none is recorded."""
-        trace_id, span_id = _number(self.sample.trace_id), _number(self.sample.span_id)
-        context = SpanContext(trace_id, span_id, is_remote=False, trace_flags=_SAMPLED)
-        return context if context.is_valid else None
+        return recorded_span(self.sample.trace_id, self.sample.span_id)
 
     def context(self) -> Context:
         """A context of its own in which the RAG span is current, as far as there is one."""
-        span = self.rag_span()
-        if span is None:
-            return Context()
-        return trace.set_span_in_context(NonRecordingSpan(span), Context())
+        return around(self.rag_span())
+
+
+def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
+    """The span of two ids, or None where one is missing or no id.
+
+    Args:
+        trace_id: 32 hex digits.
+        span_id: 16 hex digits.
+    """
+    context = SpanContext(
+        _number(trace_id), _number(span_id), is_remote=False, trace_flags=_SAMPLED
+    )
+    return context if context.is_valid else None
+
+
+def around(span: SpanContext | None) -> Context:
+    """A context of its own in which a span is current; an empty one for None."""
+    if span is None:
+        return Context()
+    return trace.set_span_in_context(NonRecordingSpan(span), Context())
 
 
 def status_of(outcomes: Outcomes) -> EvalStatus:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context, trace
-from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, TraceFlags, TracerProvider
+from opentelemetry.trace import Link, SpanContext, TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks.evaluation import around, recorded_span
+from rag_eval_hooks.sinks.log_events import events_of
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -28,8 +29,8 @@ class FeedbackSpanSink:
 
     The RAG span has long ended and takes no more attributes. So a span `evaluation user_feedback`
     in a trace of its own links to it, and a log event `gen_ai.evaluation.result` with the RAG
-    span's context stands on its trace, where the application has a logger provider and its
-    OpenTelemetry API can emit events. A reference is content and is on neither.
+    span's context stands on its trace, where the application has a logger provider. A reference
+    is content and is on neither.
 
     Args:
         provider: Where spans go, or None for the global provider.
@@ -41,7 +42,7 @@ class FeedbackSpanSink:
         provider: TracerProvider | None = None,
         logger_provider: LoggerProvider | None = None,
     ) -> None:
-        self._logger_provider = logger_provider
+        self._events = events_of(logger_provider)
         self._tracer = trace.get_tracer(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
@@ -54,7 +55,7 @@ class FeedbackSpanSink:
 
     def feedback(self, feedback: Feedback) -> None:
         """Writes a span and an event, if the feedback's RAG span was recorded."""
-        about = _context_of(feedback)
+        about = recorded_span(feedback.trace_id, feedback.span_id)
         if about is None:
             return
         span = self._tracer.start_span(
@@ -68,35 +69,16 @@ class FeedbackSpanSink:
         self._emit(feedback, about)
 
     def _emit(self, feedback: Feedback, about: SpanContext) -> None:
-        attributes: Mapping[str, Any] = {
+        place = around(about)
+        if not self._events.wanted(place):
+            return
+        attributes = {
             semconv.GEN_AI_EVALUATION_NAME: _NAME,
             semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
             semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
         }
-        try:
-            from opentelemetry._logs import LogRecord, get_logger
-
-            record = LogRecord(
-                timestamp=feedback.time,
-                context=trace.set_span_in_context(NonRecordingSpan(about), context.Context()),
-                event_name=semconv.GEN_AI_EVALUATION_EVENT,
-                attributes={key: value for key, value in attributes.items() if value is not None},
-            )
-        except (ImportError, TypeError):
-            # Older versions of the API have no record of their own, or one without events.
-            return
-        get_logger(semconv.TRACER_NAME, __version__, self._logger_provider).emit(record)
-
-
-def _context_of(feedback: Feedback) -> SpanContext | None:
-    if feedback.trace_id is None or feedback.span_id is None:
-        return None
-    return SpanContext(
-        int(feedback.trace_id, 16),
-        int(feedback.span_id, 16),
-        is_remote=True,
-        trace_flags=TraceFlags(TraceFlags.SAMPLED),
-    )
+        told = {key: value for key, value in attributes.items() if value is not None}
+        self._events.emit(feedback.time, place, told)
 
 
 def _span_attributes(feedback: Feedback) -> dict[str, Any]:

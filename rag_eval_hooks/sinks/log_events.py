@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import time
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from opentelemetry import _logs, trace
 from opentelemetry.context import Context
@@ -15,10 +14,27 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.sinks.evaluation import Evaluation
 
-__all__ = ["EventEmitter"]
+__all__ = ["EventEmitter", "Events", "events_of"]
 
 _Attributes: TypeAlias = dict[str, Any]
-_Emit: TypeAlias = Callable[[int, Context, _Attributes], None]
+
+
+class Events(Protocol):
+    """Where events `gen_ai.evaluation.result` go."""
+
+    def wanted(self, context: Context) -> bool:
+        """Whether anybody takes them: making one is work. Ask anew for each."""
+        ...
+
+    def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
+        """Emits one.
+
+        Args:
+            timestamp: In nanoseconds since the epoch.
+            context: The span in it is the one that the event is about.
+            attributes: Of the event.
+        """
+        ...
 
 
 class EventEmitter:
@@ -36,18 +52,20 @@ class EventEmitter:
     def __init__(
         self, provider: _logs.LoggerProvider | None, *, content: bool, max_chars: int
     ) -> None:
-        self._emit = _emitter(provider)
+        self._events = events_of(provider)
         self._content = content
         self._max_chars = max_chars
 
     def emit(self, evaluation: Evaluation) -> None:
         """One event for each score, and one for each metric that failed, with its cause."""
         context, now = evaluation.context(), time.time_ns()
+        if not self._events.wanted(context):
+            return
         for name in evaluation.scores:
-            self._emit(now, context, self._result(evaluation, name))
+            self._events.emit(now, context, self._result(evaluation, name))
         for name, failure in evaluation.failed.items():
             told = {semconv.ERROR_TYPE: failure.cause.value}
-            self._emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **told})
+            self._events.emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **told})
 
     def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
         score = evaluation.scores[name]
@@ -63,14 +81,38 @@ class EventEmitter:
         return {key: value for key, value in told.items() if value is not None}
 
 
-def _emitter(provider: _logs.LoggerProvider | None) -> _Emit:
-    """How this version of the API takes an event."""
-    if "event_name" not in inspect.signature(_logs.Logger.emit).parameters:
-        return _through_events()
-    logger = _logs.get_logger(semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL)
+def events_of(provider: _logs.LoggerProvider | None) -> Events:
+    """Where events go, by what this version of the API has for them.
 
-    def emit(timestamp: int, context: Context, attributes: _Attributes) -> None:
-        logger.emit(
+    Args:
+        provider: A logger provider, or None for the global one, also when it is set later.
+    """
+    if "event_name" in inspect.signature(_logs.Logger.emit).parameters:
+        return _Records(provider)
+    return _OldEvents()
+
+
+class _Records:
+    """Log records with a name."""
+
+    def __init__(self, provider: _logs.LoggerProvider | None) -> None:
+        self._logger = _logs.get_logger(
+            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
+        )
+
+    def wanted(self, context: Context) -> bool:
+        # Versions before have no such question: they may want it.
+        enabled = getattr(self._logger, "enabled", None)
+        return enabled is None or bool(
+            enabled(
+                context=context,
+                severity_number=_logs.SeverityNumber.INFO,
+                event_name=semconv.GEN_AI_EVALUATION_EVENT,
+            )
+        )
+
+    def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
+        self._logger.emit(
             timestamp=timestamp,
             context=context,
             severity_number=_logs.SeverityNumber.INFO,
@@ -78,18 +120,24 @@ def _emitter(provider: _logs.LoggerProvider | None) -> _Emit:
             attributes=attributes,
         )
 
-    return emit
 
+class _OldEvents:
+    """The events API of opentelemetry-api before 1.38."""
 
-def _through_events() -> _Emit:
-    # Gone from later versions, whose type checkers must not look for it.
-    events: Any = importlib.import_module("opentelemetry._events")
-    logger = events.get_event_logger(semconv.TRACER_NAME, __version__, semconv.SCHEMA_URL)
+    def __init__(self) -> None:
+        # Gone from later versions, whose type checkers must not look for it.
+        self._events: Any = importlib.import_module("opentelemetry._events")
+        self._logger = self._events.get_event_logger(
+            semconv.TRACER_NAME, __version__, semconv.SCHEMA_URL
+        )
 
-    def emit(timestamp: int, context: Context, attributes: _Attributes) -> None:
+    def wanted(self, context: Context) -> bool:
+        return True
+
+    def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
         span = trace.get_current_span(context).get_span_context()
-        logger.emit(
-            events.Event(
+        self._logger.emit(
+            self._events.Event(
                 name=semconv.GEN_AI_EVALUATION_EVENT,
                 timestamp=timestamp,
                 trace_id=span.trace_id,
@@ -99,5 +147,3 @@ def _through_events() -> _Emit:
                 attributes=attributes,
             )
         )
-
-    return emit

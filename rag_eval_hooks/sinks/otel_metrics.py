@@ -1,37 +1,25 @@
-"""OpenTelemetry metrics: scores, durations, outcomes, the queue, and what judging takes."""
+"""OpenTelemetry metrics: scores and durations; the pipeline's state and the judge's beside."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
-
 from opentelemetry import metrics
-from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+from opentelemetry.metrics import MeterProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.sinks.evaluation import Evaluation
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.sinks.evaluation import Evaluation, around, recorded_span
+from rag_eval_hooks.sinks.few import Few
+from rag_eval_hooks.sinks.otel_judge import JudgeMetrics
+from rag_eval_hooks.sinks.otel_state import Books, observe
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Books", "MetricRecorder"]
 
 _SCORE_BOUNDS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 _DURATION_BOUNDS = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0]
-_MOST_VALUES = 50
-"""Different values that one attribute may have; further ones become `other`."""
-
-
-class Books(Protocol):
-    """Whose numbers are read whenever metrics are collected."""
-
-    def outcomes(self) -> Mapping[tuple[str, str | None], int]:
-        """Samples by outcome and reason, since the process began."""
-        ...
-
-    def waiting(self) -> int:
-        """Samples in the queue."""
-        ...
 
 
 class MetricRecorder:
@@ -40,11 +28,15 @@ class MetricRecorder:
     Args:
         provider: A meter provider, or None for the global one, also when it is set later.
         judge: The judge's name.
+        incidents: Where exceptions of the provider are counted.
+
+    Attributes:
+        judge: Records calls to judge and embedder.
     """
 
-    def __init__(self, provider: MeterProvider | None, *, judge: str) -> None:
-        self._judge = {semconv.EVAL_JUDGE: judge}
-        self._few = _Few()
+    def __init__(self, provider: MeterProvider | None, *, judge: str, incidents: Incidents) -> None:
+        self._incidents = incidents
+        self._few = Few()
         self._meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
@@ -60,36 +52,11 @@ class MetricRecorder:
             "Time that the evaluation of a sample took.",
             explicit_bucket_boundaries_advisory=_DURATION_BOUNDS,
         )
-        self._calls = meter.create_counter(
-            semconv.METRIC_JUDGE_CALLS, "{call}", "Calls to judge and embedder."
-        )
-        self._tokens = meter.create_counter(
-            semconv.METRIC_JUDGE_TOKENS, "{token}", "Tokens that these calls took."
-        )
-        self._cost = meter.create_counter(
-            semconv.METRIC_JUDGE_COST, "1", "Their cost in the currency of the price table."
-        )
+        self.judge = JudgeMetrics(meter, judge=judge, few=self._few, incidents=incidents)
 
     def watch(self, books: Books) -> None:
-        """Reports the outcomes and the queue from now on, as long as the books exist."""
-        known = weakref.ref(books)
-
-        def outcomes(_: CallbackOptions) -> Iterator[Observation]:
-            if (alive := known()) is not None:
-                for (outcome, reason), count in alive.outcomes().items():
-                    because = {} if reason is None else {semconv.EVAL_REASON: reason}
-                    yield Observation(count, {semconv.EVAL_OUTCOME: outcome, **because})
-
-        def waiting(_: CallbackOptions) -> Iterable[Observation]:
-            alive = known()
-            return () if alive is None else (Observation(alive.waiting()),)
-
-        self._meter.create_observable_counter(
-            semconv.METRIC_SAMPLES, [outcomes], "{sample}", "Samples by outcome."
-        )
-        self._meter.create_observable_up_down_counter(
-            semconv.METRIC_QUEUE_SIZE, [waiting], "{sample}", "Samples that wait to be evaluated."
-        )
+        """Reports the pipeline's state from now on, as long as the books exist."""
+        observe(self._meter, books, self._few, self._incidents)
 
     def record(self, evaluation: Evaluation) -> None:
         """One evaluation."""
@@ -108,35 +75,14 @@ class MetricRecorder:
             self._score.record(score.normalised, attributes, context)
         status = {semconv.EVAL_STATUS: evaluation.status.value, **workflow}
         self._duration.record(evaluation.seconds, status, context)
-        used = (outcome.usage for outcome in evaluation.outcomes.values())
-        self._record_usage(sum(used, start=Usage()), evaluation)
 
-    def _record_usage(self, used: Usage, evaluation: Evaluation) -> None:
-        context = evaluation.context()
-        if used.calls:
-            self._calls.add(used.calls, self._judge, context)
-        for kind, count in (("input", used.input_tokens), ("output", used.output_tokens)):
-            if count:
-                attributes = {semconv.GEN_AI_TOKEN_TYPE: kind, **self._judge}
-                self._tokens.add(count, attributes, context)
-        if used.cost:
-            self._cost.add(used.cost, self._judge, context)
+    def used(self, sample: Sample, outcomes: Outcomes) -> None:
+        """What an evaluation took, also one whose outcomes are for nobody but the caller."""
+        context = around(recorded_span(sample.trace_id, sample.span_id))
+        parts = (outcome.usage for outcome in outcomes.values())
+        self.judge.used(sum(parts, start=Usage()), context)
 
     def _workflow(self, name: str | None) -> dict[str, str]:
         if name is None:
             return {}
         return {semconv.GEN_AI_WORKFLOW_NAME: self._few.of("workflow", name)}
-
-
-class _Few:
-    """Keeps attributes from having ever more values, each of which is a series of its own."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, set[str]] = {}
-
-    def of(self, attribute: str, value: str) -> str:
-        known = self._known.setdefault(attribute, set())
-        if value not in known and len(known) >= _MOST_VALUES:
-            return "other"
-        known.add(value)
-        return value

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from opentelemetry.trace import Span, SpanContext
 
+from rag_eval_hooks.calls import CallWatch
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judge_calls import CallLog
 from rag_eval_hooks.sample import Sample
@@ -17,7 +18,8 @@ from rag_eval_hooks.sinks.evaluation import Evaluation
 from rag_eval_hooks.sinks.held_span import attributes_of
 from rag_eval_hooks.sinks.limits import Attributes
 from rag_eval_hooks.sinks.log_events import EventEmitter
-from rag_eval_hooks.sinks.otel_metrics import Books, MetricRecorder
+from rag_eval_hooks.sinks.otel_metrics import MetricRecorder
+from rag_eval_hooks.sinks.otel_state import Books
 from rag_eval_hooks.sinks.thresholds import Thresholds
 
 __all__ = ["Telemetry"]
@@ -58,9 +60,23 @@ class Telemetry:
         self._incidents = incidents
 
     def watch(self, books: Books) -> None:
-        """Reports outcomes and queue from now on."""
+        """Reports the pipeline's state from now on."""
         with self._edge("metrics"):
             self._metrics.watch(books)
+
+    @property
+    def calls(self) -> CallWatch:
+        """Who records calls to judge and embedder."""
+        return self._metrics.judge
+
+    def used(self, sample: Sample, outcomes: Outcomes) -> None:
+        """Records what an evaluation took."""
+        with self._edge("metrics"):
+            self._metrics.used(sample, outcomes)
+
+    def reset(self) -> None:
+        """What a forked child needs."""
+        self._metrics.judge.reset()
 
     def evaluated(
         self,

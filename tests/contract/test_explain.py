@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import threading
+import uuid
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, RagEvalError, Sample, Status
+from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.pipeline.explanations import ADVICE, Explanation, Explanations, advice_for
+from rag_eval_hooks.pipeline.ledger import Ledger
 from rag_eval_hooks.pipeline.sampler import Share, position
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.tasks import Decompose, Verify
-from rag_eval_hooks.testing import ScriptedJudge, Support
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge, Support
 
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
 
 
@@ -39,7 +47,8 @@ def test_each_fate_is_told() -> None:
         assert outcomes(evals, taken[0]) == [("scored", "")]
         assert outcomes(evals, taken[1]) == [("failed", "missing_input")]
         assert outcomes(evals, taken[2]) == [("dropped", "closed")]
-        assert outcomes(evals, out) == [("sampled_out", "")]
+        assert outcomes(evals, out) == [("sampled_out", "ratio")]
+        assert evals.explain(out)[0].probability == 0.5
         assert outcomes(evals, "f" * 32) == []
         assert "sample_rate" in str(evals.explain(out)[0])
     evals.offer(sample(taken[3]))
@@ -88,6 +97,101 @@ def test_samples_of_one_trace_are_all_told() -> None:
         evals.offer(sample("a" * 32, contexts=None))
         evals.flush(10)
         assert [told.outcome for told in evals.explain("a" * 32)] == ["scored", "failed"]
+
+
+def capture(evals: RagEval, number: int) -> None:
+    root = evals.recorder.start((number, 0), None, RunKind.CHAIN, "help")
+    run = evals.recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
+    assert root is not None
+    assert run is not None
+    root.query, root.text = "q", "a"
+    evals.recorder.documents(run, [Context(text="c")])
+    evals.recorder.end(run)
+    evals.recorder.end(root)
+
+
+def test_a_captured_sample_is_found_by_its_own_id() -> None:
+    """Of two samples in one trace both are told by the trace's id, each by its own."""
+    provider, memory = TracerProvider(), MemorySink()
+    with (
+        RagEval(["ragas.faithfulness"], GOOD, sinks=memory, tracer_provider=provider) as evals,
+        provider.get_tracer("app").start_as_current_span("request") as span,
+    ):
+        capture(evals, 1)
+        capture(evals, 2)
+        evals.flush(10)
+        first, second = (result.sample for result in memory.results)
+        trace_id = f"{span.get_span_context().trace_id:032x}"
+        assert first.trace_id == second.trace_id == trace_id
+        told = evals.explain(trace_id)
+        assert [one.sample_id for one in told] == [first.sample_id, second.sample_id]
+        assert [evals.explain(one.sample_id) for one in (first, second)] == [told[:1], told[1:]]
+        assert {one.outcome for one in told} == {"scored"}
+
+
+def test_each_of_two_pending_samples_keeps_its_own_fate() -> None:
+    """What becomes of the second sample of a trace is not told of the first that still waits."""
+    ledger = Ledger()
+    slow, quick = (ledger.accepted(TRACE) for _ in range(2))
+    ledger.identify(slow, "slow")
+    ledger.identify(quick, "quick")
+    ledger.settle_failed(quick, "undefined")
+    fates = [(told.sample_id, told.outcome) for told in ledger.explain(TRACE)]
+    assert fates == [("slow", "pending"), ("quick", "failed")]
+    assert [told.outcome for told in ledger.explain("slow")] == ["pending"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        TRACE.upper(),
+        f"0x{TRACE}",
+        f" {TRACE}\n",
+        str(uuid.UUID(TRACE)),
+        uuid.UUID(TRACE),
+        f"0X{TRACE.upper()}",
+    ],
+)
+def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
+    """Capitals, dashes, white space and a prefix are of no account; nor is it of feedback."""
+    with RagEval(["ragas.faithfulness"], GOOD) as evals:
+        evals.offer(sample(TRACE))
+        evals.flush(10)
+        assert [told.outcome for told in evals.explain(written)] == ["scored"]
+        assert evals.feedback(written, score=1)
+
+
+def test_an_id_of_ones_own_is_found_as_it_is() -> None:
+    """A sample id that is no hexadecimal number stays what it is, and one that left too."""
+    with RagEval(["ragas.faithfulness"], GOOD, config=RagEvalConfig(max_explained=1)) as evals:
+        evals.offer(sample(TRACE, sample_id="Order-7"))
+        evals.flush(10)
+        assert outcomes(evals, "Order-7") == [("scored", "")]
+        assert evals.explain("order-7") == ()
+        evals.offer(sample("f" * 32))
+        assert evals.explain("Order-7") == ()
+
+
+def test_what_left_a_sample_out_is_told_with_its_probability() -> None:
+    """A rule that left it out is named, and how likely one like it is chosen."""
+    rules = [{"tags": ["bot"], "rate": 0.0, "name": "bots"}]
+    config = RagEvalConfig(rules=rules)
+    with RagEval(["ragas.faithfulness"], GOOD, config=config) as evals:
+        evals.offer(sample(TRACE, tags=("bot",)))
+        (told,) = evals.explain(TRACE)
+    assert (told.outcome, told.reason, told.probability) == ("sampled_out", "rule:bots", 0.0)
+    assert str(told).startswith("sampled_out (rule:bots, probability 0): sample_rate, a rate")
+
+
+def test_what_a_feedback_asked_for_is_told_too() -> None:
+    """A sample that was left out and then evaluated for a thumb down has both in its story."""
+    config = RagEvalConfig(tail=[{"thumbs_down": True, "then": "ragas"}])
+    with RagEval(["ragas.faithfulness"], GOOD, 0.0, config=config) as evals:
+        evals.offer(one := sample(TRACE))
+        assert evals.feedback(TRACE, score=0)
+        evals.flush(10)
+        assert outcomes(evals, TRACE) == [("sampled_out", "ratio"), ("scored", "")]
+        assert outcomes(evals, one.sample_id) == [("scored", "")]
 
 
 def test_memory_is_bounded() -> None:

@@ -248,6 +248,7 @@ def test_feedback_is_an_event_on_its_trace() -> None:
     sink = FeedbackSpanSink(TracerProvider(), provider)
     sink.feedback(Feedback(score=0.5, label="so-so", trace_id="ab" * 16, span_id="cd" * 8))
     sink.feedback(Feedback(score=0.5))
+    sink.feedback(Feedback(score=0.5, trace_id="no id", span_id="cd" * 8))
     (log,) = exporter.get_finished_logs()
     record = log.log_record
     assert record.event_name == "gen_ai.evaluation.result"

@@ -23,11 +23,15 @@ from rag_eval_hooks import (
     Stats,
     Status,
 )
+from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import SAMPLE
+from rag_eval_hooks.pipeline.rules import Rule, Traits
 from rag_eval_hooks.pipeline.tail import _is_cheap
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.sampling_settings import RuleSettings
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
 
@@ -109,6 +113,55 @@ def test_rules_see_the_request(make: Make) -> None:
     evals.flush(5)
     names = ("rule:beta", "rule:user", "rule:slow", "sampled_out")
     assert evals.stats().decisions == dict.fromkeys(names, 1)
+
+
+def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
+    """A rule on the answer goes by the sample's, also where the root itself gives none."""
+    memory = MemorySink()
+    evals = make(None, [memory], sample_rate=0.0, rules=[{"answer": "1931", "rate": 1.0}])
+    for number, text in enumerate((GOOD, BAD)):
+        with evals.interaction("When did the quay open?") as interaction:
+            interaction.contexts([GOOD])
+            run = evals.recorder.start(number, None, RunKind.MODEL, "model")
+            assert run is not None
+            run.text = text
+            evals.recorder.end(run)
+    evals.flush(5)
+    assert [result.sample.answer for result in memory.results] == [GOOD]
+    assert evals.stats().decisions == {"rule:1": 1, "sampled_out": 1}
+
+
+def test_rules_see_the_question_that_is_judged(make: Make) -> None:
+    """Where the root shows no question, a rule goes by what the retriever was asked."""
+    memory = MemorySink()
+    evals = make(None, [memory], sample_rate=0.0, rules=[{"question": "quay", "rate": 1.0}])
+    for number, asked in enumerate(("When did the quay open?", "Who built it?")):
+        root = evals.recorder.start((number, 0), None, RunKind.CHAIN, "chain")
+        run = evals.recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
+        assert root is not None
+        assert run is not None
+        run.query, root.text = asked, GOOD
+        evals.recorder.documents(run, [Context(text=GOOD)])
+        evals.recorder.end(run)
+        evals.recorder.end(root)
+    evals.flush(5)
+    assert [result.sample.question for result in memory.results] == ["When did the quay open?"]
+
+
+def test_the_answer_is_looked_for_only_if_a_rule_asks() -> None:
+    """Rules that other conditions already refuse, and those without an answer, cost no search."""
+    looked: list[str] = []
+
+    def answer() -> str:
+        looked.append("a")
+        return "a"
+
+    traits = Traits(question="q", answer=answer)
+    rules = [RuleSettings(question="x", answer="a", rate=1), RuleSettings(question="q", rate=1)]
+    assert [Rule(rule).fits(traits) for rule in rules] == [False, True]
+    assert not looked
+    assert Rule(RuleSettings(answer="a", rate=1)).fits(traits)
+    assert looked == ["a"]
 
 
 def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:

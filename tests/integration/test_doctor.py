@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +17,13 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from rag_eval_hooks import JsonlSink, RagEval, Sample
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.budget import Budget
+from rag_eval_hooks.pipeline.budget_store import SqliteStore
 from rag_eval_hooks.pipeline.sampler import Share, position
+from rag_eval_hooks.pipeline.spool_codec import sample_to_text
+from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from tests.servers.judge_server import JudgeServer
 
@@ -96,7 +103,7 @@ def test_defaults_are_well(tmp_path: Path) -> None:
     """Without any settings nothing is wrong; every setting is shown with its source."""
     code, text = doctor(tmp_path, RAG_EVAL_EMBEDDER="none")
     assert code == 0
-    assert "0 problems" in text
+    assert "0 failed, 0 warnings" in text
     assert "sample_rate" in text
     assert "(default)" in text
     assert "none  (variable RAG_EVAL_EMBEDDER)" in text
@@ -171,6 +178,17 @@ def test_sources_are_told_and_secrets_masked(judge: JudgeServer, tmp_path: Path)
         ({"RAG_EVAL_QUESTION_CHECKS": "gone.toml"}, "metrics", "gone.toml", "question_checks"),
         ({"RAG_EVAL_JUDGE_PRICES": "gone.toml"}, "judge_prices", "gone.toml", "mend"),
         ({"RAG_EVAL_JUDGE_MEMO": "/proc/memo"}, "judge_memo", "cannot be written", "the right"),
+        ({"RAG_EVAL_SPOOL": "/no/such/s.db"}, "spool", "/no/such", "a folder that exists"),
+        ({"RAG_EVAL_REFERENCES": "gone.jsonl"}, "references", "gone.jsonl", "mend"),
+        ({"RAG_EVAL_BUDGET": "cost_per_day=1"}, "budget", "openai:good", "judge_prices"),
+        (
+            {"RAG_EVAL_BUDGET": "calls_per_day=1", "RAG_EVAL_BUDGET_PATH": "/no/such/b.db"},
+            "budget",
+            "/no/such",
+            "set budget_path",
+        ),
+        ({"RAG_EVAL_REDACT_PATTERNS": "a=("}, "redaction", "redact_patterns", "redact_patterns"),
+        ({"RAG_EVAL_METRIC_RATES": "rags=1"}, "sampling", "rags", "metric_rates"),
         ({"RAG_EVAL_QUEUE_SIZE": "0"}, "settings", "queue_size", "a whole number"),
         ({"RAG_EVAL_SAMPLE_RAT": "1"}, "settings", "RAG_EVAL_SAMPLE_RAT", "sample_rate".upper()),
     ],
@@ -181,7 +199,7 @@ def test_what_is_wrong_is_a_problem_with_advice(
     """Every mistake makes exit code 1, names what it is about and says what to do."""
     code, rows = results(tmp_path, **openai(judge, **changes))
     assert code == 1
-    assert rows[check]["status"] == "problem"
+    assert rows[check]["status"] == "failed"
     assert text in rows[check]["text"]
     assert advice in rows[check]["advice"]
 
@@ -235,6 +253,196 @@ def test_wrong_arguments_are_wrong_usage(arguments: list[str], tmp_path: Path) -
     assert doctor(tmp_path, *arguments)[0] == 2
 
 
+GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
+
+
+def left_in_a_spool(path: Path, **told: Any) -> Sample:
+    """A sample that its process left behind."""
+    sample = Sample(question="q", contexts=(Context(text="c"),), answer="a", **told)
+    entry = Row(
+        id=sample.sample_id,
+        sample=sample_to_text(sample),
+        probability=0.25,
+        reason="rule:vip",
+        positions={},
+    )
+    file = SpoolFile(path, 1_000_000)
+    with file.writing():
+        file.insert(entry, "gone")
+        file.release("gone")
+    file.close()
+    return sample
+
+
+def test_a_spool_is_looked_at(tmp_path: Path) -> None:
+    """One that is whole and private is well, with what is in it; nothing of it is changed."""
+    path = tmp_path / "spool.db"
+    results(tmp_path, RAG_EVAL_SPOOL=str(path))
+    assert not path.exists()
+    left_in_a_spool(path)
+    before = path.read_bytes()
+    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(path))
+    assert code == 0
+    assert f"ok       spool: {path} is whole, schema 1, 1 samples wait in it" in text
+    assert "MB free on its disk" in text
+    assert path.read_bytes() == before
+
+
+def test_a_spool_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    """The samples in it are texts of users: the mode is told, and how to mend it."""
+    path = tmp_path / "spool.db"
+    left_in_a_spool(path)
+    path.chmod(0o644)
+    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(path))
+    assert code == 0
+    assert "warning  spool:" in text
+    assert "mode 644" in text
+    assert f"chmod 600 {path}" in text
+
+
+def test_a_damaged_spool_has_failed(tmp_path: Path) -> None:
+    """A page that was overwritten is found, and it is said what to do."""
+    path = tmp_path / "spool.db"
+    for _ in range(40):
+        left_in_a_spool(path)
+    with path.open("r+b") as file:
+        for page in range(1, path.stat().st_size // 4096):
+            file.seek(4096 * page + 8)
+            file.write(b"\xff" * 200)
+    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(path))
+    assert code == 1
+    assert "failed   spool:" in text
+    assert "move it away" in text
+
+
+def test_golden_questions_are_counted(tmp_path: Path) -> None:
+    """Equal questions are told, and whether they have different answers."""
+    path = tmp_path / "golden.jsonl"
+    rows = [("When?", "At nine."), ("when? ", "At nine."), ("Where?", "Here.")]
+    path.write_text("".join(json.dumps({"question": q, "reference": r}) + "\n" for q, r in rows))
+    _code, told = results(tmp_path, RAG_EVAL_REFERENCES=str(path), RAG_EVAL_EMBEDDER="none")
+    assert told["references"]["figures"] == {"questions": 2, "duplicates": 1}
+    assert told["references"]["status"] == "warning"
+    assert "another answer" not in told["references"]["text"]
+    with path.open("a") as file:
+        file.write(json.dumps({"question": "WHERE?", "reference": "There."}) + "\n")
+    _code, told = results(tmp_path, RAG_EVAL_REFERENCES=str(path), RAG_EVAL_EMBEDDER="none")
+    assert "1 have another answer" in told["references"]["text"]
+    code, told = results(
+        tmp_path,
+        RAG_EVAL_REFERENCES=str(path),
+        RAG_EVAL_REFERENCES_THRESHOLD="0.9",
+        RAG_EVAL_EMBEDDER="none",
+    )
+    assert code == 1
+    assert "embedder" in told["references"]["advice"]
+
+
+def test_a_budget_is_looked_at(tmp_path: Path) -> None:
+    """What is spent of a shared file is told; a file that is none of ours has failed."""
+    path = tmp_path / "budget.db"
+    settings = {"RAG_EVAL_BUDGET": "calls_per_day=5", "RAG_EVAL_BUDGET_PATH": str(path)}
+    _code, told = results(tmp_path, RAG_EVAL_EMBEDDER="none", **settings)
+    assert "not there yet" in told["budget"]["text"]
+    assert not path.exists()
+    shared = Budget({"calls_per_day": 5}, SqliteStore(path), incidents=Incidents())
+    shared.reserve(1).settle(1, 1)
+    shared.close()
+    code, told = results(tmp_path, RAG_EVAL_EMBEDDER="none", **settings)
+    assert code == 0
+    assert "1 of 5 calls this day" in told["budget"]["text"]
+    path.write_text("no database" * 100)
+    code, told = results(tmp_path, RAG_EVAL_EMBEDDER="none", **settings)
+    assert code == 1
+    assert "no call is sent" in told["budget"]["text"]
+
+
+def test_what_waits_in_the_spool_is_explained(tmp_path: Path) -> None:
+    """A sample in the spool is pending: how long, why it was chosen, and that nobody has it."""
+    path = tmp_path / "spool.db"
+    first = left_in_a_spool(path, trace_id=TRACE)
+    second = left_in_a_spool(path, trace_id=TRACE)
+    code, text = doctor(tmp_path, "--trace", TRACE.upper(), RAG_EVAL_SPOOL=str(path))
+    assert code == 0
+    assert all(f"sample {one.sample_id}: pending" in text for one in (first, second))
+    assert "chosen by rule:vip with probability 0.25" in text
+    assert "no process has it now" in text
+    _code, text = doctor(tmp_path, "--trace", second.sample_id, RAG_EVAL_SPOOL=str(path))
+    assert second.sample_id in text
+    assert first.sample_id not in text
+
+
+@pytest.mark.parametrize(
+    "written", [TRACE.upper(), f"0x{TRACE}", f" {TRACE} ", str(uuid.UUID(TRACE)), "sample"]
+)
+def test_both_samples_of_a_trace_are_explained(written: str, tmp_path: Path) -> None:
+    """However the id is written, each sample of the trace is told; by its own id, that one."""
+    path = tmp_path / "scores.jsonl"
+    texts = (Context(text="c"),)
+    samples = [
+        Sample(question="q", contexts=texts, answer="a", trace_id=TRACE),
+        Sample(question="q", answer="a", trace_id=TRACE),
+    ]
+    offered(path, GOOD, *samples)
+    name = samples[1].sample_id.upper() if written == "sample" else written
+    _code, text = doctor(tmp_path, "--trace", name, "--set", f"sinks=jsonl:{path}")
+    assert ("ragas.faithfulness = 1" in text) is (written != "sample")
+    assert "missing_input" in text
+
+
+def span(trace_id: str, told: dict[str, str], *links: str) -> dict[str, Any]:
+    attributes = [{"key": key, "value": {"stringValue": value}} for key, value in told.items()]
+    linked = [{"traceId": link, "spanId": "c" * 16} for link in links]
+    return {"traceId": trace_id, "name": "x", "attributes": attributes, "links": linked}
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"status": "sampled_out", "reason": "rule:bots", "sample_rate": "0.1"}, "sample_rate, a"),
+        ({"status": "dropped", "reason": "interrupted"}, "its graph waited for somebody"),
+        ({"status": "dropped", "reason": "closed"}, "the reader left the stream"),
+        ({"status": "dropped", "reason": "cancelled"}, "the request was cancelled"),
+        ({"status": "error", "failed": "ragas.faithfulness"}, "rag.eval.failed names them"),
+        ({}, "nothing was retrieved in it"),
+    ],
+)
+def test_each_fate_on_a_span_has_its_advice(
+    told: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    """What the RAG span says is told in words; a trace without a RAG span retrieved nothing."""
+    spans = tmp_path / "traces.jsonl"
+    attributes = {f"rag.eval.{key}": value for key, value in told.items()}
+    scopes = [{"spans": [span(TRACE, attributes), span("e" * 32, {"rag.eval.status": "ok"})]}]
+    spans.write_text(json.dumps({"resourceSpans": [{"scopeSpans": scopes}]}) + "\n")
+    _code, text = doctor(tmp_path, "--trace", TRACE, "--spans", str(spans))
+    assert words in text
+
+
+def test_a_late_score_is_found_on_its_carrier(tmp_path: Path) -> None:
+    """Scores that came after the RAG span had ended stand on the span that links to it."""
+    spans = tmp_path / "traces.jsonl"
+    late = {"rag.eval.status": "timeout"}
+    carrier = {"evaluations.0.evaluation.name": "ragas.faithfulness"}
+    scopes = [{"spans": [span(TRACE, late), span("e" * 32, carrier, TRACE)]}]
+    spans.write_text(json.dumps({"resourceSpans": [{"scopeSpans": scopes}]}) + "\n")
+    _code, text = doctor(tmp_path, "--trace", TRACE, "--spans", str(spans))
+    assert "they stand on the carrier span" in text
+    assert "on a span that links to it: evaluations.0.evaluation.name = ragas" in text
+
+
+def test_the_sampler_goes_by_the_rates_of_the_metrics(tmp_path: Path) -> None:
+    """A rate of all metrics takes the place of sample_rate; who is left out is named."""
+    out = next(
+        key for key in (f"{n:032x}" for n in range(100)) if not Share(0.5).holds(position(key))
+    )
+    arguments = ["--trace", out, "--set", "metrics=ragas.faithfulness,lexical.keyword_coverage"]
+    _code, text = doctor(tmp_path, *arguments, "--set", "metric_rates=all=0.5")
+    assert "at probability 0.5 (ratio) this id is left out" in text
+    _code, text = doctor(tmp_path, *arguments, "--set", "metric_rates=ragas=0.5")
+    assert "at probability 1 (ratio) this id is taken, but for 1 of 2 metrics: ragas.f" in text
+
+
 def offered(path: Path, judge_: ScriptedJudge, *samples: Sample) -> RagEval:
     evals = RagEval(["ragas.faithfulness"], judge_, sinks=[JsonlSink(path)])
     for sample in samples:
@@ -245,15 +453,14 @@ def offered(path: Path, judge_: ScriptedJudge, *samples: Sample) -> RagEval:
 
 def test_a_trace_in_the_file_is_explained(tmp_path: Path) -> None:
     """A file of scores outlives the process and says what a trace got, or why not."""
-    good = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
     path = tmp_path / "scores.jsonl"
     sample = Sample(question="q", contexts=("c",), answer="a", trace_id=TRACE)  # type: ignore[arg-type]
-    offered(path, good, sample)
+    offered(path, GOOD, sample)
     code, text = doctor(tmp_path, "--trace", TRACE, "--set", f"sinks=jsonl:{path}")
     assert code == 0
     assert "ragas.faithfulness = 1" in text
     bare = Sample(question="q", answer="a", trace_id="f" * 32)
-    offered(path, good, bare)
+    offered(path, GOOD, bare)
     _code, text = doctor(tmp_path, "--trace", "f" * 32, "--set", f"sinks=jsonl:{path}")
     assert "missing_input" in text
 

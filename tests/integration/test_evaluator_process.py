@@ -24,13 +24,13 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.pipeline.process import Launch, NotPortable, packed
+from rag_eval_hooks.pipeline.process import Launch, NotPortable, ProcessScorer, packed
 from rag_eval_hooks.pipeline.process.handle import EvaluatorProcess, EvaluatorRefused
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.servers.judge_server import JudgeServer
-from tests.servers.own_metrics import about, absent, deeds, slow
+from tests.servers.own_metrics import about, absent, asked, deeds, slow
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system")
 
@@ -276,6 +276,15 @@ def test_a_process_that_hangs_is_killed(make: Make) -> None:
     stats = evals.stats()
     assert (stats.scored, stats.failed) == (1, {"timeout": 1})
     assert stats.incidents["evaluator process: no reply in time"] == 2
+
+
+def test_a_slow_metric_of_the_users_own_is_waited_for(make: Make) -> None:
+    """The process is not taken to hang while an own metric is within its own time limit."""
+    evals = make(asked, sample_timeout=0.5)
+    assert isinstance(evals.evaluate(ask())["own.asked"], Score)
+    scorer = evals._pipeline._scorer
+    assert isinstance(scorer, ProcessScorer)
+    assert scorer._limits.reply_timeout > asked.timeout > 60 * scorer._limits.sample_timeout
 
 
 def test_shutdown_ends_the_process(make: Make) -> None:

@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import RagEval, Sample, Score
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.allowance import allowing
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.pipeline.budget import Budget
+from rag_eval_hooks.pipeline.budget_store import MemoryStore, Spend
+from rag_eval_hooks.score import Cause
 from rag_eval_hooks.usage import Usage
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import EMBEDDINGS, JudgeServer
@@ -134,3 +139,36 @@ async def test_embeddings_are_part_of_what_a_score_took() -> None:
     assert isinstance(outcome, Score)
     assert outcome.usage.calls == 1
     assert outcome.usage.input_tokens == pytest.approx(asked.prompt_chars // 4 + embedded)
+
+
+async def test_embeddings_are_within_the_budget() -> None:
+    """Each request takes its room before it is sent; one without room is not sent."""
+    limited = Budget(
+        {"calls_per_hour": 2, "tokens_per_hour": 10_000}, MemoryStore(), incidents=Incidents()
+    )
+    with JudgeServer() as server:
+        async with embedder_at(server) as embedder:
+            with allowing(limited):
+                await embedder.embed(["one", "two"])
+                await embedder.embed(["one"])
+                await embedder.embed(["three"])
+                with pytest.raises(BudgetError):
+                    await embedder.embed(["four"])
+        assert len(server.calls(EMBEDDINGS)) == 2
+        counted = sum(len(call.body["input"]) for call in server.calls(EMBEDDINGS))
+    assert limited.spent()["hour"] == Spend(calls=2, tokens=counted)
+
+
+def test_a_score_without_room_for_its_embeddings_is_over_budget() -> None:
+    """The judge's call is let through, the request for vectors is not: the metric says why."""
+    sample = Sample(question="Who kept it?", answer="An old lighthouse keeper kept it.")
+    config = RagEvalConfig(budget={"calls_per_hour": 1})
+    with JudgeServer() as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k")
+        embedder = OpenAIEmbedder(base_url=server.url, api_key="k")
+        metrics = ["ragas.answer_relevancy"]
+        with RagEval(metrics, judge, embedder=embedder, config=config) as evals:
+            outcome = evals.evaluate(sample)["ragas.answer_relevancy"]
+        assert not server.calls(EMBEDDINGS)
+    assert isinstance(outcome, NotScored)
+    assert outcome.cause is Cause.OVER_BUDGET

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry._logs import NoOpLoggerProvider
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.metrics import MeterProvider, TraceBasedExemplarFilter
@@ -21,6 +22,8 @@ from rag_eval_hooks import Field, Metric, Outcomes, RagEval, RagEvalConfig, Samp
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Outcome
+from rag_eval_hooks.sinks.evaluation import Evaluation
+from rag_eval_hooks.sinks.log_events import EventEmitter
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from rag_eval_hooks.usage import Usage
 from tests.servers.judge_server import JudgeServer
@@ -267,6 +270,34 @@ def test_events_have_the_rag_spans_context(world: World) -> None:
         "gen_ai.evaluation.score.label": "fail",
         "rag.eval.pass": False,
     }
+
+
+class _Watched(dict[str, Any]):
+    """An explanation that knows whether it was looked at."""
+
+    looked_at = False
+
+    def items(self) -> Any:
+        self.looked_at = True
+        return super().items()
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_no_event_is_made_that_nobody_takes(wanted: bool) -> None:
+    """Where the application has no logger provider, no explanation is put into words for it."""
+    loggers = LoggerProvider()
+    exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+    loggers.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    provider = loggers if wanted else NoOpLoggerProvider()
+    emitter = EventEmitter(provider, content=False, max_chars=100)
+    explanation = _Watched(claims=2)
+    score = UNIT.score(1.0, explanation=explanation)
+    emitter.emit(
+        Evaluation(
+            sample=Sample(question="q"), outcomes={"own.m": score}, probability=1, start=0, end=1
+        )
+    )
+    assert explanation.looked_at is wanted
 
 
 def test_a_failed_metric_is_an_event_with_its_cause() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import logging
 import os
@@ -14,11 +15,11 @@ from opentelemetry import metrics, trace
 
 from rag_eval_hooks import Metric, NotScored, Sample, Score
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.metrics import Field
+from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.quiet import is_quiet
 from rag_eval_hooks.score import UNIT, Cause, Outcome
 
-__all__ = ["DEEDS", "about", "deeds", "slow"]
+__all__ = ["DEEDS", "about", "absent", "asked", "deeds", "slow"]
 
 
 def _killed() -> None:
@@ -101,6 +102,11 @@ def _absent(sample: Sample, findings: Findings) -> Outcome:
     return NotScored(Cause.UNDEFINED, "never")
 
 
+async def _ask(sample: Sample) -> Outcome:
+    await asyncio.sleep(float(sample.metadata.get("seconds", 0.05)))
+    return UNIT.score(1.0)
+
+
 _QUESTION = frozenset({Field.QUESTION})
 
 deeds = Metric(id="own.deeds", score=_do, needs=_QUESTION)
@@ -111,3 +117,5 @@ slow = Metric(id="own.slow", score=_wait, needs=_QUESTION)
 """Blocks the event loop for as long as the sample says."""
 absent = Metric(id="own.absent", score=_absent, needs=_QUESTION)
 """Has no value."""
+asked = AskedMetric(id="own.asked", ask=_ask, needs=_QUESTION, timeout=600.0)
+"""Asks somebody who may take ten minutes, and takes as long as the sample says."""

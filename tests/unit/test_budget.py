@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.allowance import allowing
+from rag_eval_hooks.judges.base import MeteredEmbedder
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.meter import Meter
-from rag_eval_hooks.judges.metered import metered
+from rag_eval_hooks.judges.metered import allowed, metered
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.pipeline.budget import Budget, budget_of
 from rag_eval_hooks.pipeline.budget_store import BudgetStore, MemoryStore, SqliteStore
+from rag_eval_hooks.pipeline.inquiry import Sources
 from rag_eval_hooks.pipeline.rules import Traits
 from rag_eval_hooks.pipeline.sampler import Rates, Sampler, Share
 from rag_eval_hooks.score import AnnotatorKind
@@ -35,6 +37,14 @@ from rag_eval_hooks.testing import Decompose, Finding, Findings, ScriptedJudge
 from rag_eval_hooks.usage import Usage
 
 HOUR = 3600
+
+
+class Own(ScriptedJudge):
+    """A judge of somebody's own, over a language model."""
+
+    annotator_kind = AnnotatorKind.LLM
+
+
 KEYS = 4000
 
 
@@ -259,10 +269,6 @@ async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:
 
 async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
     """A task of a judge that counts nothing itself is a call; the embedded judge makes none."""
-
-    class Own(ScriptedJudge):
-        annotator_kind = AnnotatorKind.LLM
-
     own = Own(Findings(answer_claims=("a",), usage={Finding.ANSWER_CLAIMS: Usage(1, 30, 12)}))
     judge = metered(own)
     task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
@@ -345,8 +351,80 @@ def test_eight_processes_share_one_budget_and_one_rate(
 def test_a_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
     """Unknown limits, a cost without a price and a path without a folder are errors."""
     with pytest.raises(ConfigError) as caught:
-        budget_of(RagEvalConfig(**settings), "openai:m", Incidents())
+        budget_of(RagEvalConfig(**settings), Sources(judge=Own()), Incidents())
     assert caught.value.field == field
+
+
+class Free:
+    """An embedder of somebody's own that tells nothing."""
+
+    name = "free"
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0]] * len(texts)
+
+    async def aclose(self) -> None:
+        """Holds nothing."""
+
+
+class Paid:
+    """An embedder of somebody's own that tells what it takes."""
+
+    name = "mine:vectors"
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        return (await self.embed_metered(texts))[0]
+
+    async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
+        return [[1.0]] * len(texts), Usage(input_tokens=7.0 * len(texts))
+
+    async def aclose(self) -> None:
+        """Holds nothing."""
+
+
+async def test_an_embedder_of_ones_own_is_asked_within_the_budget() -> None:
+    """One that tells its tokens is charged; one that tells none costs nothing."""
+    limited = budget({"calls_per_hour": 1, "tokens_per_hour": 100})
+    embedder = allowed(Paid())
+    assert isinstance(embedder, MeteredEmbedder)
+    with allowing(limited):
+        _vectors, used = await embedder.embed_metered(["a", "b"])
+        with pytest.raises(BudgetError):
+            await embedder.embed(["c"])
+    assert used == Usage(input_tokens=14)
+    assert (limited.spent()["hour"].calls, limited.spent()["hour"].tokens) == (1, 14)
+    free = Free()
+    assert allowed(free) is free
+
+
+def test_embeddings_have_a_price_of_their_own(store: BudgetStore) -> None:
+    """Vectors are charged by the embedder's price, and no reply is expected of them."""
+    limits = {"cost_per_day": 10, "tokens_per_day": 1e6}
+    limited = budget(limits, store, price=Price(9, 9), embedding_price=Price(2, 0))
+    open_call = limited.reserve(1e5, embedding=True)
+    assert limited.spent()["day"].cost == pytest.approx(0.2)
+    assert limited.spent()["day"].tokens == 1e5
+    open_call.settle(5e4, 0)
+    assert limited.spent()["day"].cost == pytest.approx(0.1)
+    limited.reserve(0)
+    assert limited.spent()["day"].tokens == 5e4 + 256
+
+
+@pytest.mark.parametrize(
+    ("judge", "embedder", "missing"),
+    [(LocalJudge(), None, None), (LocalJudge(), Paid(), "mine:vectors")],
+)
+def test_a_limit_of_cost_wants_the_price_of_what_costs(
+    judge: LocalJudge, embedder: Paid | None, missing: str | None
+) -> None:
+    """The embedded judge has no price and wants none; a paid embedder wants one."""
+    config = RagEvalConfig(budget={"cost_per_day": 3})
+    sources = Sources(judge=judge, embedder=embedder)
+    if missing is None:
+        assert budget_of(config, sources, Incidents()) is not None
+        return
+    with pytest.raises(ConfigError, match=missing):
+        budget_of(config, sources, Incidents())
 
 
 def test_a_budget_may_stand_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,10 +59,12 @@ def test_every_alert_reads_metrics_that_exist(prometheus: Prometheus) -> None:
         if all(rule["health"] == "ok" for rule in rules) or time.monotonic() > deadline:
             break
         time.sleep(1)
-    assert len(rules) == 5
+    assert len(rules) == 6
     for rule in rules:
         assert rule["health"] == "ok", rule
-        asked = set(re.findall(r"rag_eval_[a-z_]*?(?:_sum|_count|_total)\b", rule["query"]))
+        asked = set(
+            re.findall(r"rag_eval_[a-z_]*?(?:_sum|_count|_total|_breakers)\b", rule["query"])
+        )
         assert asked
         assert asked <= names
 

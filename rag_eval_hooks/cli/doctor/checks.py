@@ -13,6 +13,8 @@ from rag_eval_hooks.cli.doctor.packages import check_extras, check_python
 from rag_eval_hooks.cli.doctor.places import check_files, check_sinks
 from rag_eval_hooks.cli.doctor.redaction import check_redaction
 from rag_eval_hooks.cli.doctor.result import Check, Result, Setup, Status
+from rag_eval_hooks.cli.doctor.spool import check_spool_file
+from rag_eval_hooks.cli.doctor.stores import check_budget, check_references
 
 __all__ = ["CHECKS", "run_checks"]
 
@@ -27,15 +29,18 @@ CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("token scorer", check_token_scorer),
     ("exporter", check_exporter),
     ("sinks", check_sinks),
+    ("spool", check_spool_file),
+    ("references", check_references),
+    ("budget", check_budget),
     ("clock", check_clock),
 )
 
 
 def run_checks(setup: Setup) -> Iterator[Result]:
-    """The results of all checks; one that raises is a problem, and the others still run."""
+    """The results of all checks; one that raises has failed, and the others still run."""
     for name, check in CHECKS:
         try:
             yield from check(setup)
         except Exception as error:  # noqa: BLE001 - a check runs the user's models and files
             text = f"the check ended with {type(error).__name__}"
-            yield Result(check=name, status=Status.PROBLEM, text=text, advice="report this")
+            yield Result(check=name, status=Status.FAILED, text=text, advice="report this")

@@ -22,7 +22,7 @@ def check_clock(setup: Setup) -> Iterator[Result]:
     now = time.time()
     if now < _FIRST:
         text = f"the clock says {time.strftime('%Y-%m-%d', time.gmtime(now))}"
-        yield Result(check="clock", status=Status.PROBLEM, text=text, advice="set the clock")
+        yield Result(check="clock", status=Status.FAILED, text=text, advice="set the clock")
         return
     for url in (setup.config.judge_base_url, setup.otlp_endpoint):
         skew = None if url is None else _skew(url, min(setup.timeout, 5.0))

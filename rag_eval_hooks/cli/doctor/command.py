@@ -21,9 +21,9 @@ from rag_eval_hooks.sources import origins, otlp_endpoint, parsed
 __all__ = ["register"]
 
 _DESCRIPTION: Final = """\
-Checks settings, packages, judge, embedder, token scorer, the receiver of spans, sinks and clock,
-by small real calls. The exit code is 0 when nothing is wrong, 1 when something is. With --trace it
-tells instead why a trace has no score."""
+Checks settings, packages, judge, embedder, token scorer, the receiver of spans, sinks, spool,
+golden questions, budget, redaction and clock, by small real calls. The exit code is 0 when nothing
+has failed, 1 when something has. With --trace it tells instead why a trace has no score."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     shown = _as_json(results, settings) if arguments.json else _as_lines(results, settings)
     if arguments.trace is not None and settings:
         return 0
-    return int(any(result.status is Status.PROBLEM for result in shown))
+    return int(any(result.status is Status.FAILED for result in shown))
 
 
 def _results(setup: Setup, arguments: argparse.Namespace) -> Iterable[Result]:
@@ -94,13 +94,13 @@ def _pairs(given: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def _unusable(error: ConfigError) -> Result:
     advice = f"set {error.field}: {error.wants}"
-    return Result(check="settings", status=Status.PROBLEM, text=str(error), advice=advice)
+    return Result(check="settings", status=Status.FAILED, text=str(error), advice=advice)
 
 
 def _as_json(results: Iterable[Result], settings: list[dict[str, Any]]) -> list[Result]:
     made = [*results]
     rows = [{f.name: getattr(result, f.name) for f in fields(result)} for result in made]
-    good = not any(result.status is Status.PROBLEM for result in made)
+    good = not any(result.status is Status.FAILED for result in made)
     print(json.dumps({"ok": good, "results": rows, "settings": settings}, indent=2, default=dict))
     return made
 
@@ -117,6 +117,9 @@ def _as_lines(results: Iterable[Result], settings: list[dict[str, Any]]) -> list
         print(f"  {result.status.value.ljust(7)}  {result.check}: {result.text}", flush=True)
         if result.advice:
             print(f"           -> {result.advice}")
-    problems = sum(result.status is Status.PROBLEM for result in made)
-    print(f"\n{problems} problems" if problems != 1 else "\n1 problem")
+    failed, warnings = (
+        sum(result.status is status for result in made)
+        for status in (Status.FAILED, Status.WARNING)
+    )
+    print(f"\n{failed} failed, {warnings} warning{'' if warnings == 1 else 's'}")
     return made

@@ -35,7 +35,7 @@ def check_exporter(setup: Setup) -> Iterator[Result]:
     except ImportError:
         text = "the SDK and its OTLP exporter are not installed"
         advice = 'pip install "rag-eval-hooks[otel]"'
-        yield Result(check="exporter", status=Status.PROBLEM, text=text, advice=advice)
+        yield Result(check="exporter", status=Status.FAILED, text=text, advice=advice)
         return
     place = _place(setup.otlp_endpoint)
     if accepted:
@@ -44,7 +44,7 @@ def check_exporter(setup: Setup) -> Iterator[Result]:
     why = f"HTTP {codes[-1]}" if codes else "it cannot be reached"
     yield Result(
         check="exporter",
-        status=Status.PROBLEM,
+        status=Status.FAILED,
         text=f"{place} took no span: {why}",
         advice="check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC), its key in "
         "OTEL_EXPORTER_OTLP_HEADERS, and that it runs",

@@ -147,4 +147,4 @@ def _problem(check: str, error: Exception | str) -> Result:
         advice = "install it: " + text.rpartition(": ")[2]
     if check == "embedder" and isinstance(error, JudgeError):
         advice = (advice or "check the endpoint") + "; or set embedder to another, or to none"
-    return Result(check=check, status=Status.PROBLEM, text=text, advice=advice)
+    return Result(check=check, status=Status.FAILED, text=text, advice=advice)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import build
+from rag_eval_hooks.pipeline.selection import Selection
 from rag_eval_hooks.wiring import chosen_metrics, metric_options
 
 __all__ = ["check_metrics"]
@@ -19,13 +21,19 @@ def check_metrics(setup: Setup) -> Iterator[Result]:
         chosen = chosen_metrics(None, setup.config, available)
     except ConfigError as error:
         advice = f"set {error.field}; `rag-eval-hooks metrics` lists what there is"
-        yield Result(check="metrics", status=Status.PROBLEM, text=str(error), advice=advice)
+        yield Result(check="metrics", status=Status.FAILED, text=str(error), advice=advice)
         return
     if chosen is None:
         text = f"all that a sample can feed, of {len(available)}"
     else:
         text = f"{len(chosen)}: " + ", ".join(metric.id for metric in chosen)
     yield Result(check="metrics", status=Status.OK, text=text)
+    try:
+        Selection(setup.config, chosen or available, available, Incidents())
+    except ConfigError as error:
+        advice = f"set {error.field}: {error.wants}"
+        yield Result(check="sampling", status=Status.FAILED, text=str(error), advice=advice)
+        return
     rate = max((setup.config.sample_rate, *setup.config.metric_rates.values()))
     if rate == 0:
         yield Result(

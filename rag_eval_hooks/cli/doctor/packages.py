@@ -44,7 +44,7 @@ def check_extras(setup: Setup) -> Iterator[Result]:
         if version is not None:
             text, status, advice = f"{package} {version}", Status.OK, ""
         elif extra in needed:
-            text, status = f"{package} is missing; {needed[extra]} needs it", Status.PROBLEM
+            text, status = f"{package} is missing; {needed[extra]} needs it", Status.FAILED
             advice = f'pip install "rag-eval-hooks[{extra}]"'
         else:
             text, status, advice = "not installed, not needed", Status.NOTE, ""

@@ -30,7 +30,7 @@ def check_sinks(setup: Setup) -> Iterator[Result]:
         sink_list(None, setup.config)
     except ConfigError as error:
         advice = "name a file in a folder that exists"
-        yield Result(check="sinks", status=Status.PROBLEM, text=str(error), advice=advice)
+        yield Result(check="sinks", status=Status.FAILED, text=str(error), advice=advice)
         return
     for spec in setup.config.sinks:
         if is_platform(spec):
@@ -49,7 +49,7 @@ def _prices(path: str) -> Result:
         Prices.read(path)
     except ConfigError as error:
         return Result(
-            check="judge_prices", status=Status.PROBLEM, text=str(error), advice="mend the file"
+            check="judge_prices", status=Status.FAILED, text=str(error), advice="mend the file"
         )
     return Result(check="judge_prices", status=Status.OK, text=f"{path} can be read")
 
@@ -75,4 +75,4 @@ def _writable(check: str, path: Path, folder: Path) -> Result:
 def _refused(check: str, path: Path, error: OSError) -> Result:
     text = f"{path} cannot be written: {error.strerror or type(error).__name__}"
     advice = "give this user the right to write there, or name another place"
-    return Result(check=check, status=Status.PROBLEM, text=text, advice=advice)
+    return Result(check=check, status=Status.FAILED, text=text, advice=advice)

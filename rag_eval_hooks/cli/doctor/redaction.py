@@ -19,8 +19,8 @@ def check_redaction(setup: Setup) -> Iterator[Result]:
         redactor = choose_redactor(setup.config, None)
         redacted = redactor.session().text("question", _TEXT)
     except (ConfigError, ImportError, RedactionError) as error:
-        advice = "see docs/privacy.md"
-        yield Result(check="redaction", status=Status.PROBLEM, text=str(error), advice=advice)
+        advice = _advice(error)
+        yield Result(check="redaction", status=Status.FAILED, text=str(error), advice=advice)
         return
     if not redactor.active:
         text = "none: the judge and the sinks get texts as they are"
@@ -29,3 +29,11 @@ def check_redaction(setup: Setup) -> Iterator[Result]:
         return
     names = ", ".join((*setup.config.redact, *setup.config.redact_patterns)) or "ids"
     yield Result(check="redaction", status=Status.OK, text=f"{names}; makes {redacted!r}")
+
+
+def _advice(error: Exception) -> str:
+    if isinstance(error, ConfigError):
+        return f"set {error.field}: {error.wants}; see docs/privacy.md"
+    if isinstance(error, ImportError):
+        return "install it: " + str(error).rpartition(": ")[2]
+    return "see docs/privacy.md"

@@ -17,12 +17,12 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Status(StrEnum):
-    """How a check ended. Only `PROBLEM` makes the exit code 1."""
+    """How a check ended. Only `FAILED` makes the exit code 1."""
 
     OK = "ok"
     NOTE = "note"
     WARNING = "warning"
-    PROBLEM = "problem"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,4 +65,4 @@ class Setup:
 
 
 Check: TypeAlias = Callable[[Setup], Iterable[Result]]
-"""One check; results are made as they come. What it raises becomes a problem."""
+"""One check; results are made as they come. What it raises is a failed check."""

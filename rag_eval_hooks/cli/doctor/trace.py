@@ -2,67 +2,92 @@
 
 from __future__ import annotations
 
-import json
+import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rag_eval_hooks import semconv
+from rag_eval_hooks.cli.doctor.lines import is_map, lines_of
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.cli.doctor.sampler import from_sampler
+from rag_eval_hooks.cli.doctor.spans import from_spans
+from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline import ADVICE
-from rag_eval_hooks.pipeline.sampler import Share, position
+from rag_eval_hooks.pipeline.spool_look import Kept, spool_samples
 
 __all__ = ["SOURCES", "explain_trace"]
 
-_EVAL = "rag.eval."
 
-
-def explain_trace(setup: Setup, trace_id: str) -> Iterator[Result]:
+def explain_trace(setup: Setup, given: str) -> Iterator[Result]:
     """What is known of a trace, the surest first.
 
     Args:
         setup: The settings, and where to look.
-        trace_id: 32 hex digits, or a sample's id.
+        given: 32 hex digits, a sample's id, or a root run's, written in any way.
     """
-    told = [result for look in SOURCES for result in look(setup, trace_id)]
+    name = id_of(given)
+    told = [result for look in SOURCES for result in look(setup, name)]
     yield from told
-    decided = _from_sampler(setup, trace_id)
+    decided = from_sampler(setup, name)
     yield decided
-    if told or decided.status is Status.NOTE:
-        return
-    yield Result(
+    if not told:
+        yield _unknown(setup, taken=decided.status is not Status.NOTE)
+
+
+def _unknown(setup: Setup, *, taken: bool) -> Result:
+    looked = [spec for spec in setup.config.sinks if spec.startswith("jsonl:")]
+    looked += [f"the spool {setup.config.spool}"] if setup.config.spool else []
+    looked += [str(setup.spans)] if setup.spans else []
+    where = "no file is in the settings to look into"
+    if looked:
+        where = f"it is not in {', '.join(looked)}"
+    if taken:
+        text = (
+            f"{where}; the sampler would take it. So nothing was retrieved in it, which makes it "
+            "no interaction; or it was dropped (queue, rate limit, a request that did not end "
+            "well), failed, or another process with other settings served it"
+        )
+    else:
+        text = f"{where}; that the sampler leaves it out is the likely cause"
+    return Result(
         check="otherwise",
         status=Status.NOTE,
-        text="the sampler would take it, and no file that was looked into knows it: it was not "
-        "offered (no retrieval, another process's settings), dropped, failed or is pending",
-        advice="look at rag.eval.status and rag.eval.reason on its RAG span; or call "
-        "evals.explain(trace_id) in the process that served it; or keep a file with "
+        text=text,
+        advice="look at rag.eval.status and rag.eval.reason on its RAG span, or give the spans by "
+        "--spans FILE; call evals.explain(id) in the process that served it; or keep a file with "
         "sinks=jsonl:PATH",
     )
 
 
-def _from_sinks(setup: Setup, trace_id: str) -> Iterator[Result]:
+def _from_sinks(setup: Setup, name: str) -> Iterator[Result]:
     for spec in setup.config.sinks:
         kind, _, path = spec.partition(":")
-        for record in _lines(Path(path)) if kind == "jsonl" else ():
+        for record in lines_of(Path(path)) if kind == "jsonl" else ():
             sample = record.get("sample")
-            known = dict(sample) if _is_map(sample) and sample else {}
-            if trace_id in (known.get("trace_id"), known.get("sample_id")):
+            known = dict(sample) if is_map(sample) and sample else {}
+            if name in _ids(known):
                 yield _delivered(spec, record)
+
+
+def _ids(sample: Mapping[str, Any]) -> set[str]:
+    known = (sample.get("trace_id"), sample.get("sample_id"))
+    return {id_of(value) for value in known if value is not None}
 
 
 def _delivered(spec: str, record: Mapping[str, Any]) -> Result:
     outcomes = record.get("outcomes", {})
     scores = {k: o["value"] for k, o in outcomes.items() if "value" in o}
     absent = {k: _absence(o) for k, o in outcomes.items() if "not_scored" in o}
-    text = f"{len(scores)} scores, {len(absent)} metrics without"
+    sample = record["sample"].get("sample_id", "without an id")
+    text = f"sample {sample}: {len(scores)} scores, {len(absent)} metrics without"
     lines = [f"{name} = {value:.4g}" for name, value in scores.items()]
     lines += [f"{name}: {why}" for name, why in absent.items()]
     causes = dict.fromkeys(o["not_scored"] for o in outcomes.values() if "not_scored" in o)
     advice = "; ".join(f"{cause}: {ADVICE[cause]}" for cause in causes if cause in ADVICE)
     return Result(
         check=f"in {spec}",
-        status=Status.OK if scores else Status.PROBLEM,
+        status=Status.OK if scores else Status.FAILED,
         text="; ".join([text, *lines]),
         advice=advice,
         figures={"scores": scores, "absent": absent},
@@ -73,82 +98,39 @@ def _absence(outcome: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (outcome["not_scored"], outcome.get("detail"))))
 
 
-def _from_spans(setup: Setup, trace_id: str) -> Iterator[Result]:
-    for request in _lines(setup.spans) if setup.spans is not None else ():
-        for span in _spans_of(request):
-            told = _evaluation(span) if span.get("traceId") == trace_id else {}
-            if told:
-                yield _on_span(told)
-
-
-def _on_span(told: Mapping[str, Any]) -> Result:
-    status = str(told.get(semconv.EVAL_STATUS, "without a status"))
-    reason = str(told.get(semconv.EVAL_REASON, status))
-    scored = status in ("ok", "partial")
-    return Result(
-        check="on the RAG span",
-        status=Status.OK if scored else Status.PROBLEM,
-        text="; ".join(f"{key} = {value}" for key, value in told.items()),
-        advice="" if scored else ADVICE.get(reason, _SPAN_ADVICE.get(reason, "")),
-    )
-
-
-_SPAN_ADVICE = {
-    "timeout": "the scores came after hold_timeout: raise it, or look where sinks keep them",
-    "overflow": "more than max_held spans waited: raise it, or lower sample_rate",
-    "fork": "the process forked while the span waited; sinks have the scores",
-    "error": "every metric failed; rag.eval.failed names them",
-}
-
-
-SOURCES: Final[tuple[Callable[[Setup, str], Iterable[Result]], ...]] = (_from_sinks, _from_spans)
-"""What outlives a process and may know of a trace, the surest first. To add one: a line here."""
-
-
-def _spans_of(request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for resource in request.get("resourceSpans", ()):
-        for scope in resource.get("scopeSpans", ()):
-            yield from scope.get("spans", ())
-
-
-def _evaluation(span: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {a.get("key", ""): a.get("value", {}) for a in span.get("attributes", ())}
-    return {
-        key: next(iter(value.values()), None)
-        for key, value in attributes.items()
-        if key.startswith(_EVAL)
-    }
-
-
-def _from_sampler(setup: Setup, trace_id: str) -> Result:
-    config = setup.config
-    rate = max((config.sample_rate, *config.metric_rates.values()))
-    how = f"at {'the highest of metric_rates,' if config.metric_rates else 'sample_rate'} {rate:g}"
-    more = "; rules and tail rules may say otherwise" if config.rules or config.tail else ""
-    if Share(rate).holds(position(trace_id)):
-        return Result(check="sampler", status=Status.OK, text=f"{how} this id is taken{more}")
-    text = f"{how} this id is left out{more}"
-    return Result(check="sampler", status=Status.NOTE, text=text, advice=ADVICE["sampled_out"])
-
-
-def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The JSON objects of a file; what is none, such as a line that is being written, is passed."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                record = _parsed(line)
-                if _is_map(record):
-                    yield record
-    except OSError:
+def _from_spool(setup: Setup, name: str) -> Iterator[Result]:
+    path = setup.config.spool
+    if path is None or not Path(path).is_file():
         return
-
-
-def _parsed(line: str) -> Any:
     try:
-        return json.loads(line)
-    except ValueError:
-        return None
+        found = spool_samples(Path(path), name)
+    except sqlite3.Error as error:
+        text = f"{path} cannot be read ({type(error).__name__})"
+        yield Result(check="in the spool", status=Status.WARNING, text=text, advice="run doctor")
+        return
+    for kept in found:
+        yield _kept(path, kept)
 
 
-def _is_map(value: object) -> bool:
-    return isinstance(value, Mapping)
+def _kept(path: str, kept: Kept) -> Result:
+    age = max(0.0, time.time() - kept.accepted_at)
+    text = f"sample {kept.id}: pending in {path} for {age:.0f} s, chosen by {kept.reason}"
+    text += f" with probability {kept.probability:g}"
+    advice = "a process of these settings evaluates it; look again"
+    if kept.is_evaluated:
+        text += "; it is evaluated, and its scores wait for delivery"
+        advice = "a process of these settings delivers it; look again"
+    if kept.owner is None:
+        text += "; no process has it now"
+        advice = "start a process with these settings: it evaluates what was left"
+    if kept.tries:
+        text += f"; begun {kept.tries} times by processes that did not live to its end"
+    return Result(check="in the spool", status=Status.NOTE, text=text, advice=advice)
+
+
+SOURCES: Final[tuple[Callable[[Setup, str], Iterable[Result]], ...]] = (
+    _from_sinks,
+    from_spans,
+    _from_spool,
+)
+"""What outlives a process and may know of a trace, the surest first. To add one: a line here."""

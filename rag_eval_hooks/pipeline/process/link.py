@@ -33,6 +33,10 @@ class Kind(IntEnum):
     """From the child: something was counted; its kind as text."""
     LOG = 8
     """From the child: a line of our own logger; the number is its level."""
+    CALL = 9
+    """From the child: a call to judge or embedder has ended, as JSON."""
+    GATE = 10
+    """From the child: how calls stand, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
+from rag_eval_hooks.calls import current_watch
+from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judge_calls import CallLog, take_over
-from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.pipeline.plan import unfed
 from rag_eval_hooks.pipeline.process.handle import (
     EvaluatorDied,
@@ -38,15 +40,29 @@ class ProcessLimits:
     Attributes:
         concurrency: Samples in it at once.
         sample_timeout: Seconds for all findings of one sample, as the child keeps them.
+        metric_timeout: Seconds that the slowest of the user's own async metrics may take, as the
+            child keeps them; 0 without one.
     """
 
     concurrency: int
     sample_timeout: float
+    metric_timeout: float = 0.0
+
+    @classmethod
+    def of(cls, config: RagEvalConfig, metrics: Iterable[Metric]) -> ProcessLimits:
+        """The limits by the settings and the metrics that are evaluated."""
+        asked = (metric.timeout for metric in metrics if isinstance(metric, AskedMetric))
+        return cls(
+            concurrency=config.evaluator_concurrency,
+            sample_timeout=config.sample_timeout,
+            metric_timeout=max(asked, default=0.0),
+        )
 
     @property
     def reply_timeout(self) -> float:
         """Seconds after which a child that has not replied is taken to hang."""
-        return 1.2 * self.sample_timeout + 5.0
+        # Findings and own metrics are made at the same time.
+        return 1.2 * max(self.sample_timeout, self.metric_timeout) + 5.0
 
 
 class ProcessScorer:
@@ -153,6 +169,7 @@ class ProcessScorer:
                 self._incidents,
                 concurrency=self._limits.concurrency,
                 reply_timeout=self._limits.reply_timeout,
+                watch=current_watch(),
             )
         return self._supervisor
 

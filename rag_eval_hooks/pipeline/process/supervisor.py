@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from rag_eval_hooks.calls import CallWatch
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.process.handle import EvaluatorDied, EvaluatorProcess
 from rag_eval_hooks.pipeline.process.launch import Launch
 from rag_eval_hooks.pipeline.process.link import Frame, Kind
 from rag_eval_hooks.pipeline.process.restarts import Restarts
+from rag_eval_hooks.pipeline.process.watch import FarWatch
 
 __all__ = ["Supervisor"]
 
@@ -28,6 +30,7 @@ class Supervisor:
         incidents: Where ends, and what a process counts, are counted.
         concurrency: Samples in the process at once.
         reply_timeout: Seconds after which a process that has not replied is killed.
+        watch: Who listens to calls that are made in the process.
     """
 
     def __init__(
@@ -38,7 +41,9 @@ class Supervisor:
         *,
         concurrency: int,
         reply_timeout: float,
+        watch: CallWatch | None = None,
     ) -> None:
+        self._watch = FarWatch(watch)
         self.loop = loop
         self._launch = launch
         self._incidents = incidents
@@ -79,14 +84,17 @@ class Supervisor:
             await asyncio.gather(self._starting, return_exceptions=True)
         if self._process is not None:
             await self._process.stop(_STOP)
+        self._watch.gone()
 
     def abandon(self) -> None:
         """Ends the process at once when the event loop is gone."""
+        self._watch.gone()
         if self._process is not None:
             self._process.abandon()
 
     def forget(self) -> None:
         """What a forked child does with the process of its parent."""
+        self._watch.gone()
         if self._process is not None:
             self._process.forget()
 
@@ -123,9 +131,13 @@ class Supervisor:
 
     def _ended(self, how: str) -> None:
         self._restarts.ended()
+        self._watch.gone()
         self._incidents.count(f"evaluator process: {how}")
 
     def _tell(self, frame: Frame) -> None:
+        if frame.kind in (Kind.CALL, Kind.GATE):
+            self._watch.take(frame)
+            return
         text = frame.body.decode(errors="replace")
         if frame.kind is Kind.INCIDENT:
             self._incidents.count(text)

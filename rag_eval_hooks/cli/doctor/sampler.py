@@ -1,0 +1,49 @@
+"""What the sampler of these settings says of an id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.metrics import Metric, build
+from rag_eval_hooks.pipeline import ADVICE, Traits
+from rag_eval_hooks.pipeline.rates import Names, sampler_of
+from rag_eval_hooks.pipeline.sampler import Decision
+from rag_eval_hooks.wiring import chosen_metrics, metric_options
+
+__all__ = ["from_sampler"]
+
+
+def from_sampler(setup: Setup, key: str) -> Result:
+    """Whether the id is taken, at which rate, by how many metrics."""
+    try:
+        metrics, decision = _decided(setup.config, key)
+    except ConfigError as error:
+        advice = f"set {error.field}: {error.wants}"
+        return Result(check="sampler", status=Status.FAILED, text=str(error), advice=advice)
+    rate, chosen = decision.probability, decision.chosen
+    more = _more(setup.config)
+    if not decision.sampled:
+        text = f"at probability {rate:g} ({decision.because}) this id is left out{more}"
+        return Result(check="sampler", status=Status.NOTE, text=text, advice=ADVICE["sampled_out"])
+    text = f"at probability {rate:g} ({decision.because}) this id is taken"
+    if left := [metric.id for metric in metrics if metric.id not in chosen]:
+        text += f", but for {len(left)} of {len(metrics)} metrics: {', '.join(left[:8])}"
+        text += " and others" if len(left) > 8 else ""
+    return Result(check="sampler", status=Status.OK, text=text + more)
+
+
+def _decided(config: RagEvalConfig, key: str) -> tuple[Sequence[Metric], Decision]:
+    available = build(metric_options(config))
+    metrics = chosen_metrics(None, config, available) or available
+    # Rules go by what a request was, which an id does not tell.
+    plain = config.model_copy(update={"rules": ()})
+    return metrics, sampler_of(plain, Names(metrics, available)).decide(key, Traits)
+
+
+def _more(config: RagEvalConfig) -> str:
+    told = [name for name, rules in (("rules", config.rules), ("tail rules", config.tail)) if rules]
+    told += ["a rate limit"] if config.rate_limit else []
+    return f"; {' and '.join(told)} may say otherwise" if told else ""

@@ -1,0 +1,95 @@
+"""What spans in a file of OTLP/JSON say of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.cli.doctor.lines import lines_of
+from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.pipeline import ADVICE
+
+__all__ = ["from_spans"]
+
+_OURS: Final = ("rag.eval.", "evaluations.")
+_ADVICE: Final = {
+    "timeout": "the scores came after hold_timeout: they stand on the carrier span and in the "
+    "sinks; raise it to have them on the RAG span",
+    "overflow": "more than max_held spans waited: raise it, or lower sample_rate",
+    "fork": "the process forked while the span waited; sinks have the scores",
+    "error": "every metric failed; rag.eval.failed names them",
+}
+
+
+def from_spans(setup: Setup, name: str) -> Iterator[Result]:
+    """What stands on the RAG spans of a trace, and on the carriers that link to it.
+
+    Args:
+        setup: With the file.
+        name: The trace's id.
+    """
+    if setup.spans is None:
+        return
+    known = found = False
+    for span in _spans(setup.spans):
+        own = _is(span, name)
+        known |= own
+        told = _evaluation(span) if own or _links_to(span, name) else {}
+        if told:
+            found = True
+            yield _on_span(told) if own else _on_carrier(told)
+    if known and not found:
+        text = (
+            "its spans are there, and none of them was evaluated or left out: nothing was "
+            "retrieved in it, its request is still open, or no handler of ours saw it"
+        )
+        advice = "see that the handler is among the callbacks of the call that retrieves"
+        yield Result(check="on its spans", status=Status.NOTE, text=text, advice=advice)
+
+
+def _on_span(told: Mapping[str, Any]) -> Result:
+    status = str(told.get(semconv.EVAL_STATUS, "without a status"))
+    reason = str(told.get(semconv.EVAL_REASON, status))
+    scored = status in ("ok", "partial")
+    # A rule's name has no advice of its own, but what it did has.
+    advice = _ADVICE.get(status) or ADVICE.get(reason) or ADVICE.get(status, "")
+    return Result(
+        check="on the RAG span",
+        status=Status.OK if scored else Status.FAILED,
+        text=_text(told),
+        advice="" if scored else advice,
+    )
+
+
+def _on_carrier(told: Mapping[str, Any]) -> Result:
+    return Result(check="on a span that links to it", status=Status.OK, text=_text(told))
+
+
+def _text(told: Mapping[str, Any]) -> str:
+    return "; ".join(f"{key} = {value}" for key, value in told.items())
+
+
+def _is(span: Mapping[str, Any], name: str) -> bool:
+    return str(span.get("traceId", "")).lower() == name
+
+
+def _links_to(span: Mapping[str, Any], name: str) -> bool:
+    return any(_is(link, name) for link in span.get("links", ()))
+
+
+def _spans(path: Path) -> Iterator[Mapping[str, Any]]:
+    for request in lines_of(path):
+        for resource in request.get("resourceSpans", ()):
+            for scope in resource.get("scopeSpans", ()):
+                yield from scope.get("spans", ())
+
+
+def _evaluation(span: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {a.get("key", ""): a.get("value", {}) for a in span.get("attributes", ())}
+    return {
+        key: next(iter(value.values()), None)
+        for key, value in attributes.items()
+        if key.startswith(_OURS) and not key.endswith((".explanation", ".metadata"))
+    }

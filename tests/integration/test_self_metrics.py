@@ -1,0 +1,340 @@
+"""What the package tells of itself by metrics, through the real SDK."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.score import AnnotatorKind
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import EMBEDDINGS, JudgeServer
+
+GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
+PLACES = (
+    "thread",
+    pytest.param("process", marks=pytest.mark.skipif(os.name != "posix", reason="")),
+)
+
+
+class Metrics:
+    """What a reader of the application sees."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self.reader])
+
+    def points(self, name: str) -> list[Any]:
+        data = self.reader.get_metrics_data()
+        return [
+            point
+            for resource in (data.resource_metrics if data else ())
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == name
+            for point in metric.data.data_points
+        ]
+
+    def by(self, name: str, *keys: str) -> dict[Any, float]:
+        """Values (of a histogram its count) by the short names of some attributes."""
+        told: dict[Any, float] = {}
+        for point in self.points(name):
+            key = tuple(
+                next(v for k, v in point.attributes.items() if k.endswith(one)) for one in keys
+            )
+            value = point.count if hasattr(point, "count") else point.value
+            told[key if len(key) != 1 else key[0]] = told.get(key, 0) + value
+        return told
+
+    def level(self, name: str) -> float:
+        (point,) = self.points(name)
+        return float(point.value)
+
+
+Make = Callable[..., RagEval]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def make(metrics: Metrics) -> Iterator[Make]:
+    """Makes evaluators that report to the reader, and shuts them down."""
+    made: list[RagEval] = []
+
+    def build(judge: Any = None, names: Any = "ragas.faithfulness", **told: Any) -> RagEval:
+        settings = {"embedder": "none", "judge_retries": 0, **told}
+        config, embedder = RagEvalConfig(**settings), None
+        if isinstance(judge, tuple):
+            judge, embedder = judge
+        made.append(
+            RagEval(
+                names,
+                judge,
+                config=config,
+                embedder=embedder,
+                meter_provider=metrics.provider,
+                tracer_provider=TracerProvider(),
+            )
+        )
+        return made[-1]
+
+    yield build
+    for evals in made:
+        evals.shutdown()
+
+
+def sample(answer: str = "Ships leave at noon.") -> Sample:
+    contexts = (Context(text="Ships leave at noon."),)
+    return Sample(question="When do ships leave?", contexts=contexts, answer=answer)
+
+
+def at(server: JudgeServer, **more: Any) -> dict[str, Any]:
+    return {"judge_base_url": server.url, "judge_api_key": "k", **more}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_request_is_counted_and_timed_by_outcome(
+    place: str, make: Make, metrics: Metrics
+) -> None:
+    """What was sent is in the counter and in the histogram, wherever samples are evaluated."""
+    faults = [
+        Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({2})),
+        Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({3})),
+    ]
+    with JudgeServer(faults=faults, json_schema=False) as server:
+        evals = make("openai:m", evaluator=place, **at(server, judge_retries=3))
+        evals.evaluate(sample())
+        evals.evaluate(sample("Ships leave at nine."))
+        sent = len(server.calls())
+    keys = ("name", "operation.name", "judge.outcome")
+    told = metrics.by("rag.eval.judge.calls", *keys)
+    assert told == metrics.by("rag.eval.judge.duration", *keys)
+    assert sum(told.values()) == sent
+    assert {key[:2] for key in told} == {("openai:m", "chat")}
+    outcomes = {key[2]: count for key, count in told.items()}
+    assert outcomes == {"ok": sent - 3, "rate_limited": 1, "error": 1, "refused": 1}
+    assert all(point.sum >= 0 for point in metrics.points("rag.eval.judge.duration"))
+
+
+def test_requests_for_vectors_are_told_apart(make: Make, metrics: Metrics) -> None:
+    """An embedder's requests have their own model and operation."""
+    with JudgeServer() as server:
+        embedder = OpenAIEmbedder("vectors", base_url=server.url, api_key="k")
+        evals = make(("openai:m", embedder), "ragas.answer_relevancy", **at(server))
+        evals.evaluate(sample())
+        assert len(server.calls(EMBEDDINGS)) == 1
+    told = metrics.by("rag.eval.judge.calls", "judge.name", "operation.name")
+    assert told["openai:vectors", "embeddings"] == 1
+    assert told["openai:m", "chat"] >= 1
+
+
+def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics: Metrics) -> None:
+    """A request past judge_timeout is a time-out; one that a sample's time cut off is cancelled."""
+    with JudgeServer(latency=5) as server:
+        make("openai:m", **at(server, judge_timeout=0.2)).evaluate(sample())
+        make("openai:n", **at(server, sample_timeout=0.2)).evaluate(sample())
+    told = metrics.by("rag.eval.judge.calls", "judge.name", "judge.outcome")
+    assert told == {("openai:m", "timeout"): 1, ("openai:n", "cancelled"): 1}
+
+
+def test_a_judge_of_ones_own_is_told_by_task(make: Make, metrics: Metrics) -> None:
+    """Nobody sees the calls inside of a judge class: each task is one."""
+
+    class Own(ScriptedJudge):
+        annotator_kind = AnnotatorKind.LLM
+        name = "mine"
+
+    make(Own(GOOD)).evaluate(sample())
+    assert metrics.by("rag.eval.judge.calls", "judge.name", "outcome") == {("mine", "ok"): 2}
+
+
+def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> None:
+    """A request that was not sent is neither counted nor timed; the refusal is."""
+    with JudgeServer() as server:
+        evals = make("openai:m", **at(server, budget={"calls_per_hour": 1}))
+        evals.offer(sample())
+        evals.flush(10)
+    assert metrics.by("rag.eval.judge.calls", "outcome") == {"ok": 1}
+    assert metrics.by("rag.eval.refused", "reason") == {"budget": 1}
+
+
+def test_inline_evaluations_are_paid_for_too(make: Make, metrics: Metrics) -> None:
+    """Tokens are counted by direction, also of what is evaluated beside the queue."""
+    with JudgeServer() as server:
+        evals = make("openai:m", **at(server))
+        used = evals.evaluate(sample())["ragas.faithfulness"].usage
+    told = metrics.by("rag.eval.judge.tokens", "token.type")
+    assert told == {"input": used.input_tokens, "output": used.output_tokens}
+
+
+def until(what: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 20
+    while not what() and time.monotonic() < end:
+        time.sleep(0.05)
+    return what()
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_breaker_is_seen_in_each_state(place: str, make: Make, metrics: Metrics) -> None:
+    """Of the states one is 1: closed, open while a judge is dead, half open before the probe."""
+
+    def states() -> Mapping[str, float]:
+        return metrics.by("rag.eval.judge.breakers", "breaker.state")
+
+    with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
+        settings = at(server, judge_breaker_failures=2, judge_breaker_pause=2.0, evaluator=place)
+        evals = make("openai:m", **settings)
+        evals.evaluate(sample())
+        assert until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
+        evals.evaluate(sample())
+        assert until(lambda: states() == {"closed": 0, "open": 1, "half_open": 0})
+        assert until(lambda: states() == {"closed": 0, "open": 0, "half_open": 1})
+        server.faults.clear()
+        evals.evaluate(sample())
+        assert until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_adaptive_limit_is_seen(place: str, make: Make, metrics: Metrics) -> None:
+    """A 429 halves the calls that may be in flight; nothing is left in flight afterwards."""
+    with JudgeServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
+        evals = make("openai:m", **at(server, judge_concurrency=8, evaluator=place))
+        evals.evaluate(sample())
+
+    def level(name: str) -> list[float]:
+        return [p.value for p in metrics.points(f"rag.eval.judge.concurrency.{name}")]
+
+    assert until(lambda: (level("limit"), level("usage"), level("waiting")) == ([4], [0], [0]))
+
+
+def test_a_process_that_ended_has_no_breaker(make: Make, metrics: Metrics) -> None:
+    """What is known of a child's gates ends with it."""
+    with JudgeServer() as server:
+        evals = make("openai:m", **at(server, evaluator="process"))
+        evals.evaluate(sample())
+        assert until(lambda: bool(metrics.points("rag.eval.judge.breakers")))
+        evals.shutdown()
+        gc.collect()
+    assert not metrics.points("rag.eval.judge.breakers")
+
+
+def open_interaction(evals: RagEval, number: int, *, end: bool) -> None:
+    recorder = evals.recorder
+    root = recorder.start((number, 0), None, RunKind.CHAIN, "help")
+    run = recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
+    assert root is not None
+    assert run is not None
+    root.query, root.text = "q", "a"
+    recorder.documents(run, [Context(text="ten chars.")])
+    recorder.end(run)
+    if end:
+        recorder.end(root)
+
+
+def test_what_waits_is_seen_with_its_limits(make: Make, metrics: Metrics, tmp_path: Path) -> None:
+    """Queue, held spans, open interactions and the spool, each with what it may hold."""
+    go = threading.Event()
+
+    def wait(_task: object) -> Findings:
+        go.wait(20)
+        return GOOD
+
+    evals = make(
+        ScriptedJudge(wait),
+        evaluator_concurrency=1,
+        queue_size=50,
+        max_held=20,
+        hold_timeout=60,
+        spool=str(tmp_path / "spool.db"),
+        spool_max_mb=7,
+    )
+    for number in range(4):
+        open_interaction(evals, number, end=True)
+    open_interaction(evals, 9, end=False)
+    assert until(lambda: metrics.level("rag.eval.queue.size") == 3)
+    assert until(lambda: metrics.points("rag.eval.spool.size") != [])
+    assert until(lambda: metrics.level("rag.eval.spool.size") == 4)
+    levels = {
+        "queue.capacity": 50,
+        "queue.text": 3 * 12,
+        "held.size": 4,
+        "held.capacity": 20,
+        "interactions.size": 1,
+        "interactions.capacity": 10_000,
+        "interactions.text": 12,
+        "spool.limit": 7_000_000,
+    }
+    assert {name: metrics.level(f"rag.eval.{name}") for name in levels} == levels
+    assert 4096 <= metrics.level("rag.eval.spool.usage") < 1_000_000
+    go.set()
+    assert evals.flush(10)
+    for name in ("queue.size", "queue.text", "held.size"):
+        assert metrics.level(f"rag.eval.{name}") == 0
+    assert until(lambda: metrics.level("rag.eval.spool.size") == 0)
+
+
+def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> None:
+    """Chosen, left out and refused, each by what decided; feedback by what became of it."""
+    evals = make(
+        ScriptedJudge(GOOD),
+        rules=[
+            {"tags": ["vip"], "rate": 1.0, "name": "vip"},
+            {"tags": ["bot"], "rate": 0.0, "name": "bot"},
+            {"tags": ["none"], "rate": 0.0},
+        ],
+        rate_limit={"minute": 2},
+    )
+    for tag in ("vip", "vip", "vip", "bot", "none", "", ""):
+        told = sample()
+        evals.offer(Sample(**{**told.to_dict(), "tags": (tag,) if tag else ()}))
+    evals.feedback("unknown", score=1)
+    evals.flush(10)
+    assert metrics.by("rag.eval.decisions", "eval.decision", "eval.reason") == {
+        ("sampled", "rule:vip"): 3,
+        ("sampled", "ratio"): 2,
+        ("sampled_out", "rule:bot"): 1,
+        ("sampled_out", "rule:3"): 1,
+        ("refused", "rate_limit"): 3,
+    }
+    assert metrics.by("rag.eval.feedback", "outcome") == {"unknown": 1}
+
+
+def test_a_reading_that_fails_takes_no_other_with_it(make: Make, metrics: Metrics) -> None:
+    """What a callback meets is counted, never raised or logged by the SDK; others are read."""
+    evals = make(ScriptedJudge(GOOD))
+
+    def fail() -> tuple[int, int]:
+        raise RuntimeError
+
+    evals._pipeline.opened = fail
+    assert not metrics.points("rag.eval.interactions.size")
+    assert metrics.level("rag.eval.queue.size") == 0
+    assert metrics.by("rag.eval.incidents", "incident")["telemetry metrics: RuntimeError"] >= 1
+    assert evals.stats().incidents["telemetry metrics: RuntimeError"] >= 1
+
+
+def test_an_evaluator_that_is_gone_reports_nothing(metrics: Metrics) -> None:
+    """Instruments keep no evaluator alive."""
+    evals = RagEval("lexical", meter_provider=metrics.provider)
+    assert metrics.points("rag.eval.queue.size")
+    evals.shutdown()
+    del evals
+    gc.collect()
+    assert not metrics.points("rag.eval.queue.size")
