@@ -203,7 +203,10 @@ def main() -> None:
     print(f"{options.durability}: {report.kills} kills in {time.monotonic() - began:.0f} s")
     print(f"told accepted {report.told}, lost {report.lost}", end="")
     print(
-        f" (the oldest {report.oldest_lost * 1000:.0f} ms before its kill)" if report.lost else ""
+        f" (the oldest {report.oldest_lost * 1000:.0f} ms before its kill, {report.lost_late} more"
+        " than 50 ms before)"
+        if report.lost
+        else ""
     )
     print(f"in the file {report.delivered}, twice {report.twice}, broken lines {report.broken}")
     print(f"to a callable {report.at_least_once}")

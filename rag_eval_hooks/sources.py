@@ -164,8 +164,8 @@ def evaluator_environment(threads: int) -> dict[str, str]:
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
     bounds = dict.fromkeys(_THREAD_VARIABLES, str(threads))
-    # oneDNN keeps code and memory for a thousand shapes of input, and texts have as many lengths:
-    # some 200 MB that save no measurable time. Who sets it otherwise has it so.
+    # oneDNN keeps code and memory for up to a thousand shapes of input, and texts have as many
+    # lengths: the process would grow for hours. Who sets it otherwise has it so.
     shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
     fixed = {"TOKENIZERS_PARALLELISM": "false", "OTEL_SDK_DISABLED": "true"}
     return {**shapes, **kept, **bounds, **fixed}

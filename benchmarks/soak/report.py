@@ -39,14 +39,20 @@ def latencies(found: Sequence[Variant]) -> None:
 
 def percentile(variant: Variant, which: int) -> float:
     """Over all of a variant's requests; 0 for none."""
-    values = [value for block in variant.latencies for value in block]
-    return statistics.quantiles(values, n=100)[which - 1] if len(values) > 1 else 0.0
+    return _percentile([value for block in variant.latencies for value in block], which)
 
 
 def spread(variant: Variant) -> tuple[float, float, float]:
     """The least, the median and the highest p99 of its blocks."""
-    each = [statistics.quantiles(block, n=100)[98] for block in variant.latencies if len(block) > 1]
+    each = [_percentile(block, 99) for block in variant.latencies]
     return (min(each), statistics.median(each), max(each)) if each else (0.0, 0.0, 0.0)
+
+
+def _percentile(values: Sequence[float], which: int) -> float:
+    if len(values) < 2:
+        return sum(values)
+    # Inclusive: no percentile is beyond what was measured.
+    return statistics.quantiles(values, n=100, method="inclusive")[which - 1]
 
 
 def books(found: Sequence[Variant]) -> None:
