@@ -13,7 +13,12 @@ from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Run, RunKind, host_edge
 from rag_eval_hooks_llama_index import values
-from rag_eval_hooks_llama_index.endings import chat_ending, stream_ending
+from rag_eval_hooks_llama_index.endings import (
+    chat_ending,
+    model_ending,
+    reading_ending,
+    stream_ending,
+)
 from rag_eval_hooks_llama_index.kinds import (
     Role,
     class_and_method,
@@ -24,7 +29,8 @@ from rag_eval_hooks_llama_index.kinds import (
     role_of,
 )
 from rag_eval_hooks_llama_index.other_instrumentors import find_other
-from rag_eval_hooks_llama_index.streams import Streams
+from rag_eval_hooks_llama_index.reading import Reading, run_being_read, watch
+from rag_eval_hooks_llama_index.streams import Streams, may_differ
 
 __all__ = ["Tracker"]
 
@@ -161,10 +167,8 @@ class Tracker:
             self._recorder.fail(run, asyncio.CancelledError())
 
     def _parent(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
-        known = parent_id if parent_id is not None and self._recorder.knows(parent_id) else None
-        if known in self._workflows and self._stands_alone(role, instance):
-            known = None
-        if known is not None and role is not Role.MODEL:
+        known = self._known(parent_id, role, instance)
+        if known is not None and role is not Role.MODEL and not self._streams.any_foreign:
             return known
         streaming = self._streams.around()
         if streaming is None or not self._recorder.knows(streaming.id):
@@ -174,6 +178,15 @@ class Tracker:
             around = any(outer.id == known for outer in streaming.ancestors())
             return str(streaming.id) if around else known
         return str(streaming.id)
+
+    def _known(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
+        read = run_being_read(parent_id)
+        if read is not None and self._recorder.knows(read):
+            return read
+        if parent_id is None or not self._recorder.knows(parent_id):
+            return None
+        alone = parent_id in self._workflows and self._stands_alone(role, instance)
+        return None if alone else parent_id
 
     def _stands_alone(self, role: Role, instance: Any) -> bool:
         """Whether a call directly under a workflow's run is none of its steps.
@@ -215,9 +228,19 @@ class Tracker:
         stream = self._streams.add(
             values.generator_of(given), run, values.known_text(instance, given)
         )
-        if stream is not None and run.outermost and run.kind is not RunKind.MODEL:
-            self._recorder.follow(run, stream_ending(run, stream))
-        return stream is not None
+        reading = self._watched(run, given) if run.outermost else None
+        if reading is not None:
+            self._recorder.follow(run, reading_ending(run, reading, self._recorder.text))
+        elif stream is not None and run.outermost:
+            way = model_ending if run.kind is RunKind.MODEL else stream_ending
+            self._recorder.follow(run, way(run, stream))
+        return stream is not None or reading is not None
+
+    def _watched(self, run: Run, given: Any) -> Reading | None:
+        """What will be read of a response whose stream is not LlamaIndex's own."""
+        if not isinstance(given, values.STREAMING) or not may_differ(given.response_gen):
+            return None
+        return watch(given, str(run.id), self.evals.config.max_interaction_chars)
 
 
 def _class(instance: object) -> type:

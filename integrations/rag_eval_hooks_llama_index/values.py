@@ -27,6 +27,7 @@ from rag_eval_hooks.sample import Context
 
 __all__ = [
     "ANSWERS_WITH_SOURCES",
+    "STREAMING",
     "answer_of",
     "generator_of",
     "given_out",
@@ -42,11 +43,11 @@ __all__ = [
     "snapshot",
 ]
 
-_STREAMING = (StreamingResponse, AsyncStreamingResponse)
+STREAMING = (StreamingResponse, AsyncStreamingResponse)
 ANSWERS_WITH_SOURCES = (
     Response,
     PydanticResponse,
-    *_STREAMING,
+    *STREAMING,
     AgentChatResponse,
     StreamingAgentChatResponse,
 )
@@ -141,7 +142,7 @@ _ANSWERS: tuple[tuple[type, Callable[[Any], str | None]], ...] = (
 
 def generator_of(value: Any) -> Any:
     """The generator behind a streamed answer, or None for another kind of answer."""
-    if isinstance(value, _STREAMING):
+    if isinstance(value, STREAMING):
         return value.response_gen
     return value if isinstance(value, Generator | AsyncGenerator) else None
 

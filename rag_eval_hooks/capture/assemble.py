@@ -75,8 +75,9 @@ def _answer(interaction: Interaction) -> str | None:
     if root.text is not None and not root.outputs:
         return root.text
     if root.kind is RunKind.MANUAL:
-        told = (run.text for run in reversed(interaction.runs) if run.parent is root)
-        answer = next((text for text in told if text is not None), None)
+        gave = (run for run in reversed(interaction.runs) if run.parent is root)
+        last = next((run for run in gave if run.text is not None or run.untold), None)
+        answer = None if last is None else last.text
     else:
         answer = _said(interaction)
     return next((text for text in (answer, root.text) if text is not None), root.structured)
