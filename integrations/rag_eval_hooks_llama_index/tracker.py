@@ -7,18 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Run, RunKind, host_edge
 from rag_eval_hooks_llama_index import values
-from rag_eval_hooks_llama_index.endings import (
-    chat_ending,
-    model_ending,
-    reading_ending,
-    stream_ending,
-)
+from rag_eval_hooks_llama_index.answers import StreamedAnswers
 from rag_eval_hooks_llama_index.kinds import (
     Role,
     class_and_method,
@@ -29,8 +23,7 @@ from rag_eval_hooks_llama_index.kinds import (
     role_of,
 )
 from rag_eval_hooks_llama_index.other_instrumentors import find_other
-from rag_eval_hooks_llama_index.reading import Reading, run_being_read, watch
-from rag_eval_hooks_llama_index.streams import Streams, may_differ
+from rag_eval_hooks_llama_index.reading import run_being_read
 
 __all__ = ["Tracker"]
 
@@ -45,14 +38,16 @@ class Tracker:
 
     Args:
         evals: Where interactions go.
+        watch_streams: See `enable`.
     """
 
-    def __init__(self, evals: RagEval) -> None:
+    def __init__(self, evals: RagEval, *, watch_streams: bool = True) -> None:
         self.evals = evals
         self._recorder = evals.recorder
         self._incidents = evals.incidents
         self._instrumentors = evals.instrumentors
-        self._streams = Streams()
+        self._answers = StreamedAnswers(evals, watch_streams=watch_streams)
+        self._streams = self._answers.streams
         self._workflows: dict[str, None] = {}
 
     @host_edge
@@ -106,7 +101,7 @@ class Tracker:
         """Notes what a run gave out and ends it, also where that cannot be read."""
         streams = False
         try:
-            streams = self._note_stream(run, instance, given)
+            streams = self._answers.note(run, given, values.known_text(instance, given))
             self._note_answer(run, role, instance, given, streams)
         finally:
             if not (streams and run.kind is RunKind.MODEL):
@@ -217,30 +212,6 @@ class Tracker:
         owns = role in (Role.RETRIEVAL, Role.POSTPROCESSING)
         if nodes is not None and (owns or (nodes and not run.within(RunKind.RETRIEVER))):
             self._recorder.documents(run, values.snapshot(nodes))
-
-    def _note_stream(self, run: Run, instance: Any, given: Any) -> bool:
-        """Notes a streamed answer; the interaction of an outermost one then waits for it."""
-        if isinstance(given, StreamingAgentChatResponse):
-            source = self._streams.add(given.chat_stream or given.achat_stream, run)
-            if run.outermost:
-                self._recorder.follow(run, chat_ending(run, source))
-            return True
-        stream = self._streams.add(
-            values.generator_of(given), run, values.known_text(instance, given)
-        )
-        reading = self._watched(run, given) if run.outermost else None
-        if reading is not None:
-            self._recorder.follow(run, reading_ending(run, reading, self._recorder.text))
-        elif stream is not None and run.outermost:
-            way = model_ending if run.kind is RunKind.MODEL else stream_ending
-            self._recorder.follow(run, way(run, stream))
-        return stream is not None or reading is not None
-
-    def _watched(self, run: Run, given: Any) -> Reading | None:
-        """What will be read of a response whose stream is not LlamaIndex's own."""
-        if not isinstance(given, values.STREAMING) or not may_differ(given.response_gen):
-            return None
-        return watch(given, str(run.id), self.evals.config.max_interaction_chars)
 
 
 def _class(instance: object) -> type:
