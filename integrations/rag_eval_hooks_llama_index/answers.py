@@ -15,7 +15,8 @@ from rag_eval_hooks_llama_index.endings import (
     reading_ending,
     stream_ending,
 )
-from rag_eval_hooks_llama_index.reading import Reading, watch
+from rag_eval_hooks_llama_index.readers import watch
+from rag_eval_hooks_llama_index.reading import Reading
 from rag_eval_hooks_llama_index.streams import Streams, may_differ
 
 __all__ = ["StreamedAnswers"]
