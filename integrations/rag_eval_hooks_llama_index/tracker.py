@@ -63,6 +63,8 @@ class Tracker:
         owner, method = class_and_method(span_id)
         role = role_of(_class(instance), method)
         parent = self._parent(parent_id, role, instance)
+        if parent is None and role is Role.CHAIN and values.is_summary_query(arguments):
+            return
         told = active_instrument_tags.get() if tags is None else tags
         run = self._recorder.start(
             span_id,

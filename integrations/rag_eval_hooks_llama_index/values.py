@@ -18,6 +18,7 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
+from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.workflow import Event, StopEvent
 from pydantic import BaseModel
@@ -31,6 +32,7 @@ __all__ = [
     "answer_of",
     "generator_of",
     "given_out",
+    "is_summary_query",
     "known_text",
     "labels_of",
     "message_texts",
@@ -82,6 +84,11 @@ def question_of_call(arguments: Mapping[str, Any]) -> str | None:
     if asked is None:
         asked = next((value for value in arguments.values() if isinstance(value, str)), None)
     return asked
+
+
+def is_summary_query(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call asks what `DocumentSummaryIndex` asks of each document when it is built."""
+    return "query" in arguments and question_of(arguments["query"]) == DEFAULT_SUMMARY_QUERY
 
 
 def question_of(value: Any) -> str | None:
