@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from llama_index.core import (
 )
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.graph_stores.types import EntityNode, KG_NODES_KEY, KG_RELATIONS_KEY, Relation
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.indices.property_graph import VectorContextRetriever
 from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
 from llama_index.core.postprocessor import (
@@ -67,7 +68,7 @@ ONE = [QUESTION]
 def nodes() -> list[TextNode]:
     """The passages, each with the one before and after."""
     made = [TextNode(text=text, id_=f"p{n}") for n, text in enumerate(PASSAGES)]
-    for before, after in zip(made, made[1:], strict=False):
+    for before, after in itertools.pairwise(made):
         before.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=after.node_id)
         after.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=before.node_id)
     return made
@@ -129,8 +130,7 @@ class Subjects(TransformComponent):
     def __call__(self, nodes: Sequence[Any], **more: Any) -> Sequence[Any]:
         for node in nodes:
             first, last = (
-                EntityNode(name=name, label="thing")
-                for name in (node.text[:24], node.text[-24:])
+                EntityNode(name=name, label="thing") for name in (node.text[:24], node.text[-24:])
             )
             node.metadata[KG_NODES_KEY] = [first, last]
             node.metadata[KG_RELATIONS_KEY] = [
@@ -210,9 +210,7 @@ def with_neighbours(streaming: bool) -> Any:
         llm=reader(),
         streaming=streaming,
         similarity_top_k=1,
-        node_postprocessors=[
-            PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="both")
-        ],
+        node_postprocessors=[PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="both")],
     )
 
 

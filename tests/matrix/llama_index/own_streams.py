@@ -175,9 +175,7 @@ def retrieves_while_read() -> Shape:
         expected=lambda way: [
             other,
             *(
-                Expected(
-                    question=q, contexts=top(q), answer=plain(q).upper(), spans=QUERY_SPANS
-                )
+                Expected(question=q, contexts=top(q), answer=plain(q).upper(), spans=QUERY_SPANS)
                 for q in QUESTIONS
             ),
         ],
