@@ -159,7 +159,8 @@ class RagEvalHandler(BaseCallbackHandler):
 
     def _fail(self, run: Run, error: BaseException) -> None:
         root = run.interaction.root
-        if run is not root:
+        # Once the root has returned, nobody will ask: what fails then is a stream.
+        if run is not root and not run.interaction.returned:
             self._errors[root.id] = type(error)
             while len(self._errors) > _MOST_ERRORS:
                 self._errors.pop(next(iter(self._errors)), None)
