@@ -172,7 +172,7 @@ async def test_a_judge_that_fails_gives_them_no_score() -> None:
         )
     for result in results["faithful"]:
         assert (result.score, result.passing, result.invalid_result) == (None, None, True)
-        assert result.invalid_reason.startswith("judge_failed: ")
+        assert str(result.invalid_reason).startswith("judge_failed: ")
 
 
 async def test_ours_over_the_responses_of_an_engine() -> None:

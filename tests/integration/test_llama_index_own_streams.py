@@ -45,12 +45,18 @@ class Given(CustomQueryEngine):
 
 def ask(stream: Any) -> Any:
     """The `response_gen` of an engine that streams this."""
-    return Given(given=lambda: StreamingResponse(stream)).query(QUESTION).response_gen
+    return stream_of(lambda: stream)
+
+
+def stream_of(make: Callable[[], Any]) -> Any:
+    """The same of what is made within the query."""
+    response: Any = Given(given=lambda: StreamingResponse(make())).query(QUESTION)
+    return response.response_gen
 
 
 async def aask(stream: Any) -> Any:
     """The same, async."""
-    response = await Given(given=lambda: AsyncStreamingResponse(stream)).aquery(QUESTION)
+    response: Any = await Given(given=lambda: AsyncStreamingResponse(stream)).aquery(QUESTION)
     return response.response_gen
 
 
@@ -91,11 +97,11 @@ class Talking:
 def test_a_generator_stays_one_to_its_reader(world: World) -> None:
     """`send`, `throw`, the returned value and attributes are those of the generator itself."""
     talking, error = Talking(), KeyError("x")
-    inner = talking.made()
+    inner: Any = talking.made()
     stream = ask(inner)
-    assert isinstance(stream, Generator)
-    assert (iter(stream), repr(stream)) == (stream, repr(inner))
     assert stream.gi_frame is inner.gi_frame
+    assert (iter(stream), repr(stream)) == (stream, repr(inner))
+    assert isinstance(stream, Generator)
     assert (next(stream), stream.send("hello"), stream.throw(error)) == ("one ", "two ", "three ")
     with pytest.raises(StopIteration) as end:
         next(stream)
@@ -227,7 +233,7 @@ def test_two_evaluators_watch_through_one_object(world: World, plain_world: Worl
 def test_streams_can_be_left_alone(plain_world: World) -> None:
     """With `watch_streams=False` the stream is the application's own, its answer is not known."""
     registration = enable(plain_world.evals, watch_streams=False)
-    stream = Given(given=lambda: StreamingResponse(words(QUESTION))).query(QUESTION).response_gen  # type: ignore[union-attr]
+    stream = stream_of(lambda: words(QUESTION))
     assert type(stream).__name__ == "generator"
     assert "".join(stream) == PLAIN
     registration.disable()
@@ -251,12 +257,12 @@ def test_a_list_in_place_of_a_stream_stays_one(world: World) -> None:
 def test_what_was_read_before_is_not_the_answer(world: World) -> None:
     """Of a stream of LlamaIndex's own that an engine has begun to read, the rest is the answer."""
 
-    def begun() -> StreamingResponse:
-        response = engine(streaming=True).query(QUESTION)
-        next(response.response_gen)
-        return response
+    def begun() -> Any:
+        stream = engine(streaming=True).query(QUESTION).response_gen
+        next(stream)
+        return stream
 
-    stream = Given(given=begun).query(QUESTION).response_gen  # type: ignore[union-attr]
+    stream = stream_of(begun)
     assert "".join(stream) == PLAIN.partition(" ")[2]
     assert endings(world) == [(PLAIN.partition(" ")[2], Status.OK, None)]
 
@@ -292,7 +298,7 @@ def test_an_unknown_answer_is_not_an_earlier_one(plain_world: World) -> None:
     registration = enable(plain_world.evals, watch_streams=False)
     with plain_world.evals.interaction(QUESTION):
         engine().query(QUESTIONS[1])
-        list(Given(given=lambda: StreamingResponse(words(QUESTION))).query(QUESTION).response_gen)  # type: ignore[union-attr]
+        list(stream_of(lambda: words(QUESTION)))
     registration.disable()
     assert endings(plain_world) == [(None, Status.OK, None)]
 

@@ -186,7 +186,8 @@ def merging(streaming: bool) -> Any:
     store.add_documents([parent, *leaves])
     context = StorageContext.from_defaults(docstore=store)
     found = VectorStoreIndex(leaves, embed_model=Bags(), storage_context=context)
-    retriever = AutoMergingRetriever(found.as_retriever(similarity_top_k=3), context)
+    inner: Any = found.as_retriever(similarity_top_k=3)
+    retriever = AutoMergingRetriever(inner, context)
     return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
 
 

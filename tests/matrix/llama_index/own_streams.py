@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -57,16 +57,17 @@ class Own(CustomQueryEngine):
         def late() -> Iterator[str]:
             yield from self.make(words(query_str), query_str)
 
-        return StreamingResponse(late() if self.late else self.make(iter(said), query_str))
+        stream: Any = late() if self.late else self.make(iter(said), query_str)
+        return StreamingResponse(stream)
 
-    async def acustom_query(self, query_str: str) -> AsyncStreamingResponse:  # type: ignore[override]
+    async def acustom_query(self, query_str: str) -> AsyncStreamingResponse:
         said = words(query_str)
 
-        async def later() -> AsyncIterator[str]:
+        async def later() -> AsyncGenerator[str, None]:
             for part in self.make(said, query_str):
                 yield part
 
-        return AsyncStreamingResponse(later())  # type: ignore[arg-type]
+        return AsyncStreamingResponse(later())
 
 
 def shouted(said: Iterator[str], question: str) -> Iterator[str]:
@@ -132,12 +133,18 @@ def own(name: str, make: Make, answer: Callable[[str], str], spans: Any = QUERY_
     )
 
 
+def stream_of(make: Make, question: str, **more: Any) -> Any:
+    """The stream that an engine gives out."""
+    response: Any = Own(make=make, **more).query(question)
+    return response.response_gen
+
+
 def broken() -> Shape:
     """One that raises after the model has ended."""
 
     def body(world: World, way: str) -> None:
         with contextlib.suppress(ConnectionError):
-            list(Own(make=breaks).query(QUESTION).response_gen)
+            list(stream_of(breaks, QUESTION))
 
     return Shape(
         group=GROUP,
@@ -160,7 +167,7 @@ def retrieves_while_read() -> Shape:
     """Streams that retrieve when they are read, in turns and within another interaction."""
 
     def body(world: World, way: str) -> None:
-        streams = [Own(make=shouted, late=True).query(q).response_gen for q in QUESTIONS]
+        streams = [stream_of(shouted, q, late=True) for q in QUESTIONS]
         with world.evals.interaction("Another question?") as another:
             while streams:
                 streams = [stream for stream in streams if next(stream, None) is not None]
