@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Run, RunKind
+from rag_eval_hooks.sample import Status
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.endings import (
     chat_ending,
@@ -54,16 +56,26 @@ class StreamedAnswers:
         if isinstance(given, StreamingAgentChatResponse):
             source = self.streams.add(given.chat_stream or given.achat_stream, run)
             if run.outermost:
-                self._recorder.follow(run, chat_ending(run, source))
+                self._follow(run, chat_ending(run, source))
             return True
         stream = self.streams.add(values.generator_of(given), run, text)
         reading = self._reading(run, given) if run.outermost else None
         if reading is not None:
-            self._recorder.follow(run, reading_ending(run, reading, self._recorder.text))
+            self._follow(run, reading_ending(run, reading, self._recorder.text))
         elif stream is not None and run.outermost:
             way = model_ending if run.kind is RunKind.MODEL else stream_ending
-            self._recorder.follow(run, way(run, stream))
+            self._follow(run, way(run, stream))
         return stream is not None or reading is not None
+
+    def _follow(self, run: Run, ending: Callable[[], Status | None]) -> None:
+        root = run.interaction.root
+
+        def over() -> Status | None:
+            # Where the application states the answer, it need not be read.
+            stated = run is not root and root.text is not None
+            return Status.OK if stated else ending()
+
+        self._recorder.follow(run, over)
 
     def _reading(self, run: Run, given: Any) -> Reading | None:
         """What will be read of a response whose stream is not LlamaIndex's own."""

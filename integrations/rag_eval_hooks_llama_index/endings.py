@@ -65,11 +65,11 @@ def model_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
 
     What was over by then is the application's own affair: it may have tried another model.
     """
-    root, waited = run.interaction.root, False
+    waited = False
 
     def ending() -> Status | None:
         nonlocal waited
-        if root.text is not None or (not waited and run.end is not None):
+        if not waited and run.end is not None:
             return Status.OK
         waited = True
         if run.end is not None:

@@ -7,19 +7,30 @@ import logging
 from typing import Any
 
 import pytest
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.chat_engine import SimpleChatEngine
+from llama_index.core.chat_engine.types import ChatMode
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.tools import RetrieverTool
 from pydantic import BaseModel, ConfigDict
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index import chats
+from tests.matrix.llama_index.agents import caller
+from tests.matrix.llama_index.combined import retry, sub_questions
 from tests.matrix.llama_index.helpers import engine, samples
+from tests.matrix.llama_index.indexes import summaries
 from tests.matrix.llama_index.kit import (
     QUESTION,
     QUESTIONS,
+    Scripted,
     answer_to,
     index,
+    prompt_text,
     top,
 )
 from tests.matrix.world import World
@@ -157,3 +168,83 @@ def test_openinference_beside_us(world: World) -> None:
 async def _read(question: str) -> None:
     response = await engine(streaming=True).aquery(question)
     assert [token async for token in response.async_response_gen()]
+
+
+def chat(mode: str) -> Any:
+    """A chat engine with a past, whose model condenses every question to the first one."""
+
+    def reply(messages: Any) -> str:
+        prompt = prompt_text(messages)
+        is_condensing = "standalone question" in prompt.lower()
+        return QUESTION if is_condensing else answer_to(QUESTION, top())
+
+    past = [ChatMessage(role="user", content="Hello."), ChatMessage(content="Hello.")]
+    return index().as_chat_engine(
+        chat_mode=ChatMode(mode),
+        llm=Scripted(reply=reply),
+        similarity_top_k=2,
+        memory=ChatMemoryBuffer.from_defaults(chat_history=past, token_limit=3000),
+    )
+
+
+@pytest.mark.parametrize("mode", ["condense_question", "condense_plus_context"])
+def test_a_condensed_question_is_metadata(mode: str, world: World) -> None:
+    """The question is what the user said; what a model made of it stands beside it."""
+    chat(mode).chat("And when does it leave?")
+    (sample,) = samples(world)
+    assert sample.question == "And when does it leave?"
+    assert sample.metadata["condensed_question"] == QUESTION
+    assert "retrieval_queries" not in sample.metadata
+
+
+def asked_by_agent() -> None:
+    asyncio.run(run_agent())
+
+
+async def run_agent() -> None:
+    agents = pytest.importorskip("llama_index.core.agent.workflow")
+    tool = RetrieverTool.from_defaults(
+        index().as_retriever(similarity_top_k=2), name="ferries", description="Finds passages."
+    )
+    await agents.FunctionAgent(tools=[tool], llm=caller()).run(user_msg=QUESTION)
+
+
+def asked_in_sub_questions() -> None:
+    sub_questions(failing=False).query("When, and at what price?")
+
+
+def asked_again() -> None:
+    retry(passes=False).query(QUESTION)
+
+
+@pytest.mark.parametrize("ask", [asked_by_agent, asked_in_sub_questions, asked_again])
+def test_other_queries_are_no_condensed_question(ask: Any, world: World) -> None:
+    """What tools, sub-questions and further tries ask of retrievers condenses nothing."""
+    ask()
+    (sample,) = samples(world)
+    assert "condensed_question" not in sample.metadata
+    assert sample.metadata["retrieval_queries"]
+
+
+def test_the_building_of_an_index_is_no_interaction(world: World) -> None:
+    """What `DocumentSummaryIndex` asks of each document when it is built, no user asked."""
+    summaries.__wrapped__()
+    assert not samples(world)
+    assert not world.disorder({})
+
+
+def test_chat_without_retrieval_is_no_interaction(world: World) -> None:
+    """A `SimpleChatEngine` answers without retrieved text."""
+    engine = SimpleChatEngine.from_defaults(llm=Scripted(reply=lambda _: "Hello."))
+    engine.chat(QUESTION)
+    assert "".join(engine.stream_chat(QUESTION).response_gen)
+    assert not samples(world)
+
+
+def test_each_turn_of_a_chat_has_its_own(world: World) -> None:
+    """In a chat of several turns each has its own question, contexts and answer."""
+    made = chats.engine("context")
+    for question in QUESTIONS:
+        made.chat(question)
+    found = {s.question: ([c.text for c in s.contexts or ()], s.answer) for s in samples(world)}
+    assert found == {q: (top(q), answer_to(q, top(q))) for q in QUESTIONS}

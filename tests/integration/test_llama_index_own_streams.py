@@ -323,3 +323,16 @@ def test_an_unread_answer_keeps_nothing_of_its_interaction(own: bool) -> None:
     assert "".join(kept.response_gen) == PLAIN
     registration.disable()
     world.close()
+
+
+def test_the_answer_of_a_bare_generator_can_be_stated(world: World) -> None:
+    """Within an interaction by hand, what the application says was the answer is the answer."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    def request(query: str) -> Iterator[str]:
+        return shouting(world, query)
+
+    with world.evals.interaction(QUESTION) as interaction:
+        interaction.answer("".join(request(QUESTION)))
+    assert endings(world) == [(PLAIN.upper(), Status.OK, None)]

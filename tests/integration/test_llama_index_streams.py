@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 from typing import Any
 
 import pytest
@@ -186,3 +188,74 @@ def test_a_reply_that_cannot_be_read_ends_its_model_call(
     (sample,) = samples(world)
     assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
     assert world.evals.stats().incidents["capture model_replied: ValueError"] >= 1
+
+
+def prompt_of(question: str) -> list[ChatMessage]:
+    """Retrieves by hand."""
+    nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
+    text = "\n".join(node.get_content() for node in nodes)
+    return [ChatMessage(role="user", content=f"Use only:\n{text}\nQuestion: {question}")]
+
+
+@pytest.mark.parametrize(
+    ("way", "answer", "status"),
+    [
+        ("read", answer_to(QUESTION, top()), Status.OK),
+        ("part", None, Status.CLOSED),
+        ("dropped", None, Status.CLOSED),
+        ("breaks", None, Status.ERROR),
+        ("stated", "So it is.", Status.OK),
+    ],
+)
+def test_a_models_stream_read_after_its_interaction(
+    way: str, answer: str | None, status: Status, world: World
+) -> None:
+    """The stream of a model called by hand may be read when the block is left."""
+    llm = reader(breaks_after=3 if way == "breaks" else None)
+    with world.evals.interaction(QUESTION) as interaction:
+        stream: Any = llm.stream_chat(prompt_of(QUESTION))
+        if way == "stated":
+            interaction.answer("So it is.")
+    if way in ("read", "breaks"):
+        with contextlib.suppress(ConnectionError):
+            list(stream)
+    elif way == "part":
+        next(stream)
+    del stream
+    gc.collect()
+    (sample,) = samples(world)
+    assert (sample.answer, sample.status) == (answer, status)
+    assert [c.text for c in sample.contexts or ()] == top()
+    assert not world.disorder({})
+
+
+def test_models_streams_read_in_tasks_after_their_interactions(
+    world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """So may several, in tasks of their own; each has its own answer."""
+
+    async def asked(question: str) -> Any:
+        async with world.evals.interaction(question):
+            return await reader(delay=0.001).astream_chat(prompt_of(question))
+
+    async def read(stream: Any) -> None:
+        assert [part async for part in stream]
+
+    async def all_of_them() -> None:
+        streams = [await asked(question) for question in QUESTIONS]
+        await asyncio.gather(*map(read, streams))
+
+    own_loop.run_until_complete(all_of_them())
+    found = {sample.question: (sample.answer, sample.status) for sample in samples(world)}
+    assert found == {q: (answer_to(q, top(q)), Status.OK) for q in QUESTIONS}
+
+
+def test_a_models_stream_that_broke_within_its_interaction(world: World) -> None:
+    """What the application made good within the block is no failure of the interaction."""
+    with world.evals.interaction(QUESTION):
+        prompt = prompt_of(QUESTION)
+        with pytest.raises(ConnectionError):
+            list(reader(breaks_after=3).stream_chat(prompt))
+        reader().chat(prompt)
+    (sample,) = samples(world)
+    assert (sample.answer, sample.status) == (answer_to(QUESTION, top()), Status.OK)
