@@ -54,14 +54,14 @@ class _Iterator(_Reader):
         return self._step(self._inner.__next__)
 
     def _step(self, call: Any, *arguments: Any) -> Any:
-        before = self._reading.enter()
+        entered = self._reading.enter()
         try:
             part = call(*arguments)
         except BaseException as error:
             self._raised(error)
             raise
         finally:
-            self._reading.leave(before)
+            self._reading.leave(entered)
         self._reading.note(part)
         return part
 
@@ -78,11 +78,11 @@ class _Generator(_Iterator):
         return self._step(self._inner.throw, *error)
 
     def close(self) -> Any:
-        before = self._reading.enter()
+        entered = self._reading.enter()
         try:
             return self._inner.close()
         finally:
-            self._reading.leave(before)
+            self._reading.leave(entered)
             self._raised(GeneratorExit())
 
 
@@ -98,14 +98,14 @@ class _AsyncIterator(_Reader):
         return await self._step(self._inner.__anext__())
 
     async def _step(self, awaited: Any) -> Any:
-        before = self._reading.enter()
+        entered = self._reading.enter()
         try:
             part = await awaited
         except BaseException as error:
             self._raised(error)
             raise
         finally:
-            self._reading.leave(before)
+            self._reading.leave(entered)
         self._reading.note(part)
         return part
 
@@ -122,11 +122,11 @@ class _AsyncGenerator(_AsyncIterator):
         return await self._step(self._inner.athrow(*error))
 
     async def aclose(self) -> None:
-        before = self._reading.enter()
+        entered = self._reading.enter()
         try:
             await self._inner.aclose()
         finally:
-            self._reading.leave(before)
+            self._reading.leave(entered)
             self._raised(GeneratorExit())
 
 

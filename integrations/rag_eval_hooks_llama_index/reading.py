@@ -65,19 +65,22 @@ class Reading:
         """Whether nothing can come any more."""
         return self.status is not None or self.reader is None or self.reader() is None
 
-    def enter(self) -> _Place | None:
+    def enter(self) -> tuple[_Place, _Place | None]:
         """The generator goes on.
 
         Returns:
             What `leave` needs.
         """
-        before = _place.get()
-        _place.set(_Place(self._run_id, active_span_id.get()))
-        return before
+        before, here = _place.get(), _Place(self._run_id, active_span_id.get())
+        _place.set(here)
+        return here, before
 
-    def leave(self, before: _Place | None) -> None:
+    def leave(self, entered: tuple[_Place, _Place | None]) -> None:
         """The generator pauses or ends."""
-        _place.set(before)
+        here, before = entered
+        # A coroutine may be closed in another context, where the value is not ours to take back.
+        if _place.get() is here:
+            _place.set(before)
 
     def note(self, part: Any) -> None:
         """Something came out."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -139,8 +140,11 @@ async def two_turns() -> None:
     """Two questions in one context: each has its own contexts."""
     made = agent("function", retriever_tool())
     context = Context(made)
-    for question in QUESTIONS:
-        await made.run(user_msg=question, ctx=context)
+    with warnings.catch_warnings():
+        # LlamaIndex warns of what it keeps of a context itself.
+        warnings.simplefilter("ignore")
+        for question in QUESTIONS:
+            await made.run(user_msg=question, ctx=context)
 
 
 async def at_once() -> None:
