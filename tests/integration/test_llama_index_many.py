@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
+from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
 from rag_eval_hooks_llama_index.reading import run_being_read
 from tests.matrix.llama_index.helpers import engine, samples
@@ -105,6 +106,16 @@ async def one(number: int, made: dict[str, Any]) -> None:
         response = await asked.aquery(question)
         await asyncio.sleep(0.001 * (number % 7))
         await consume(response, kind)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """One whose sinks may wait for a busy machine."""
+    made = World(sink_timeout=60)
+    registration = enable(made.evals)
+    yield made
+    registration.disable()
+    made.close()
 
 
 def test_many_at_once_do_not_mix(world: World) -> None:
