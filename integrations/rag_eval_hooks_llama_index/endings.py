@@ -8,9 +8,10 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 
 from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.sample import Status
+from rag_eval_hooks_llama_index.reading import Reading
 from rag_eval_hooks_llama_index.streams import Stream
 
-__all__ = ["chat_ending", "stream_ending"]
+__all__ = ["chat_ending", "model_ending", "reading_ending", "stream_ending"]
 
 _WRITER = StreamingAgentChatResponse.__name__
 _STATUS = {"GeneratorExit": Status.CLOSED, "CancelledError": Status.CANCELLED}
@@ -28,9 +29,52 @@ def stream_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
             run.text = stream.text
             return Status.OK
         model = next(_inside(run, lambda inner: inner.kind is RunKind.MODEL), None)
+        run.untold = stream.foreign
         if model is None or model.end is None:
             return Status.CLOSED
         return _taken_over(run, model)
+
+    return ending
+
+
+def reading_ending(
+    run: Run, reading: Reading, keep: Callable[[Run, str | None], str | None]
+) -> Callable[[], Status | None]:
+    """Of a stream that is watched: as its reading ended; dropped before that it is closed.
+
+    Args:
+        run: Who gave it out.
+        reading: What is read.
+        keep: As much of a text as may be kept.
+    """
+
+    def ending() -> Status | None:
+        if not reading.over:
+            return None
+        status = reading.status or Status.CLOSED
+        run.text = keep(run, reading.text)
+        run.untold = run.text is None
+        _blame(run, reading.error_type)
+        return status
+
+    return ending
+
+
+def model_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
+    """Of a model's stream that the application reads itself, after what encloses it has ended.
+
+    What was over by then is the application's own affair: it may have tried another model.
+    """
+    waited = False
+
+    def ending() -> Status | None:
+        nonlocal waited
+        if not waited and run.end is not None:
+            return Status.OK
+        waited = True
+        if run.end is not None:
+            return _taken_over(run, run)
+        return Status.CLOSED if stream.over else None
 
     return ending
 
@@ -62,13 +106,18 @@ def _written(run: Run, writer: Run) -> Status:
 
 def _taken_over(run: Run, last: Run) -> Status:
     """The text and the failure of the last run inside, which are those of the outer one."""
-    run.text = last.text
+    run.text = None if run.untold else last.text
     if last.error_type is None:
         return Status.OK
     status = _STATUS.get(last.error_type, Status.ERROR)
     if status is Status.ERROR:
-        run.error_type = last.error_type
+        _blame(run, last.error_type)
     return status
+
+
+def _blame(run: Run, error_type: str | None) -> None:
+    if error_type is not None:
+        run.error_type = run.interaction.root.error_type = error_type
 
 
 def _inside(run: Run, wanted: Callable[[Run], bool]) -> Iterator[Run]:

@@ -13,10 +13,9 @@ from llama_index.core.callbacks.base_handler import BaseCallbackHandler
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Run, RunKind, host_edge
 from rag_eval_hooks_llama_index import values
-from rag_eval_hooks_llama_index.endings import stream_ending
+from rag_eval_hooks_llama_index.answers import StreamedAnswers
 from rag_eval_hooks_llama_index.instrumentation import is_enabled
 from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts, told
-from rag_eval_hooks_llama_index.streams import Streams
 
 __all__ = ["RagEvalHandler"]
 
@@ -52,8 +51,8 @@ class RagEvalHandler(BaseCallbackHandler):
         self._evals = evals
         self._recorder = evals.recorder
         self._incidents = evals.incidents
-        self._streams = Streams()
-        self._errors: dict[Any, BaseException] = {}
+        self._answers = StreamedAnswers(evals)
+        self._errors: dict[Any, type[BaseException]] = {}
 
     def on_event_start(
         self,
@@ -82,17 +81,18 @@ class RagEvalHandler(BaseCallbackHandler):
     ) -> None:
         """An event ends; one without a result was left by an exception."""
         run = self._recorder.get(event_id)
+        # Only the innermost event tells of an exception; kept as its class, it keeps no frames.
+        told = self._errors.pop(event_id, asyncio.CancelledError)
         if run is None:
             return
         error = (payload or {}).get(EventPayload.EXCEPTION)
         if error is not None:
             self._fail(run, error)
         elif event_type is CBEventType.QUERY and EventPayload.RESPONSE not in (payload or {}):
-            self._fail(run, self._errors.get(run.interaction.root.id, asyncio.CancelledError()))
+            root = run.interaction.root
+            self._recorder.fail(run, told if run is root else self._errors.get(root.id, told))
         else:
             self._end(run, event_type, payload or {})
-        if run.parent is None:
-            self._errors.pop(run.id, None)
 
     def start_trace(self, trace_id: str | None = None) -> None:
         """Does nothing: an interaction is a root event."""
@@ -124,7 +124,7 @@ class RagEvalHandler(BaseCallbackHandler):
     def _parent(self, parent_id: str) -> str | None:
         if self._recorder.knows(parent_id):
             return parent_id
-        streaming = self._streams.around()
+        streaming = self._answers.streams.around()
         return None if streaming is None else str(streaming.id)
 
     def _note_prompt(self, run: Run, payload: Mapping[str, Any]) -> None:
@@ -154,17 +154,14 @@ class RagEvalHandler(BaseCallbackHandler):
             self._note_answer(run, given)
 
     def _note_answer(self, run: Run, given: Any) -> None:
-        stream = self._streams.add(values.generator_of(given), run)
-        if stream is None:
+        if not self._answers.note(run, given):
             run.text = self._recorder.text(run, values.answer_of(given))
-        elif run.outermost:
-            self._recorder.follow(run, stream_ending(run, stream))
 
     def _fail(self, run: Run, error: BaseException) -> None:
         root = run.interaction.root
-        if run is not root:
-            # Only the innermost event tells of an exception.
-            self._errors[root.id] = error
+        # Once the root has returned, nobody will ask: what fails then is a stream.
+        if run is not root and not run.interaction.returned:
+            self._errors[root.id] = type(error)
             while len(self._errors) > _MOST_ERRORS:
                 self._errors.pop(next(iter(self._errors)), None)
         self._recorder.fail(run, error)

@@ -32,11 +32,12 @@ class Instrumentation:
 
     Args:
         evals: Where interactions go.
+        watch_streams: See `enable`.
     """
 
-    def __init__(self, evals: RagEval) -> None:
+    def __init__(self, evals: RagEval, *, watch_streams: bool = True) -> None:
         self.evals = evals
-        self._tracker = Tracker(evals)
+        self._tracker = Tracker(evals, watch_streams=watch_streams)
         self._spans = RagEvalSpanHandler(self, self._tracker)
         self._events = RagEvalEventHandler(self._tracker)
 
@@ -55,19 +56,25 @@ class Instrumentation:
         self.evals.recorder.locators.discard(self._tracker.current)
 
 
-def enable(evals: RagEval) -> Instrumentation:
+def enable(evals: RagEval, *, watch_streams: bool = True) -> Instrumentation:
     """Captures every RAG interaction of LlamaIndex in this process.
 
     Registers a span handler and an event handler with the instrumentation's root dispatcher.
-    They do dictionary work only, change nothing of the application's, and raise nothing into it.
-    Called again for the same `evals`, it changes nothing.
+    They do dictionary work only and raise nothing into the application. Called again for the same
+    `evals`, it changes nothing.
+
+    Args:
+        evals: Where interactions go.
+        watch_streams: Whether the `response_gen` of a streaming response that an application's own
+            query engine made is replaced by an object that passes everything on and notes the
+            text: it alone tells the answer. False leaves it, and such answers are not known.
 
     Returns:
         What was registered; its `disable()` takes it off again.
     """
     registration = _registered(evals)
     if registration is None:
-        registration = Instrumentation(evals)
+        registration = Instrumentation(evals, watch_streams=watch_streams)
         registration.enable()
     return registration
 

@@ -24,13 +24,12 @@ from rag_eval_hooks.judges.options import LLMOptions, equipped
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 
 _CUT = frozenset({"length", "max_tokens", "content_filter", "safety"})
 _REASONS = ("finish_reason", "stop_reason", "done_reason")
-_INPUT = ("prompt_tokens", "input_tokens", "prompt_eval_count")
-_OUTPUT = ("completion_tokens", "output_tokens", "eval_count")
 
 
 class LlamaIndexChat(ForeignChat):
@@ -182,7 +181,9 @@ def _blocks(llm: LLM) -> bool:
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
     """The arguments of each tool call, as sent where the response keeps that."""
-    blocks = [getattr(block, "tool_kwargs", None) for block in response.message.blocks]
+    # Old versions keep no blocks.
+    parts = getattr(response.message, "blocks", ())
+    blocks = [getattr(part, "tool_kwargs", None) for part in parts]
     sent = [block for block in blocks if block is not None]
     calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
     told = sent or [call.tool_kwargs for call in calls]
@@ -190,8 +191,8 @@ def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
 
 
 def _reply(response: ChatResponse, calls: Sequence[object]) -> Reply:
-    holders = [response.additional_kwargs, response.raw, _field(response.raw, "usage")]
-    tokens = (_first(holders, names) for names in (_INPUT, _OUTPUT))
+    holders = [response.additional_kwargs, response.raw, field(response.raw, "usage")]
+    tokens = (first(holders, names) for names in (INPUT_TOKENS, OUTPUT_TOKENS))
     return Reply(lambda: _text_of(response, calls), *tokens)
 
 
@@ -201,19 +202,9 @@ def _text_of(response: ChatResponse, calls: Sequence[object]) -> str:
     Raises:
         ReplyError: There is none, or only a part of it.
     """
-    choices = _field(response.raw, "choices")
+    choices = field(response.raw, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     holders = [choice, response.raw, response.additional_kwargs, response.message.additional_kwargs]
-    if str(_first(holders, _REASONS)).lower() in _CUT:
+    if str(first(holders, _REASONS)).lower() in _CUT:
         raise ReplyError("it was cut off; be brief")
     return only_text(response.message.content, calls)
-
-
-def _first(holders: Sequence[Any], names: Sequence[str]) -> Any:
-    """The first field of these names that any of the holders has."""
-    found = (_field(holder, name) for holder in holders for name in names)
-    return next((value for value in found if value is not None), None)
-
-
-def _field(holder: Any, name: str) -> Any:
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)

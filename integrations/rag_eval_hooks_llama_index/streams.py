@@ -3,7 +3,7 @@
 A streamed answer is a generator that the application reads whenever it likes, in whatever thread
 or task, and the model may be called only then, outside of every span. While the generator runs,
 its frame is on the stack of everything that it calls: that frame, compared by identity, tells
-whose answer it is. The generator itself is neither wrapped nor kept alive.
+whose answer it is. Here no generator is wrapped or kept alive, and nothing of its interaction.
 """
 
 from __future__ import annotations
@@ -12,15 +12,30 @@ import dis
 import functools
 import sys
 import weakref
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from rag_eval_hooks.capture import Run
 
-__all__ = ["Stream", "Streams"]
+__all__ = ["Stream", "Streams", "may_differ"]
 
 _DEPTH = 400
 """Frames of a stack that are looked at; frameworks nest some dozens."""
+_FRAMEWORK = "llama_index.core."
+
+
+def may_differ(stream: Any) -> bool:
+    """Whether what will come out of a stream may be other than what the model says.
+
+    LlamaIndex's own generators hand that on, all of it and nothing else, unless somebody else has
+    read a part.
+    """
+    frame = _frame_of(stream)
+    if frame is None:
+        is_generator = hasattr(stream, "gi_frame") or hasattr(stream, "ag_frame")
+        return not is_generator
+    own = str(frame.f_globals.get("__name__", "")).startswith(_FRAMEWORK)
+    return not own or _is_begun(frame)
 
 
 class Stream:
@@ -28,25 +43,28 @@ class Stream:
 
     Attributes:
         generator: Who makes it.
-        run: The run that gave it out.
         text: The whole answer, where it was known from the start.
+        foreign: Whether what comes out may be other than what the model said.
     """
 
     def __init__(self, generator: weakref.ref[Any], run: Run, text: str | None) -> None:
-        self.run = run
         self.text = text
         self.generator = generator
+        self.foreign = may_differ(generator())
+        # Who keeps an answer and does not read it shall not keep all that was captured with it.
+        self._run = weakref.ref(run)
         # Of a fixed text only: no model is called that would tell later whether it was read.
         self._kept = None if text is None else self.frame
 
     @property
+    def run(self) -> Run | None:
+        """The run that gave it out, as long as anybody else knows it."""
+        return self._run()
+
+    @property
     def begun(self) -> bool:
         """Whether any of a text that was known from the start was read."""
-        if self._kept is None:
-            return False
-        steps = dis.get_instructions(self._kept.f_code)
-        first = next((step.offset for step in steps if step.opname == "YIELD_VALUE"), 0)
-        return self._kept.f_lasti >= first
+        return self._kept is not None and _is_begun(self._kept)
 
     @property
     def over(self) -> bool:
@@ -64,6 +82,12 @@ class Streams:
 
     def __init__(self) -> None:
         self._by_frame: dict[int, Stream] = {}
+        self._foreign: set[int] = set()
+
+    @property
+    def any_foreign(self) -> bool:
+        """Whether one of them may call anything, and not only its model."""
+        return bool(self._foreign)
 
     def add(self, generator: Any, run: Run, text: str | None = None) -> Stream | None:
         """A run gave out a generator, sync or async.
@@ -81,6 +105,8 @@ class Streams:
         forget = functools.partial(self._forget, id(frame))
         stream = Stream(weakref.ref(generator, forget), run, text)
         self._by_frame[id(frame)] = stream
+        if stream.foreign:
+            self._foreign.add(id(frame))
         return stream
 
     def around(self) -> Run | None:
@@ -106,6 +132,7 @@ class Streams:
         # The address may belong to the frame of another stream by now.
         if stream is not None and stream.generator is generator:
             del self._by_frame[key]
+            self._foreign.discard(key)
 
 
 def _frame_of(generator: Any) -> FrameType | None:
@@ -114,3 +141,14 @@ def _frame_of(generator: Any) -> FrameType | None:
         if isinstance(frame, FrameType):
             return frame
     return None
+
+
+def _is_begun(frame: FrameType) -> bool:
+    return frame.f_lasti >= _first_yield(frame.f_code)
+
+
+@functools.lru_cache(maxsize=512)
+def _first_yield(code: CodeType) -> int:
+    """Where a generator first gives something out, or has to wait."""
+    steps = dis.get_instructions(code)
+    return next((step.offset for step in steps if step.opname == "YIELD_VALUE"), 0)

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 from llama_index.core.instrumentation.span import active_span_id
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Run, RunKind, host_edge
 from rag_eval_hooks_llama_index import values
-from rag_eval_hooks_llama_index.endings import chat_ending, stream_ending
+from rag_eval_hooks_llama_index.answers import StreamedAnswers
 from rag_eval_hooks_llama_index.kinds import (
     Role,
     class_and_method,
@@ -25,7 +24,7 @@ from rag_eval_hooks_llama_index.kinds import (
     role_of,
 )
 from rag_eval_hooks_llama_index.other_instrumentors import find_other
-from rag_eval_hooks_llama_index.streams import Streams
+from rag_eval_hooks_llama_index.reading import run_being_read
 
 __all__ = ["Tracker"]
 
@@ -43,14 +42,16 @@ class Tracker:
 
     Args:
         evals: Where interactions go.
+        watch_streams: See `enable`.
     """
 
-    def __init__(self, evals: RagEval) -> None:
+    def __init__(self, evals: RagEval, *, watch_streams: bool = True) -> None:
         self.evals = evals
         self._recorder = evals.recorder
         self._incidents = evals.incidents
         self._instrumentors = evals.instrumentors
-        self._streams = Streams()
+        self._answers = StreamedAnswers(evals, watch_streams=watch_streams)
+        self._streams = self._answers.streams
         self._workflows: dict[str, None] = {}
         self._parts: dict[str, str] = {}
 
@@ -74,6 +75,8 @@ class Tracker:
         parent = self._parent(parent_id, role, instance)
         if role is Role.PART and parent is not None:
             _remember(self._parts, span_id, parent)
+            return
+        if parent is None and role is Role.CHAIN and values.is_summary_query(arguments):
             return
         told = active_instrument_tags.get() if tags is None else tags
         run = self._recorder.start(
@@ -112,7 +115,7 @@ class Tracker:
         """Notes what a run gave out and ends it, also where that cannot be read."""
         streams = False
         try:
-            streams = self._note_stream(run, instance, given)
+            streams = self._answers.note(run, given, values.known_text(instance, given))
             self._note_answer(run, role, instance, given, streams)
         finally:
             if not (streams and run.kind is RunKind.MODEL):
@@ -177,12 +180,8 @@ class Tracker:
         return self._recorder.get(span_id) if self._parts.pop(span_id, None) is None else None
 
     def _parent(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
-        if parent_id in self._parts:
-            parent_id = self._parts[parent_id]
-        known = parent_id if parent_id is not None and self._recorder.knows(parent_id) else None
-        if known in self._workflows and self._stands_alone(role, instance):
-            known = None
-        if known is not None and role is not Role.MODEL:
+        known = self._known(parent_id, role, instance)
+        if known is not None and role is not Role.MODEL and not self._streams.any_foreign:
             return known
         streaming = self._streams.around()
         if streaming is None or not self._recorder.knows(streaming.id):
@@ -192,6 +191,17 @@ class Tracker:
             around = any(outer.id == known for outer in streaming.ancestors())
             return str(streaming.id) if around else known
         return str(streaming.id)
+
+    def _known(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
+        if parent_id in self._parts:
+            parent_id = self._parts[parent_id]
+        read = run_being_read(parent_id)
+        if read is not None and self._recorder.knows(read):
+            return read
+        if parent_id is None or not self._recorder.knows(parent_id):
+            return None
+        alone = parent_id in self._workflows and self._stands_alone(role, instance)
+        return None if alone else parent_id
 
     def _stands_alone(self, role: Role, instance: Any) -> bool:
         """Whether a call directly under a workflow's run is none of its steps.
@@ -217,21 +227,6 @@ class Tracker:
         owns = role in (Role.RETRIEVAL, Role.POSTPROCESSING)
         if nodes is not None and (owns or (nodes and not run.within(RunKind.RETRIEVER))):
             self._recorder.documents(run, values.snapshot(nodes))
-
-    def _note_stream(self, run: Run, instance: Any, given: Any) -> bool:
-        """Notes a streamed answer; the interaction of an outermost one then waits for it."""
-        if isinstance(given, StreamingAgentChatResponse):
-            source = self._streams.add(given.chat_stream or given.achat_stream, run)
-            if run.outermost:
-                self._recorder.follow(run, chat_ending(run, source))
-            return True
-        generator = values.generator_of(given)
-        if generator is None:
-            return False
-        stream = self._streams.add(generator, run, values.known_text(instance, generator))
-        if stream is not None and run.outermost and run.kind is not RunKind.MODEL:
-            self._recorder.follow(run, stream_ending(run, stream))
-        return stream is not None
 
 
 def _class(instance: object) -> type:

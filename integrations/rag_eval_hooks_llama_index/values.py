@@ -19,6 +19,7 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
+from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.workflow import Event, StopEvent
 from pydantic import BaseModel
@@ -28,9 +29,11 @@ from rag_eval_hooks.sample import Context
 
 __all__ = [
     "ANSWERS_WITH_SOURCES",
+    "STREAMING",
     "answer_of",
     "generator_of",
     "given_out",
+    "is_summary_query",
     "known_text",
     "labels_of",
     "message_texts",
@@ -43,11 +46,11 @@ __all__ = [
     "snapshot",
 ]
 
-_STREAMING = (StreamingResponse, AsyncStreamingResponse)
+STREAMING = (StreamingResponse, AsyncStreamingResponse)
 ANSWERS_WITH_SOURCES = (
     Response,
     PydanticResponse,
-    *_STREAMING,
+    *STREAMING,
     AgentChatResponse,
     StreamingAgentChatResponse,
 )
@@ -82,6 +85,11 @@ def question_of_call(arguments: Mapping[str, Any]) -> str | None:
     if asked is None:
         asked = next((value for value in arguments.values() if isinstance(value, str)), None)
     return asked
+
+
+def is_summary_query(arguments: Mapping[str, Any]) -> bool:
+    """Whether a call asks what `DocumentSummaryIndex` asks of each document when it is built."""
+    return "query" in arguments and question_of(arguments["query"]) == DEFAULT_SUMMARY_QUERY
 
 
 def question_of(value: Any) -> str | None:
@@ -142,7 +150,7 @@ _ANSWERS: tuple[tuple[type, Callable[[Any], str | None]], ...] = (
 
 def generator_of(value: Any) -> Any:
     """The generator behind a streamed answer, or None for another kind of answer."""
-    if isinstance(value, _STREAMING):
+    if isinstance(value, STREAMING):
         return value.response_gen
     return value if _is_generator(type(value)) else None
 

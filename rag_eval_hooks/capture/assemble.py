@@ -11,7 +11,7 @@ from rag_eval_hooks.capture.contexts import Finder
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.forms import TELLING, fold
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
-from rag_eval_hooks.capture.stages import queries, stages
+from rag_eval_hooks.capture.stages import condensed, queries, stages
 from rag_eval_hooks.redaction.divided import Divided, cut_to, undivided
 from rag_eval_hooks.sample import Context, Sample
 
@@ -61,7 +61,9 @@ def assemble(
         user_id=cut.optional("user_id", _text(told, "user_id")),
         tags=interaction.tags,
         metadata={
-            **cut.rewritten([query for query in asked if query != question]),
+            **cut.rewritten(
+                [query for query in asked if query != question], condensed(interaction, question)
+            ),
             **cut.stages(stages(interaction, contexts), max_contexts),
             **cut.metadata("metadata", {k: v for k, v in told.items() if _is_free(k)}),
         },
@@ -79,8 +81,9 @@ def answer_of(interaction: Interaction) -> str | None:
     if root.text is not None and not root.outputs:
         return root.text
     if root.kind is RunKind.MANUAL:
-        told = (run.text for run in reversed(interaction.runs) if run.parent is root)
-        answer = next((text for text in told if text is not None), None)
+        gave = (run for run in reversed(interaction.runs) if run.parent is root)
+        last = next((run for run in gave if run.text is not None or run.untold), None)
+        answer = None if last is None else last.text
     else:
         answer = _said(interaction)
     return next((text for text in (answer, root.text) if text is not None), root.structured)
@@ -186,13 +189,12 @@ class _Cut:
             for place, context in enumerate(contexts[:most])
         )
 
-    def rewritten(self, asked: list[str]) -> dict[str, Any]:
+    def rewritten(self, asked: list[str], condensed: str | None) -> dict[str, Any]:
         """What retrievers were asked where it is not the question."""
-        if not asked:
-            return {}
-        texts = [self.text("metadata.condensed_question", text) for text in asked]
-        more = {"retrieval_queries": texts} if len(texts) > 1 else {}
-        return {"condensed_question": texts[-1], **more}
+        if condensed is not None:
+            return {"condensed_question": self.text("metadata.condensed_question", condensed)}
+        texts = [self.text("metadata.retrieval_queries", text) for text in asked]
+        return {"retrieval_queries": texts} if texts else {}
 
     def stages(self, found: list[tuple[str, tuple[Context, ...]]], most: int) -> dict[str, Any]:
         """What stood at earlier stages, such as before a reranker."""

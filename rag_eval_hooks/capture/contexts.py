@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rag_eval_hooks.capture.calls import grounding_prompts
 from rag_eval_hooks.capture.forms import fold, forms, is_telling, least_shown
+from rag_eval_hooks.capture.pieces import in_pieces
 from rag_eval_hooks.capture.places import Place, Prompts
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
@@ -90,6 +91,7 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Co
     # A text that stands nowhere in full may have been cut, but not where another text stands.
     rest = {text: context for text, context in candidates.items() if text not in whole}
     found = whole | _cut(rest, prompts, list(whole.values()))
+    found |= _divided({t: c for t, c in rest.items() if t not in found}, prompts, found)
     ordered = sorted(
         found.items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
     )
@@ -127,6 +129,15 @@ def _cut(
             taken.append(place)
             found[text] = place
     return found
+
+
+def _divided(
+    candidates: Mapping[str, Context], prompts: Prompts, found: Mapping[str, Place]
+) -> dict[str, Place]:
+    """Texts that begin in one prompt and end in another."""
+    taken = list(found.values())
+    places = {t: in_pieces(c.text, prompts, taken) for t, c in candidates.items() if is_telling(t)}
+    return {text: place for text, place in places.items() if place is not None}
 
 
 def _shown(text: str, prompts: Prompts) -> str:

@@ -263,10 +263,11 @@ class Recorder:
             unwell = (way for way in ways if way is not None and way is not Status.OK)
             self._finish(interaction.root, next(unwell, Status.OK))
 
-    def fail(self, run: Run, error: BaseException) -> None:
-        """A run ended with an exception."""
-        run.error_type = type(error).__qualname__
-        self._finish(run, _status_of(error))
+    def fail(self, run: Run, error: BaseException | type[BaseException]) -> None:
+        """A run ended with an exception, or with one of a class."""
+        kind = error if isinstance(error, type) else type(error)
+        run.error_type = kind.__qualname__
+        self._finish(run, _status_of(kind))
 
     def sweep(self) -> None:
         """Ends what waited for streams that are over, gives up what is past the time limit."""
@@ -368,9 +369,9 @@ def _closed_early(interaction: Interaction) -> Status:
     return Status.CLOSED if models and models[-1].end is None else Status.OK
 
 
-def _status_of(error: BaseException) -> Status:
-    if isinstance(error, GeneratorExit):
+def _status_of(error: type[BaseException]) -> Status:
+    if issubclass(error, GeneratorExit):
         return Status.CLOSED
-    if isinstance(error, asyncio.CancelledError):
+    if issubclass(error, asyncio.CancelledError):
         return Status.CANCELLED
     return Status.ERROR

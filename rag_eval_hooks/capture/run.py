@@ -35,7 +35,7 @@ class RunKind(StrEnum):
     """An interaction that the application opened itself."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Run:
     """One step as the framework reports it.
 
@@ -57,6 +57,7 @@ class Run:
         structured: What the root gave out as JSON, where nothing in it is known as the answer.
         given: What a step was given, until it ends: what it merely passes on is no find.
         keeps_state: Whether its output is a state, which may hold what earlier runs put there.
+        untold: Whether it gave out a text that is not known.
     """
 
     id: Hashable
@@ -76,6 +77,7 @@ class Run:
     structured: str | None = None
     given: Any = None
     keeps_state: bool = False
+    untold: bool = False
 
     @property
     def outermost(self) -> bool:

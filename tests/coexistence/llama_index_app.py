@@ -11,8 +11,9 @@ from typing import Any
 
 from llama_index.core import set_global_tokenizer
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.response.schema import StreamingResponse
 from llama_index.core.llms import MockLLM
-from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -54,7 +55,26 @@ def stream() -> None:
     assert "".join(response.response_gen)
 
 
-SHAPES: dict[str, Callable[[], None]] = {"query": query, "aquery": aquery, "stream": stream}
+class Own(CustomQueryEngine):
+    """An engine that changes what the model says while it is read."""
+
+    def custom_query(self, query_str: str) -> StreamingResponse:
+        answer: Any = engine(streaming=True).query(query_str)
+        return StreamingResponse(word.upper() for word in answer.response_gen)
+
+
+def own_stream() -> None:
+    """A stream of the application's own, read to its end."""
+    response: Any = Own().query("cats and dogs")
+    assert "".join(response.response_gen).isupper()
+
+
+SHAPES: dict[str, Callable[[], None]] = {
+    "query": query,
+    "aquery": aquery,
+    "stream": stream,
+    "own_stream": own_stream,
+}
 
 
 class World:

@@ -17,7 +17,7 @@ pytest.importorskip("rag_eval_hooks_llama_index")
 
 SCORE = "rag.eval.ragas.faithfulness.score"
 Spans: TypeAlias = list[dict[str, Any]]
-shapes = pytest.mark.parametrize("shape", ["query", "aquery", "stream"])
+shapes = pytest.mark.parametrize("shape", ["query", "aquery", "stream", "own_stream"])
 orders = pytest.mark.parametrize("first", [True, False], ids=["ours first", "theirs first"])
 
 

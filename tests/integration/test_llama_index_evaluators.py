@@ -16,10 +16,11 @@ from llama_index.core.evaluation import (
     FaithfulnessEvaluator,
 )
 
-from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score
+from rag_eval_hooks import Cause, Context, NotScored, RagEval, Sample, Score, evaluator_metric
+from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.score import Scale
 from rag_eval_hooks_llama_index import SuiteEvaluator, llama_index_metric
-from tests.matrix.llama_index.kit import Scripted
+from tests.matrix.llama_index.kit import QUESTIONS, Scripted, answer_to, index, reader, top
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -135,3 +136,66 @@ async def test_ours_in_their_batch_runner() -> None:
     assert isinstance(faithful, Score)
     assert scores == [faithful.value, 0.0]
     assert [result.passing for result in results["faithful"]] == [True, False]
+
+
+async def test_many_of_ours_in_their_batch_runner() -> None:
+    """Run side by side, each result is that of its own response."""
+    texts = ["The tower was built in 1921.", "The tower has 12 bells."] * 10
+    with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
+        runner = BatchEvalRunner(
+            {"faithful": SuiteEvaluator(evals, "ragas.faithfulness")}, workers=8
+        )
+        results = await runner.aevaluate_response_strs(
+            queries=["When was the tower built?"] * 20,
+            response_strs=texts,
+            contexts_list=[["The tower was built in 1921."]] * 20,
+        )
+        assert evals.stats().offered == 0
+    assert [(r.response, r.score) for r in results["faithful"]] == [
+        (text, float("1921" in text)) for text in texts
+    ]
+
+
+def down(messages: Any) -> str:
+    """A judge that cannot be reached."""
+    raise ConnectionError("the judge is down")
+
+
+async def test_a_judge_that_fails_gives_them_no_score() -> None:
+    """The result is invalid and tells why; no number stands in for it."""
+    with RagEval(metrics=["ragas.faithfulness"], judge=CallableJudge(down)) as evals:
+        runner = BatchEvalRunner({"faithful": SuiteEvaluator(evals, "ragas.faithfulness")})
+        results = await runner.aevaluate_response_strs(
+            queries=["When was the tower built?"] * 3,
+            response_strs=["The tower was built in 1921."] * 3,
+            contexts_list=[["The tower was built in 1921."]] * 3,
+        )
+    for result in results["faithful"]:
+        assert (result.score, result.passing, result.invalid_result) == (None, None, True)
+        assert str(result.invalid_reason).startswith("judge_failed: ")
+
+
+async def test_ours_over_the_responses_of_an_engine() -> None:
+    """`aevaluate_queries` asks an engine, and its sources are the contexts."""
+    engine = index().as_query_engine(llm=reader(), similarity_top_k=2)
+    with RagEval(metrics=["ragas.faithfulness"], judge="local") as evals:
+        runner = BatchEvalRunner({"ours": SuiteEvaluator(evals, "ragas.faithfulness")})
+        results = await runner.aevaluate_queries(engine, queries=list(QUESTIONS))
+    assert [(r.query, r.response) for r in results["ours"]] == [
+        (question, answer_to(question, top(question))) for question in QUESTIONS
+    ]
+    assert [r.contexts for r in results["ours"]] == [top(question) for question in QUESTIONS]
+
+
+def test_a_callable_in_langsmiths_manner_is_a_metric() -> None:
+    """It is asked with inputs, outputs and reference outputs, beside LlamaIndex's evaluators."""
+
+    def judged(inputs: dict[str, Any], outputs: dict[str, Any], reference_outputs: Any) -> Any:
+        told = (inputs, outputs, reference_outputs)
+        return {"key": "own", "score": float(all(told)), "comment": "asked"}
+
+    metrics = [evaluator_metric(judged), llama_index_metric(FaithfulnessEvaluator(llm=says("NO")))]
+    with RagEval(metrics=metrics, judge="local") as evals:
+        outcomes = evals.evaluate(SAMPLE)
+    values = {name: o.value for name, o in outcomes.items() if isinstance(o, Score)}
+    assert sorted(values.values()) == [0.0, 1.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -78,6 +79,18 @@ def tree(streaming: bool) -> Any:
         llm=Scripted(reply=reply), prompt_helper=helper, streaming=streaming
     )
     return index(EVEN).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=2)
+
+
+def divided(streaming: bool) -> Any:
+    """A tree whose steps are given pieces of nodes: some begin in one prompt and end in another."""
+    count = itertools.count(1)
+    helper = PromptHelper(context_window=150, num_output=8, chunk_overlap_ratio=0.0)
+    synthesizer = TreeSummarize(
+        llm=Scripted(reply=lambda _: f"Summary number {next(count)} of the passages."),
+        prompt_helper=helper,
+        streaming=streaming,
+    )
+    return index(EVEN).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=6)
 
 
 def citation(streaming: bool) -> Any:
@@ -181,6 +194,15 @@ SHAPES = (
         contexts=lambda q: top(q, 2, EVEN),
         answer=lambda q: "Taken-from-the-passages-[]",
         spans=(*["chat scripted"] * 2, *TWO_CALLS),
+    ),
+    shape(
+        GROUP,
+        "tree_summarize of divided nodes",
+        divided,
+        contexts=lambda q: top(q, 6, EVEN),
+        answer=lambda q: "Summary number 4 of the passages.",
+        spans=None,
+        questions=[QUESTION],
     ),
     shape(GROUP, "simple_summarize", lambda s: engine("simple_summarize", s)),
     shape(

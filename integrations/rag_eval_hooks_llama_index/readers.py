@@ -1,0 +1,164 @@
+"""Notes what the application reads of a stream that is not LlamaIndex's own.
+
+LlamaIndex's own generators hand on what the model says, so the model's events tell the text. The
+generator of a query engine that an application wrote may change it, cut it, add to it or raise:
+only what comes out of it is the answer. It is read through an object that passes everything on.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from typing import Any
+
+from rag_eval_hooks_llama_index.reading import Reading
+
+__all__ = ["watch"]
+
+
+class _Reader:
+    """What stands in for a stream: passes on attributes, too."""
+
+    __slots__ = ("__weakref__", "_inner", "_reading")
+
+    def __init__(self, inner: Any, reading: Reading) -> None:
+        self._inner = inner
+        self._reading = reading
+        reading.reader = weakref.ref(self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._inner.__reduce_ex__(protocol)
+
+    def _raised(self, error: BaseException) -> None:
+        # A generator that is misused, as by two readers at once, raises and goes on.
+        frames = (getattr(self._inner, name, None) for name in ("gi_frame", "ag_frame"))
+        if not any(frames):
+            self._reading.end(error)
+
+
+class _Iterator(_Reader):
+    """In place of an iterator."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        return self._step(self._inner.__next__)
+
+    def _step(self, call: Any, *arguments: Any) -> Any:
+        entered = self._reading.enter()
+        try:
+            part = call(*arguments)
+        except BaseException as error:
+            self._raised(error)
+            raise
+        finally:
+            self._reading.leave(entered)
+        self._reading.note(part)
+        return part
+
+
+class _Generator(_Iterator):
+    """In place of a generator."""
+
+    __slots__ = ()
+
+    def send(self, value: Any) -> Any:
+        return self._step(self._inner.send, value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._step(self._inner.throw, *error)
+
+    def close(self) -> Any:
+        entered = self._reading.enter()
+        try:
+            return self._inner.close()
+        finally:
+            self._reading.leave(entered)
+            self._raised(GeneratorExit())
+
+
+class _AsyncIterator(_Reader):
+    """In place of an async iterator."""
+
+    __slots__ = ()
+
+    def __aiter__(self) -> Any:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self._step(self._inner.__anext__())
+
+    async def _step(self, awaited: Any) -> Any:
+        entered = self._reading.enter()
+        try:
+            part = await awaited
+        except BaseException as error:
+            self._raised(error)
+            raise
+        finally:
+            self._reading.leave(entered)
+        self._reading.note(part)
+        return part
+
+
+class _AsyncGenerator(_AsyncIterator):
+    """In place of an async generator."""
+
+    __slots__ = ()
+
+    async def asend(self, value: Any) -> Any:
+        return await self._step(self._inner.asend(value))
+
+    async def athrow(self, *error: Any) -> Any:
+        return await self._step(self._inner.athrow(*error))
+
+    async def aclose(self) -> None:
+        entered = self._reading.enter()
+        try:
+            await self._inner.aclose()
+        finally:
+            self._reading.leave(entered)
+            self._raised(GeneratorExit())
+
+
+_READERS: tuple[tuple[type, type[_Reader]], ...] = (
+    (Generator, _Generator),
+    (AsyncGenerator, _AsyncGenerator),
+    (Iterator, _Iterator),
+    (AsyncIterator, _AsyncIterator),
+)
+
+
+def watch(response: Any, run_id: str, most: int) -> Reading | None:
+    """Has the `response_gen` of a streaming response note what is read of it.
+
+    Args:
+        response: What a query engine gave out.
+        run_id: The run that did.
+        most: Characters that are kept.
+
+    Returns:
+        What will be read; the same for a response that is watched already. None where the stream
+        cannot be replaced, or is no iterator and can be read more than once.
+    """
+    inner = response.response_gen
+    if isinstance(inner, _Reader):
+        return inner._reading
+    made = next((reader for kind, reader in _READERS if isinstance(inner, kind)), None)
+    if made is None:
+        return None
+    reading = Reading(run_id, most)
+    try:
+        response.response_gen = reader = made(inner, reading)
+    except AttributeError:
+        return None
+    return reading if response.response_gen is reader else None

@@ -1,0 +1,107 @@
+"""What is read of a stream, and which calls happen in it meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+from llama_index.core.instrumentation.span import active_span_id
+
+from rag_eval_hooks.sample import Status
+
+__all__ = ["Reading", "run_being_read"]
+
+
+class _Place(NamedTuple):
+    run_id: str
+    outside: str | None
+    """LlamaIndex's span around the reader."""
+
+
+_place: ContextVar[_Place | None] = ContextVar("rag_eval_reading", default=None)
+
+
+def run_being_read(parent_id: str | None) -> str | None:
+    """The run whose stream is being read by the caller, unless a span of the stream is around it.
+
+    Args:
+        parent_id: The span that LlamaIndex takes for the caller's parent.
+    """
+    place = _place.get()
+    return None if place is None or place.outside != parent_id else place.run_id
+
+
+class Reading:
+    """What was read of one stream.
+
+    Args:
+        run_id: The run that gave it out.
+        most: Characters that are kept.
+
+    Attributes:
+        status: How it ended, or None while it may go on.
+        error_type: Class name of the exception that it raised.
+        reader: The object through which it is read, while that is alive.
+    """
+
+    def __init__(self, run_id: str, most: int) -> None:
+        self.status: Status | None = None
+        self.error_type: str | None = None
+        self.reader: weakref.ref[Any] | None = None
+        self._run_id = run_id
+        self._parts: list[str] = []
+        self._room = most
+        self._legible = True
+
+    @property
+    def text(self) -> str | None:
+        """What came out, or None where it was no text."""
+        return "".join(self._parts) if self._legible else None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can come any more."""
+        return self.status is not None or self.reader is None or self.reader() is None
+
+    def enter(self) -> tuple[_Place, _Place | None]:
+        """The generator goes on.
+
+        Returns:
+            What `leave` needs.
+        """
+        before, here = _place.get(), _Place(self._run_id, active_span_id.get())
+        _place.set(here)
+        return here, before
+
+    def leave(self, entered: tuple[_Place, _Place | None]) -> None:
+        """The generator pauses or ends."""
+        here, before = entered
+        # A coroutine may be closed in another context, where the value is not ours to take back.
+        if _place.get() is here:
+            _place.set(before)
+
+    def note(self, part: Any) -> None:
+        """Something came out."""
+        if not isinstance(part, str):
+            self._legible = False
+        elif self._room > 0:
+            # Also of a class of the application's own this is a plain text.
+            kept = "".join((part,))[: self._room]
+            self._room -= len(kept)
+            self._parts.append(kept)
+
+    def end(self, error: BaseException | None) -> None:
+        """It ended with what an iterator raises; the first time counts."""
+        if self.status is not None:
+            return
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            self.status = Status.OK
+        elif error is None or isinstance(error, GeneratorExit):
+            self.status = Status.CLOSED
+        elif isinstance(error, asyncio.CancelledError):
+            self.status = Status.CANCELLED
+        else:
+            self.error_type = type(error).__qualname__
+            self.status = Status.ERROR

@@ -1,0 +1,157 @@
+"""Many requests to LlamaIndex at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from llama_index.core.base.response.schema import AsyncStreamingResponse
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.query_engine import CustomQueryEngine
+
+from rag_eval_hooks import Status
+from rag_eval_hooks_llama_index import enable
+from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
+from rag_eval_hooks_llama_index.reading import run_being_read
+from tests.matrix.llama_index.helpers import engine, samples
+from tests.matrix.llama_index.kit import Scripted
+from tests.matrix.world import World
+
+pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("own_loop"),
+]
+
+DUE = {
+    "plain": Status.OK,
+    "stream": Status.OK,
+    "fails": Status.ERROR,
+    "part": Status.CLOSED,
+    "dropped": Status.CLOSED,
+    "own": Status.OK,
+    "own part": Status.CLOSED,
+    "own dropped": Status.CLOSED,
+    "own breaks": Status.ERROR,
+    "own cancelled": Status.CANCELLED,
+}
+KINDS = tuple(DUE)
+
+
+def numbered(messages: Any) -> str:
+    """Answers with the number of the request that the prompt is of."""
+    prompt = "\n".join(message.content or "" for message in messages)
+    number = prompt.rsplit("Request ", 1)[1].split(":")[0]
+    return f"This is the answer to request {number}."
+
+
+def failing(messages: Any) -> str:
+    """A model that is down."""
+    raise ConnectionError
+
+
+class Shouting(CustomQueryEngine):
+    """Asks another engine while it is read, and changes what that says."""
+
+    kind: str
+
+    def custom_query(self, query_str: str) -> Any:
+        raise NotImplementedError
+
+    async def acustom_query(self, query_str: str) -> Any:
+        inner = engine(llm=Scripted(reply=numbered, delay=0.001), streaming=True)
+        await inner.retriever.aretrieve(query_str)
+
+        async def words() -> AsyncIterator[str]:
+            answer = await inner.aquery(query_str)
+            async for word in answer.async_response_gen():
+                yield word.upper()
+            if self.kind == "own breaks":
+                raise ConnectionError
+            if self.kind == "own cancelled":
+                await asyncio.sleep(60)
+
+        return AsyncStreamingResponse(words())  # type: ignore[arg-type]
+
+
+async def consume(response: Any, kind: str) -> None:
+    """Reads as much of a stream as its kind says."""
+    stream = response.async_response_gen()
+    if kind.endswith("part"):
+        await anext(stream)
+        await stream.aclose()
+        await response.response_gen.aclose()
+    elif not kind.endswith("dropped"):
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(1.5 if kind == "own cancelled" else None):
+                async for _ in stream:
+                    pass
+
+
+async def one(number: int, made: dict[str, Any]) -> None:
+    """One of many requests; what becomes of it goes by its number."""
+    question = f"Request {number}: at what time does the ferry to Skarn leave the quay?"
+    kind = KINDS[number % len(KINDS)]
+    with instrument_tags({"session_id": f"s-{number}"}):
+        if kind in ("plain", "fails"):
+            with contextlib.suppress(ConnectionError):
+                await made[kind].aquery(question)
+            return
+        asked = Shouting(kind=kind) if kind.startswith("own") else made["stream"]
+        response = await asked.aquery(question)
+        await asyncio.sleep(0.001 * (number % 7))
+        await consume(response, kind)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """One whose sinks may wait for a busy machine."""
+    made = World(sink_timeout=60)
+    registration = enable(made.evals)
+    yield made
+    registration.disable()
+    made.close()
+
+
+def test_many_at_once_do_not_mix(world: World) -> None:
+    """Of 500 concurrent queries, with failures and dropped streams, none is mixed up or lost."""
+    made = {
+        "plain": engine(llm=Scripted(reply=numbered, delay=0.001)),
+        "stream": engine(llm=Scripted(reply=numbered, delay=0.001), streaming=True),
+        "fails": engine(llm=Scripted(reply=failing, delay=0.001)),
+    }
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(one(number, made) for number in range(500)))
+
+    asyncio.run(all_at_once())
+    gc.collect()
+    found = samples(world)
+    assert len(found) == 500
+    for sample in found:
+        number = sample.question.split(":")[0].removeprefix("Request ")
+        kind = KINDS[int(number) % len(KINDS)]
+        answer = f"This is the answer to request {number}."
+        assert sample.session_id == f"s-{number}"
+        assert sample.status == DUE[kind]
+        assert len(sample.contexts or ()) == 2
+        if sample.status is Status.OK:
+            assert sample.answer == (answer.upper() if kind == "own" else answer)
+    assert not world.disorder({})
+    stats = world.evals.stats()
+    assert stats.scored == 150
+    assert stats.dropped == {"error": 100, "closed": 200, "cancelled": 50}
+    assert leaked(world) == 0
+    assert run_being_read(None) is None
+
+
+def leaked(world: World) -> int:
+    """Runs and streams that are still known."""
+    handlers = get_dispatcher().span_handlers
+    (ours,) = [handler for handler in handlers if isinstance(handler, RagEvalSpanHandler)]
+    return len(world.evals.recorder._runs) + len(ours._tracker._streams)

@@ -1,0 +1,338 @@
+"""Streams of query engines of the application's own: the answer is what was read, or absent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.query_engine import CustomQueryEngine
+
+from rag_eval_hooks import Status
+from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index.helpers import engine, samples
+from tests.matrix.llama_index.kit import QUESTION, QUESTIONS, answer_to, index, top
+from tests.matrix.llama_index.own_streams import Own, words
+from tests.matrix.world import World
+
+pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("own_loop"),
+]
+PLAIN = answer_to(QUESTION, top())
+
+
+class Given(CustomQueryEngine):
+    """Retrieves, and gives out any response."""
+
+    given: Callable[[], Any]
+
+    def custom_query(self, query_str: str) -> Any:
+        index().as_retriever(similarity_top_k=2).retrieve(query_str)
+        return self.given()
+
+    async def acustom_query(self, query_str: str) -> Any:
+        return self.custom_query(query_str)
+
+
+def ask(stream: Any) -> Any:
+    """The `response_gen` of an engine that streams this."""
+    return stream_of(lambda: stream)
+
+
+def stream_of(make: Callable[[], Any]) -> Any:
+    """The same of what is made within the query."""
+    response: Any = Given(given=lambda: StreamingResponse(make())).query(QUESTION)
+    return response.response_gen
+
+
+async def aask(stream: Any) -> Any:
+    """The same, async."""
+    response: Any = await Given(given=lambda: AsyncStreamingResponse(stream)).aquery(QUESTION)
+    return response.response_gen
+
+
+def endings(world: World) -> list[tuple[str | None, Status, str | None]]:
+    return [(s.answer, s.status, s.error_type) for s in samples(world)]
+
+
+class Talking:
+    """A generator that can be talked to, and tells how it ended."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def made(self) -> Generator[str, Any, str]:
+        try:
+            self.heard.append((yield "one "))
+            try:
+                yield "two "
+            except KeyError as error:
+                self.heard.append(error)
+                yield "three "
+        finally:
+            self.heard.append("over")
+        return "done"
+
+    async def amade(self) -> AsyncGenerator[str, Any]:
+        try:
+            self.heard.append((yield "one "))
+            try:
+                yield "two "
+            except KeyError as error:
+                self.heard.append(error)
+                yield "three "
+        finally:
+            self.heard.append("over")
+
+
+def test_a_generator_stays_one_to_its_reader(world: World) -> None:
+    """`send`, `throw`, the returned value and attributes are those of the generator itself."""
+    talking, error = Talking(), KeyError("x")
+    inner: Any = talking.made()
+    stream = ask(inner)
+    assert stream.gi_frame is inner.gi_frame
+    assert (iter(stream), repr(stream)) == (stream, repr(inner))
+    assert isinstance(stream, Generator)
+    assert (next(stream), stream.send("hello"), stream.throw(error)) == ("one ", "two ", "three ")
+    with pytest.raises(StopIteration) as end:
+        next(stream)
+    assert (end.value.value, talking.heard) == ("done", ["hello", error, "over"])
+    assert endings(world) == [("one two three ", Status.OK, None)]
+
+
+def test_an_async_generator_stays_one_to_its_reader(
+    world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """So are `asend` and `athrow`."""
+    talking, error = Talking(), KeyError("x")
+
+    async def read() -> None:
+        inner = talking.amade()
+        stream = await aask(inner)
+        assert isinstance(stream, AsyncGenerator)
+        assert (aiter(stream), repr(stream)) == (stream, repr(inner))
+        said = [await anext(stream), await stream.asend("hello"), await stream.athrow(error)]
+        assert said == ["one ", "two ", "three "]
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+    own_loop.run_until_complete(read())
+    assert talking.heard == ["hello", error, "over"]
+    assert endings(world) == [("one two three ", Status.OK, None)]
+
+
+def test_what_a_generator_raises_reaches_its_reader(world: World) -> None:
+    """It is the same exception, and the interaction's error."""
+    error = LookupError("x")
+
+    def broken() -> Iterator[str]:
+        yield "one"
+        raise error
+
+    with pytest.raises(LookupError) as raised:
+        list(ask(broken()))
+    assert raised.value is error
+    assert endings(world) == [("one", Status.ERROR, "LookupError")]
+
+
+def test_closing_closes_the_generator(world: World, own_loop: asyncio.AbstractEventLoop) -> None:
+    """`close` and `aclose` reach it at once; the interaction is closed."""
+    sync, asynchronous = Talking(), Talking()
+    stream = ask(sync.made())
+    next(stream)
+    stream.close()
+
+    async def read() -> None:
+        astream = await aask(asynchronous.amade())
+        await anext(astream)
+        await astream.aclose()
+
+    own_loop.run_until_complete(read())
+    assert sync.heard == asynchronous.heard == ["over"]
+    assert endings(world) == [("one ", Status.CLOSED, None)] * 2
+
+
+def test_dropping_drops_the_generator(world: World) -> None:
+    """Nothing of ours keeps a generator that its reader lets go; the interaction is closed."""
+    talking = Talking()
+    stream = ask(talking.made())
+    next(stream)
+    gone = weakref.ref(stream)
+    del stream
+    gc.collect()
+    assert (gone(), talking.heard) == (None, ["over"])
+    assert endings(world) == [("one ", Status.CLOSED, None)]
+
+
+def test_a_cancelled_reader_is_cancelled(world: World, own_loop: asyncio.AbstractEventLoop) -> None:
+    """A task that is cancelled while it reads leaves a cancelled interaction."""
+
+    async def slow() -> AsyncIterator[str]:
+        yield "one "
+        await asyncio.sleep(60)
+
+    async def read() -> None:
+        stream = await aask(slow())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                async for _ in stream:
+                    pass
+
+    own_loop.run_until_complete(read())
+    assert endings(world) == [("one ", Status.CANCELLED, None)]
+
+
+def test_two_readers_at_once_do_not_end_it(world: World) -> None:
+    """A generator that complains of a second reader goes on for the first."""
+
+    def entered() -> Iterator[str]:
+        with contextlib.suppress(ValueError):
+            next(stream)
+        yield "one"
+
+    stream = ask(entered())
+    assert list(stream) == ["one"]
+    assert endings(world) == [("one", Status.OK, None)]
+
+
+def test_the_framework_reads_it_as_before(
+    world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """`str`, `get_response` and `async_response_gen` of the response give what is yielded."""
+    response: Any = Own(make=lambda said, _: (word.upper() for word in said)).query(QUESTION)
+    assert str(response) == response.get_response().response == PLAIN.upper()
+
+    async def read() -> str:
+        answer: Any = await Own(make=lambda said, _: said).aquery(QUESTION)
+        return "".join([word async for word in answer.async_response_gen()])
+
+    assert own_loop.run_until_complete(read()) == PLAIN
+    assert sorted(endings(world)) == sorted([(PLAIN.upper(), "ok", None), (PLAIN, "ok", None)])
+
+
+def test_two_evaluators_watch_through_one_object(world: World, plain_world: World) -> None:
+    """What is watched is not watched again; both get the answer."""
+    registration = enable(plain_world.evals)
+    inner = (word for word in ["one ", "two"])
+    stream = ask(inner)
+    assert stream._inner is inner
+    assert list(stream) == ["one ", "two"]
+    registration.disable()
+    assert endings(world) == endings(plain_world) == [("one two", Status.OK, None)]
+
+
+def test_streams_can_be_left_alone(plain_world: World) -> None:
+    """With `watch_streams=False` the stream is the application's own, its answer is not known."""
+    registration = enable(plain_world.evals, watch_streams=False)
+    stream = stream_of(lambda: words(QUESTION))
+    assert type(stream).__name__ == "generator"
+    assert "".join(stream) == PLAIN
+    registration.disable()
+    assert endings(plain_world) == [(None, Status.OK, None)]
+
+
+@pytest.mark.parametrize("given", [[b"one"], ["one", 2], [None]])
+def test_what_is_no_text_is_no_answer(given: list[Any], world: World) -> None:
+    """A stream of anything but texts has no answer."""
+    assert list(ask(iter(given))) == given
+    assert endings(world) == [(None, Status.OK, None)]
+
+
+def test_a_list_in_place_of_a_stream_stays_one(world: World) -> None:
+    """What can be read more than once is left as it is, and its answer is not known."""
+    given = ["one ", "two"]
+    assert ask(given) is given
+    assert endings(world) == [(None, Status.OK, None)]
+
+
+def test_what_was_read_before_is_not_the_answer(world: World) -> None:
+    """Of a stream of LlamaIndex's own that an engine has begun to read, the rest is the answer."""
+
+    def begun() -> Any:
+        stream = engine(streaming=True).query(QUESTION).response_gen
+        next(stream)
+        return stream
+
+    stream = stream_of(begun)
+    assert "".join(stream) == PLAIN.partition(" ")[2]
+    assert endings(world) == [(PLAIN.partition(" ")[2], Status.OK, None)]
+
+
+def shouting(world: World, question: str) -> Iterator[str]:
+    """A bare generator that retrieves and calls its model when it is read."""
+    for word in words(question):
+        yield word.upper()
+
+
+def test_a_bare_generator_has_no_answer(world: World) -> None:
+    """A generator that a span gives out cannot be watched: what it yields is not known."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    def request(query: str) -> Iterator[str]:
+        return shouting(world, query)
+
+    streams = [request(question) for question in QUESTIONS]
+    with world.evals.interaction("Another question?") as another:
+        read = [list(each) for each in itertools.zip_longest(*streams)]
+        another.answer("Another answer.")
+    assert len(read) > 1
+    found = {s.question: (s.answer, [c.text for c in s.contexts or ()]) for s in samples(world)}
+    assert found == {
+        **{question: (None, top(question)) for question in QUESTIONS},
+        "Another question?": ("Another answer.", []),
+    }
+
+
+def test_an_unknown_answer_is_not_an_earlier_one(plain_world: World) -> None:
+    """In an interaction by hand, what the last call gave out counts, though it is not known."""
+    registration = enable(plain_world.evals, watch_streams=False)
+    with plain_world.evals.interaction(QUESTION):
+        engine().query(QUESTIONS[1])
+        list(stream_of(lambda: words(QUESTION)))
+    registration.disable()
+    assert endings(plain_world) == [(None, Status.OK, None)]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_an_unread_answer_keeps_nothing_of_its_interaction(own: bool) -> None:
+    """A response that is kept and never read holds none of what was captured, once given up."""
+    world = World(interaction_ttl=0.05)
+    registration = enable(world.evals)
+    made: Any = Own(make=lambda said, _: said) if own else engine(streaming=True)
+    kept = made.query(QUESTION)
+    (interaction,) = world.evals.recorder._open.values()
+    gone = weakref.ref(interaction.root)
+    del interaction
+    while len(world.evals.recorder):
+        world.evals.stats()
+    world.seen()
+    world.evals._offers.clear()
+    world.memory.results.clear()
+    gc.collect()
+    assert gone() is None
+    assert "".join(kept.response_gen) == PLAIN
+    registration.disable()
+    world.close()
+
+
+def test_the_answer_of_a_bare_generator_can_be_stated(world: World) -> None:
+    """Within an interaction by hand, what the application says was the answer is the answer."""
+    dispatcher = get_dispatcher("tests")
+
+    @dispatcher.span
+    def request(query: str) -> Iterator[str]:
+        return shouting(world, query)
+
+    with world.evals.interaction(QUESTION) as interaction:
+        interaction.answer("".join(request(QUESTION)))
+    assert endings(world) == [(PLAIN.upper(), Status.OK, None)]

@@ -1,0 +1,279 @@
+"""Indexes and retrievers beside the vector index."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core import (
+    Document,
+    DocumentSummaryIndex,
+    PropertyGraphIndex,
+    SimpleKeywordTableIndex,
+    StorageContext,
+    SummaryIndex,
+    TreeIndex,
+    VectorStoreIndex,
+)
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
+from llama_index.core.indices.property_graph import VectorContextRetriever
+from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
+from llama_index.core.postprocessor import (
+    MetadataReplacementPostProcessor,
+    PrevNextNodePostprocessor,
+)
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import AutoMergingRetriever, RouterRetriever
+from llama_index.core.schema import (
+    ImageNode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+    TransformComponent,
+)
+from llama_index.core.selectors import LLMSingleSelector
+from llama_index.core.storage.docstore import SimpleDocumentStore
+from llama_index.core.tools import RetrieverTool
+
+from tests.matrix.llama_index.kit import (
+    PASSAGES,
+    QUESTION,
+    QUESTIONS,
+    WAYS,
+    Bags,
+    Scripted,
+    answer_to,
+    index,
+    prompt_text,
+    reader,
+    shape,
+    top,
+)
+
+__all__ = ["SHAPES"]
+
+GROUP = "retrieval"
+ONE = [QUESTION]
+
+
+def nodes() -> list[TextNode]:
+    """The passages, each with the one before and after."""
+    made = [TextNode(text=text, id_=f"p{n}") for n, text in enumerate(PASSAGES)]
+    for before, after in itertools.pairwise(made):
+        before.relationships[NodeRelationship.NEXT] = RelatedNodeInfo(node_id=after.node_id)
+        after.relationships[NodeRelationship.PREVIOUS] = RelatedNodeInfo(node_id=before.node_id)
+    return made
+
+
+def summary(streaming: bool) -> Any:
+    """All nodes."""
+    return SummaryIndex(nodes()).as_query_engine(llm=reader(), streaming=streaming)
+
+
+def keywords(streaming: bool) -> Any:
+    """Nodes by the words that they share with the question."""
+    return SimpleKeywordTableIndex(nodes()).as_query_engine(llm=reader(), streaming=streaming)
+
+
+@functools.cache
+def summaries() -> DocumentSummaryIndex:
+    """Documents, each with a summary."""
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        prompt = prompt_text(messages)
+        return "About this: " + next(text[:50] for text in PASSAGES if text[:60] in prompt)
+
+    documents = [Document(text=text, doc_id=f"d{n}") for n, text in enumerate(PASSAGES)]
+    with contextlib.redirect_stdout(io.StringIO()):
+        return DocumentSummaryIndex.from_documents(
+            documents,
+            llm=Scripted(reply=reply),
+            embed_model=Bags(),
+            transformations=[SentenceSplitter(tokenizer=str.split)],
+        )
+
+
+def by_summary(streaming: bool) -> Any:
+    """Summaries are found, documents are shown."""
+    return summaries().as_query_engine(llm=reader(), similarity_top_k=2, streaming=streaming)
+
+
+def shown_by_summary(question: str) -> list[str]:
+    """What it finds."""
+    found = summaries().as_retriever(similarity_top_k=2).retrieve(question)
+    return [node.get_content() for node in found]
+
+
+def tree(streaming: bool) -> Any:
+    """A tree of summaries, in which the model chooses its way."""
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        prompt = prompt_text(messages)
+        return "ANSWER: 1" if "ANSWER:" in prompt else "A summary."
+
+    made = TreeIndex(nodes()[:2], llm=Scripted(reply=reply))
+    return made.as_query_engine(llm=reader(), streaming=streaming)
+
+
+class Subjects(TransformComponent):
+    """Makes each passage the source of two things that are linked."""
+
+    def __call__(self, nodes: Sequence[Any], **more: Any) -> Sequence[Any]:
+        for node in nodes:
+            first, last = (
+                EntityNode(name=name, label="thing") for name in (node.text[:24], node.text[-24:])
+            )
+            node.metadata[KG_NODES_KEY] = [first, last]
+            node.metadata[KG_RELATIONS_KEY] = [
+                Relation(label="GOES_WITH", source_id=first.id, target_id=last.id)
+            ]
+        return nodes
+
+
+@functools.cache
+def graph() -> PropertyGraphIndex:
+    """A graph of things, each with its passage."""
+    return PropertyGraphIndex(
+        nodes=nodes(),
+        kg_extractors=[Subjects()],
+        embed_model=Bags(),
+        llm=reader(),
+        use_async=False,
+    )
+
+
+def graph_retriever() -> Any:
+    """Things near the question, with the passages that they are from."""
+    return VectorContextRetriever(
+        graph().property_graph_store,
+        vector_store=graph().vector_store,
+        embed_model=Bags(),
+        include_text=True,
+        similarity_top_k=1,
+    )
+
+
+def by_graph(streaming: bool) -> Any:
+    """A query engine over the graph."""
+    retriever = graph().as_retriever(sub_retrievers=[graph_retriever()])
+    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+
+
+def shown_by_graph(question: str) -> list[str]:
+    """What it finds."""
+    return [node.get_content() for node in graph_retriever().retrieve(question)]
+
+
+def merging(streaming: bool) -> Any:
+    """Leaves are found, their parent is shown."""
+    parent = TextNode(text=" ".join(PASSAGES[:3]), id_="parent")
+    leaves = [TextNode(text=text, id_=f"leaf{n}") for n, text in enumerate(PASSAGES[:3])]
+    for leaf in leaves:
+        leaf.relationships[NodeRelationship.PARENT] = RelatedNodeInfo(node_id=parent.node_id)
+    parent.relationships[NodeRelationship.CHILD] = [
+        RelatedNodeInfo(node_id=leaf.node_id) for leaf in leaves
+    ]
+    store = SimpleDocumentStore()
+    store.add_documents([parent, *leaves])
+    context = StorageContext.from_defaults(docstore=store)
+    found = VectorStoreIndex(leaves, embed_model=Bags(), storage_context=context)
+    inner: Any = found.as_retriever(similarity_top_k=3)
+    retriever = AutoMergingRetriever(inner, context)
+    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+
+
+def sentence_windows(streaming: bool) -> Any:
+    """Sentences are found, with their neighbours they are shown."""
+    parser = SentenceWindowNodeParser.from_defaults(window_size=1)
+    parsed = parser.get_nodes_from_documents([Document(text=" ".join(PASSAGES))])
+    return VectorStoreIndex(parsed, embed_model=Bags()).as_query_engine(
+        llm=reader(),
+        streaming=streaming,
+        similarity_top_k=1,
+        node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="window")],
+    )
+
+
+def with_neighbours(streaming: bool) -> Any:
+    """The node before and the node after are fetched from the document store."""
+    store = SimpleDocumentStore()
+    store.add_documents(nodes())
+    return VectorStoreIndex(nodes(), embed_model=Bags()).as_query_engine(
+        llm=reader(),
+        streaming=streaming,
+        similarity_top_k=1,
+        node_postprocessors=[PrevNextNodePostprocessor(docstore=store, num_nodes=1, mode="both")],
+    )
+
+
+class WithPicture(BaseRetriever):
+    """A passage and a picture."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        picture = ImageNode(text="", image="aGk=")
+        return [
+            NodeWithScore(node=TextNode(text=PASSAGES[0]), score=0.9),
+            NodeWithScore(node=picture, score=0.5),
+        ]
+
+
+def routed(streaming: bool) -> Any:
+    """A model chooses one of two retrievers."""
+    choice = json.dumps([{"choice": 1, "reason": "it fits"}])
+    tools = [
+        RetrieverTool.from_defaults(
+            index().as_retriever(similarity_top_k=2), name=name, description=name
+        )
+        for name in ("ferries", "tickets")
+    ]
+    retriever = RouterRetriever(
+        selector=LLMSingleSelector.from_defaults(llm=Scripted(reply=lambda _: choice)),
+        retriever_tools=tools,
+        llm=reader(),
+    )
+    return RetrieverQueryEngine.from_args(retriever, llm=reader(), streaming=streaming)
+
+
+def retrieval(name: str, build: Any, contexts: Any, **more: Any) -> Any:
+    """A shape of which the spans do not matter."""
+    return shape(GROUP, name, build, contexts=contexts, spans=None, **{"ways": WAYS, **more})
+
+
+SHAPES = (
+    retrieval("SummaryIndex", summary, lambda q: PASSAGES),
+    retrieval("keyword table", keywords, lambda q: top(q), questions=ONE),
+    retrieval("DocumentSummaryIndex", by_summary, shown_by_summary),
+    retrieval("TreeIndex", tree, lambda q: PASSAGES[:1], questions=ONE),
+    retrieval("PropertyGraphIndex", by_graph, shown_by_graph),
+    retrieval(
+        "AutoMergingRetriever",
+        merging,
+        lambda q: [" ".join(PASSAGES[:3])],
+        answer=lambda q: answer_to(q, PASSAGES[:3]),
+        questions=ONE,
+    ),
+    retrieval(
+        "sentence windows of the parser",
+        sentence_windows,
+        lambda q: ["  ".join(PASSAGES[:2]) + " "],
+        answer=lambda q: answer_to(q, PASSAGES[:2]),
+        questions=ONE,
+    ),
+    retrieval("previous and next nodes", with_neighbours, lambda q: PASSAGES[:2], questions=ONE),
+    retrieval(
+        "picture without text",
+        lambda s: RetrieverQueryEngine.from_args(WithPicture(), llm=reader(), streaming=s),
+        lambda q: PASSAGES[:1],
+        questions=ONE,
+    ),
+    retrieval("RouterRetriever", routed, top, questions=QUESTIONS),
+)

@@ -1,0 +1,202 @@
+"""Query engines of the user's own, whose streams yield what they like."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.query_engine import CustomQueryEngine
+
+from rag_eval_hooks import Status
+from tests.matrix.llama_index.kit import (
+    QUERY_SPANS,
+    QUESTION,
+    QUESTIONS,
+    answer_to,
+    index,
+    reader,
+    shape,
+    top,
+    traced,
+)
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES", "Own", "words"]
+
+GROUP = "query engines"
+Make = Callable[[Iterator[str], str], Iterator[str]]
+
+
+def words(question: str) -> Iterator[str]:
+    """What the model says of the passages for a question."""
+    nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
+    text = "\n".join(node.get_content() for node in nodes)
+    asked = ChatMessage(role="user", content=f"Use only:\n{text}\nQuestion: {question}")
+    return (part.delta or "" for part in reader().stream_chat([asked]))
+
+
+class Own(CustomQueryEngine):
+    """Retrieves, and streams what `make` does with the model's words.
+
+    Attributes:
+        make: From the model's words and the question to what is yielded.
+        late: Whether it retrieves only when the stream is read.
+    """
+
+    make: Make
+    late: bool = False
+
+    def custom_query(self, query_str: str) -> StreamingResponse:
+        said = () if self.late else words(query_str)
+
+        def late() -> Iterator[str]:
+            yield from self.make(words(query_str), query_str)
+
+        stream: Any = late() if self.late else self.make(iter(said), query_str)
+        return StreamingResponse(stream)
+
+    async def acustom_query(self, query_str: str) -> AsyncStreamingResponse:
+        said = words(query_str)
+
+        async def later() -> AsyncGenerator[str, None]:
+            for part in self.make(said, query_str):
+                yield part
+
+        return AsyncStreamingResponse(later())
+
+
+def shouted(said: Iterator[str], question: str) -> Iterator[str]:
+    """In capitals."""
+    for word in said:
+        yield word.upper()
+
+
+def cut(said: Iterator[str], question: str) -> Iterator[str]:
+    """Three words of it."""
+    yield from itertools.islice(said, 3)
+
+
+def rated(said: Iterator[str], question: str) -> Iterator[str]:
+    """With a rating, for which a model is called again."""
+    answer = ""
+    for word in said:
+        answer += word
+        yield word
+    reader().complete(f"Rate for {question}: {answer}")
+    yield " Rated: good."
+
+
+def chained(said: Iterator[str], question: str) -> Iterator[str]:
+    """No generator."""
+    return itertools.chain(["Here: "], said)
+
+
+def mapped(said: Iterator[str], question: str) -> Iterator[str]:
+    """No generator either."""
+    return map(str.upper, said)
+
+
+def nested(said: Iterator[str], question: str) -> Iterator[str]:
+    """The stream of another engine within this one."""
+    engine: Any = index().as_query_engine(llm=reader(), similarity_top_k=2, streaming=True)
+    yield "<"
+    yield from engine.query(question).response_gen
+    yield ">"
+    assert list(said)
+
+
+def breaks(said: Iterator[str], question: str) -> Iterator[str]:
+    """All of it, and an exception."""
+    yield from said
+    raise ConnectionError("after the last word")
+
+
+def plain(question: str) -> str:
+    """What the model says."""
+    return answer_to(question, top(question))
+
+
+def own(name: str, make: Make, answer: Callable[[str], str], spans: Any = QUERY_SPANS) -> Shape:
+    """One that is read to its end."""
+    return shape(
+        GROUP,
+        f"CustomQueryEngine, {name}",
+        lambda s: Own(make=make),
+        answer=answer,
+        spans=spans,
+        ways=("stream", "astream"),
+    )
+
+
+def stream_of(make: Make, question: str, **more: Any) -> Any:
+    """The stream that an engine gives out."""
+    response: Any = Own(make=make, **more).query(question)
+    return response.response_gen
+
+
+def broken() -> Shape:
+    """One that raises after the model has ended."""
+
+    def body(world: World, way: str) -> None:
+        with contextlib.suppress(ConnectionError):
+            list(stream_of(breaks, QUESTION))
+
+    return Shape(
+        group=GROUP,
+        name="CustomQueryEngine, raises at its end",
+        ways=("stream",),
+        run=traced(body),
+        expected=lambda way: [
+            Expected(
+                question=QUESTION,
+                contexts=top(QUESTION),
+                answer=plain(QUESTION),
+                status=Status.ERROR,
+                spans=QUERY_SPANS,
+            )
+        ],
+    )
+
+
+def retrieves_while_read() -> Shape:
+    """Streams that retrieve when they are read, in turns and within another interaction."""
+
+    def body(world: World, way: str) -> None:
+        streams = [stream_of(shouted, q, late=True) for q in QUESTIONS]
+        with world.evals.interaction("Another question?") as another:
+            while streams:
+                streams = [stream for stream in streams if next(stream, None) is not None]
+            another.answer("Another answer.")
+
+    other = Expected(question="Another question?", contexts=None, answer="Another answer.")
+    return Shape(
+        group=GROUP,
+        name="CustomQueryEngine, retrieves while it is read",
+        ways=("stream",),
+        run=traced(body),
+        expected=lambda way: [
+            other,
+            *(
+                Expected(question=q, contexts=top(q), answer=plain(q).upper(), spans=QUERY_SPANS)
+                for q in QUESTIONS
+            ),
+        ],
+    )
+
+
+SHAPES = (
+    own("hands on", lambda said, q: (word for word in said), plain),
+    own("changes", shouted, lambda q: plain(q).upper()),
+    own("cuts", cut, lambda q: " ".join(plain(q).split()[:3]) + " "),
+    own("adds", rated, lambda q: plain(q) + " Rated: good.", ("chat scripted", *QUERY_SPANS)),
+    own("chain", chained, lambda q: "Here: " + plain(q)),
+    own("map", mapped, lambda q: plain(q).upper()),
+    own("nested", nested, lambda q: f"<{plain(q)}>", None),
+    broken(),
+    retrieves_while_read(),
+)

@@ -1,0 +1,310 @@
+"""Agents that work together or in turns, and workflows in several steps."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import warnings
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.tools import FunctionTool
+from llama_index.core.workflow import HumanResponseEvent, InputRequiredEvent
+
+from rag_eval_hooks import Status
+from tests.matrix.llama_index.agents import (
+    ENGINE_SPANS,
+    GROUP,
+    NO_AGENTS,
+    RETRIEVER_SPANS,
+    agent,
+    caller,
+    query_tool,
+    retriever_tool,
+    said,
+)
+from tests.matrix.llama_index.kit import (
+    PASSAGES,
+    QUERY_SPANS,
+    QUESTION,
+    QUESTIONS,
+    Scripted,
+    answer_to,
+    index,
+    pick,
+    prompt_text,
+    top,
+    traced,
+)
+from tests.matrix.llama_index.steps import (
+    BOTH,
+    Asking,
+    Breaking,
+    FanOut,
+    Nested,
+    OwnGenerator,
+    Shown,
+    Streaming,
+)
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES"]
+
+try:
+    from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent
+    from llama_index.core.workflow import Context
+
+    MISSING = NO_AGENTS
+except ImportError:
+    MISSING = "this version has no CodeActAgent"
+WRITTEN = "As the writer says: at 07:40 from the north quay."
+PLAIN = answer_to(QUESTION, top(QUESTION))
+TWO = ("chat scripted", *QUERY_SPANS[1:], *QUERY_SPANS[1:])
+
+
+def team() -> Any:
+    """One agent hands over to another, which has the tool."""
+
+    def hands_over(messages: Sequence[ChatMessage]) -> Any:
+        return pick("handoff", to_agent="writer", reason="it knows the timetable")
+
+    def writes(messages: Sequence[ChatMessage]) -> Any:
+        told = [m.content or "" for m in messages if m.role == MessageRole.TOOL]
+        found = any(text[:40] in each for text in PASSAGES for each in told)
+        return WRITTEN if found else pick("ferries", input=QUESTION)
+
+    desk = FunctionAgent(
+        name="desk",
+        description="Hands over.",
+        llm=Scripted(reply=hands_over),
+        can_handoff_to=["writer"],
+        system_prompt="Hand over.",
+    )
+    writer = FunctionAgent(
+        name="writer",
+        description="Writes.",
+        tools=[retriever_tool()],
+        llm=Scripted(reply=writes),
+        system_prompt="Write.",
+    )
+    return AgentWorkflow(agents=[desk, writer], root_agent="desk")
+
+
+def find(question: str) -> str:
+    """Finds passages."""
+    found = index().as_retriever(similarity_top_k=2).retrieve(question)
+    return "\n".join(node.get_content() for node in found)
+
+
+async def execute(code: str) -> str:
+    """Runs the code of a CodeActAgent."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, {"find": find})
+    return out.getvalue()
+
+
+def coder() -> Any:
+    """An agent that writes code, which retrieves."""
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        if PASSAGES[0][:40] in prompt_text(messages):
+            return WRITTEN
+        return f"I look it up.\n<execute>\nprint(find({QUESTION!r}))\n</execute>"
+
+    return CodeActAgent(code_execute_fn=execute, llm=Scripted(reply=reply), tools=[find])
+
+
+def finder() -> FunctionTool:
+    """A plain function that retrieves."""
+    return FunctionTool.from_defaults(
+        lambda input: find(input), name="ferries", description="Finds passages."
+    )
+
+
+async def run(made: Any) -> None:
+    """One question."""
+    await made.run(user_msg=QUESTION)
+
+
+async def read(made: Any) -> None:
+    """The same, with its events."""
+    handler = made.run(user_msg=QUESTION)
+    assert [event async for event in handler.stream_events()]
+    await handler
+
+
+async def two_turns() -> None:
+    """Two questions in one context: each has its own contexts."""
+    made = agent("function", retriever_tool())
+    context = Context(made)
+    with warnings.catch_warnings():
+        # LlamaIndex warns of what it keeps of a context itself.
+        warnings.simplefilter("ignore")
+        for question in QUESTIONS:
+            await made.run(user_msg=question, ctx=context)
+
+
+async def at_once() -> None:
+    """Two agents at once."""
+    made = [agent(kind, query_tool()) for kind in ("function", "react")]
+    runs = zip(made, QUESTIONS, strict=True)
+    await asyncio.gather(*(each.run(user_msg=question) for each, question in runs))
+
+
+async def timed_out() -> None:
+    """The time of `asyncio.timeout` is over while the model thinks."""
+    made = FunctionAgent(tools=[retriever_tool()], llm=caller(delay=0.2), streaming=False)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await made.run(user_msg=QUESTION)
+
+
+async def model_fails() -> None:
+    """The model is down when it should answer."""
+
+    def reply(messages: Sequence[ChatMessage]) -> Any:
+        if any(message.role == MessageRole.TOOL for message in messages):
+            raise ConnectionError("no model")
+        return pick("ferries", input=QUESTION)
+
+    made = FunctionAgent(tools=[retriever_tool()], llm=Scripted(reply=reply))
+    with contextlib.suppress(ConnectionError):
+        await made.run(user_msg=QUESTION)
+
+
+async def asking() -> None:
+    """Somebody is asked on the way."""
+    handler: Any = Asking(timeout=10).run(query=QUESTION)
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            handler.ctx.send_event(HumanResponseEvent(response="Yes."))
+    await handler
+
+
+async def never_told() -> None:
+    """Nobody replies in time."""
+    with contextlib.suppress(Exception):
+        await Asking(timeout=0.2).run(query=QUESTION)
+
+
+async def breaking() -> None:
+    """A step raises."""
+    with contextlib.suppress(Exception):
+        await Breaking(timeout=10).run(query=QUESTION)
+
+
+async def words_as_events() -> None:
+    """The words are read as events."""
+    handler: Any = Streaming(timeout=10).run(query=QUESTION)
+    shown = [event.word async for event in handler.stream_events() if isinstance(event, Shown)]
+    assert "".join(shown) == await handler
+
+
+async def generator(own: bool) -> None:
+    """A generator is read after the workflow has ended."""
+    made = OwnGenerator(timeout=10, disable_validation=True)
+    made.own = own
+    stream: Any = await made.run(query=QUESTION)
+    assert [part async for part in stream]
+
+
+def team_shape(
+    name: str,
+    body: Callable[[], Awaitable[None]],
+    answer: str | None = PLAIN,
+    *,
+    question: str = QUESTION,
+    contexts: Sequence[str] | None = None,
+    status: Status = Status.OK,
+    spans: Sequence[str] | None = None,
+    questions: Sequence[str] = (),
+    missing: str | None = None,
+) -> Shape:
+    """A shape that is one coroutine; of several questions each has the answer of a tool."""
+
+    def each() -> list[Expected]:
+        if questions:
+            return [
+                Expected(question=q, contexts=top(q), answer=said(q), spans=spans)
+                for q in questions
+            ]
+        seen = top(QUESTION) if contexts is None else contexts
+        return [
+            Expected(question=question, contexts=seen, answer=answer, status=status, spans=spans)
+        ]
+
+    def go(world: World, way: str) -> None:
+        async def one() -> None:
+            await body()
+
+        asyncio.run(one())
+
+    return Shape(
+        group=GROUP,
+        name=name,
+        ways=("run",),
+        run=traced(go),
+        expected=lambda way: each(),
+        missing=missing,
+    )
+
+
+def of_agents(name: str, body: Callable[[], Awaitable[None]], *more: Any, **options: Any) -> Shape:
+    """One that needs agents."""
+    return team_shape(name, body, *more, missing=MISSING, **options)
+
+
+SHAPES = (
+    of_agents("AgentWorkflow with handoff", lambda: run(team()), WRITTEN),
+    of_agents("AgentWorkflow, events streamed", lambda: read(team()), WRITTEN),
+    of_agents(
+        "ReActAgent, events streamed",
+        lambda: read(agent("react", query_tool())),
+        said(QUESTION),
+        spans=ENGINE_SPANS,
+    ),
+    of_agents("CodeActAgent", lambda: run(coder()), WRITTEN),
+    of_agents(
+        "FunctionTool that retrieves",
+        lambda: run(agent("function", finder())),
+        said(QUESTION),
+        spans=RETRIEVER_SPANS,
+    ),
+    of_agents("agent in two turns", two_turns, questions=QUESTIONS),
+    of_agents("agents at once", at_once, questions=QUESTIONS, spans=ENGINE_SPANS),
+    of_agents("agent timed out", timed_out, None, status=Status.CANCELLED),
+    of_agents("agent whose model fails", model_fails, None, status=Status.ERROR),
+    team_shape(
+        "workflow that fans out",
+        lambda: FanOut(timeout=10).run(query="When, and at what price?"),
+        BOTH,
+        question="When, and at what price?",
+        contexts=[*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)],
+        spans=TWO,
+    ),
+    team_shape("workflow that asks somebody", asking, spans=QUERY_SPANS),
+    team_shape(
+        "workflow that nobody replies to",
+        never_told,
+        None,
+        status=Status.ERROR,
+        spans=QUERY_SPANS[1:],
+    ),
+    team_shape("workflow that raises", breaking, None, status=Status.ERROR, spans=QUERY_SPANS[1:]),
+    team_shape("workflow in a workflow", lambda: Nested(timeout=10).run(query=QUESTION)),
+    team_shape("workflow that streams events", words_as_events, spans=QUERY_SPANS),
+    team_shape(
+        "workflow that gives out the model's stream",
+        lambda: generator(own=False),
+        spans=QUERY_SPANS,
+    ),
+    team_shape(
+        "workflow that gives out a generator of its own",
+        lambda: generator(own=True),
+        None,
+        spans=QUERY_SPANS,
+    ),
+)
