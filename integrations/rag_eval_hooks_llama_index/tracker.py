@@ -70,7 +70,7 @@ class Tracker:
     ) -> None:
         """A span begins."""
         owner, method = class_and_method(span_id)
-        role = role_of(_class(instance), method)
+        role = role_of(values.class_of(instance), method)
         parent = self._parent(parent_id, role, instance)
         if role is Role.PART and parent is not None:
             _remember(self._parts, span_id, parent)
@@ -102,7 +102,7 @@ class Tracker:
         if run is None:
             return
         _, method = class_and_method(span_id)
-        role, given = role_of(_class(instance), method), values.given_out(result)
+        role, given = role_of(values.class_of(instance), method), values.given_out(result)
         try:
             self._note_nodes(run, role, method, given)
         finally:
@@ -198,7 +198,7 @@ class Tracker:
 
         Old versions leave a running workflow's span current in the code that started it.
         """
-        own_step = instance is None or role_of(_class(instance), "run") is Role.WORKFLOW
+        own_step = instance is None or role_of(values.class_of(instance), "run") is Role.WORKFLOW
         return role is Role.WORKFLOW or not own_step
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
@@ -232,10 +232,6 @@ class Tracker:
         if stream is not None and run.outermost and run.kind is not RunKind.MODEL:
             self._recorder.follow(run, stream_ending(run, stream))
         return stream is not None
-
-
-def _class(instance: object) -> type:
-    return type(instance)
 
 
 def _remember(spans: dict[str, V], span_id: str, value: V) -> None:

@@ -29,6 +29,7 @@ from rag_eval_hooks.sample import Context
 __all__ = [
     "ANSWERS_WITH_SOURCES",
     "answer_of",
+    "class_of",
     "generator_of",
     "given_out",
     "known_text",
@@ -144,12 +145,16 @@ def generator_of(value: Any) -> Any:
     """The generator behind a streamed answer, or None for another kind of answer."""
     if isinstance(value, _STREAMING):
         return value.response_gen
-    return value if _is_generator(type(value)) else None
+    return value if _is_generator(class_of(value)) else None
 
 
-@functools.lru_cache(maxsize=4096)
+def class_of(value: object) -> type:
+    """The class of a value, or of what it stands for: what is known of it is asked once."""
+    return value.__class__
+
+
+@functools.lru_cache(maxsize=256)
 def _is_generator(kind: type) -> bool:
-    # To ask for an abstract base class takes as long as all else that we ask of a value.
     return issubclass(kind, Generator | AsyncGenerator)
 
 
