@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -29,8 +30,10 @@ from rag_eval_hooks import RagEval, Status
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks_llama_index import RagEvalHandler, enable
 from tests.matrix.llama_index.kit import (
+    PASSAGES,
     QUESTION,
     QUESTIONS,
+    Bags,
     Scripted,
     answer_to,
     index,
@@ -128,6 +131,50 @@ def test_contexts_carry_id_score_and_metadata(world: World) -> None:
     node = index().as_retriever(similarity_top_k=1).retrieve(QUESTION)[0]
     assert (first.text, first.id, first.score) == (node.text, node.node_id, node.score)
     assert first.metadata == {"page": 0}
+
+
+class Imagined(Bags):
+    """Embeds what a model imagines as the answer, or the query where it imagines nothing."""
+
+    model_name: str = "imagined"
+    fails: bool = False
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        if self.fails:
+            raise ConnectionError("no embedding")
+        imagined = Scripted(reply=lambda _: f"{query} At 07:40.", model="imagination")
+        return super()._get_query_embedding(imagined.complete(query).text)
+
+
+def imagining(**more: Any) -> Any:
+    nodes = [TextNode(text=text, id_=f"p{n}") for n, text in enumerate(PASSAGES)]
+    made = VectorStoreIndex(nodes, embed_model=Imagined(**more))
+    return made.as_query_engine(llm=reader(), similarity_top_k=2)
+
+
+def test_what_an_embedding_calls_belongs_to_its_request(world: World) -> None:
+    """A model that is called within an embedding is a child of it, and no request of its own."""
+    asked = imagining()
+    asked.query(QUESTION)
+    (seen,) = world.seen()
+    assert seen.spans == (
+        "chat scripted",
+        "retrieval VectorIndexRetriever",
+        "  embeddings imagined",
+        "    chat imagination",
+    )
+    assert seen.sample.contexts is not None
+    assert len(world.evals.recorder) == 0
+
+
+def test_an_embedding_that_raises_ends_its_request(world: World) -> None:
+    """What is raised in an inner part of an embedding is the failure of the request."""
+    with world.evals.interaction(QUESTION), contextlib.suppress(ConnectionError):
+        imagining(fails=True).query(QUESTION)
+    (told,) = samples(world)
+    assert told.question == QUESTION
+    assert len(world.evals.recorder) == 0
+    assert not world.evals.stats().incidents
 
 
 def test_a_stream_never_read_is_abandoned() -> None:
