@@ -9,7 +9,12 @@ request of the same round:
 
 - CPU: of all threads of the process, after the background evaluator has finished its part (its
   one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
+- on its thread: CPU of the thread that made the request (the chain runs its parallel steps in
+  other threads when it is invoked, so this is compared with nothing),
 - wall: of the request as its caller sees it.
+
+A table at the end puts the CPU of each beside the gates: how much a request may add that is
+sampled out.
 
     python benchmarks/handler_overhead.py [--rounds 200] [--shape lcel|agent|graph]
 """
@@ -18,14 +23,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import itertools
-import random
-import statistics
-import time
+import sys
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -43,13 +48,25 @@ from langchain_core.runnables import (
     RunnableSequence,
 )
 from langchain_core.tools import create_retriever_tool
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import Metric, RagEval, Sample, Score
-from rag_eval_hooks.testing import Findings
+from rag_eval_hooks import Metric, RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.added_cpu import (
+    CALL_GATE,
+    EVALUATED,
+    OPENINFERENCE,
+    PLAIN,
+    SAMPLED_OUT,
+    STREAM_GATE,
+    Row,
+    Tracing,
+    Variant,
+    constant,
+    measure,
+    summary,
+)
 
 try:
     from openinference.instrumentation.langchain import LangChainInstrumentor
@@ -206,39 +223,11 @@ SHAPES = {
 }
 
 
-class Tracing:
-    """A provider with an in-memory exporter."""
-
-    def __init__(self) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-
-
-@dataclass
-class Variant:
-    """One way of running the chain.
-
-    Attributes:
-        callbacks: What the request is given.
-        switch: Entered around each request, outside the measured time.
-        settle: Called after each request, inside the measured CPU time.
-        clear: Called after each request, outside the measured time.
-    """
-
-    callbacks: list[Any] = field(default_factory=list)
-    switch: Callable[[], AbstractContextManager[None]] = nullcontext
-    settle: Callable[[], object] = bool
-    clear: Callable[[], object] = bool
-
-
-def constant(_sample: Sample, _findings: Findings) -> Score:
-    """A metric that costs nothing, so that only the way to it is measured."""
-    return Score(value=1.0, normalised=1.0)
-
-
 def ours(sample_rate: float) -> Variant:
-    """Our handler, with every request sampled out or every request evaluated."""
+    """Our handler, with every request sampled out or every request evaluated.
+
+    Of one that is sampled out nothing is left to be waited for.
+    """
     tracing = Tracing()
     evals = RagEval(
         metrics=[Metric(id="bench.constant", score=constant, needs=frozenset())],
@@ -247,7 +236,8 @@ def ours(sample_rate: float) -> Variant:
         tracer_provider=tracing.provider,
     )
     handler = RagEvalCallbackHandler(evals)
-    return Variant([handler], settle=evals.flush, clear=tracing.exporter.clear)
+    settle = evals.flush if sample_rate else bool
+    return Variant([handler], settle=settle, clear=tracing.exporter.clear)
 
 
 def openinference(instrumentor: Any) -> Variant:
@@ -285,59 +275,25 @@ def astream(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
 
 
 LOOP = asyncio.new_event_loop()
-WARM_UP = 20
-
-Figures = dict[str, list[tuple[float, float]]]
-
-
-def measure(
-    way: Callable[..., None], shape: Shape, variants: dict[str, Variant], rounds: int
-) -> Figures:
-    """Milliseconds (CPU, wall) of every round, by variant."""
-    chain = shape.build()
-    figures: Figures = {name: [] for name in variants}
-    for number in range(rounds + WARM_UP):
-        for name in random.sample(list(variants), len(variants)):
-            figure = once(lambda callbacks: way(chain, shape.inputs, callbacks), variants[name])
-            if number >= WARM_UP:
-                figures[name].append(figure)
-    return figures
+WAYS = (
+    ("invoke", invoke, CALL_GATE),
+    ("ainvoke", ainvoke, CALL_GATE),
+    ("astream 300", astream, STREAM_GATE),
+)
 
 
-def once(request: Callable[[list[Any]], None], variant: Variant) -> tuple[float, float]:
-    """Milliseconds (CPU, wall) of one request."""
-    with variant.switch():
-        cpu, wall = time.process_time(), time.perf_counter()
-        request(variant.callbacks)
-        wall = time.perf_counter() - wall
-        variant.settle()
-        cpu = time.process_time() - cpu
-    variant.clear()
-    return cpu * 1e3, wall * 1e3
-
-
-def report(title: str, figures: Figures) -> None:
-    """Prints what each variant adds, and what OpenInference adds in multiples of ours."""
-    plain = figures.pop("none")
-    base = statistics.median(cpu for cpu, _ in plain)
-    print(f"\n{title}: the plain request takes {base:.2f} ms CPU")
-    print(f"{'added by':<20}{'CPU':>11}{'wall':>12}{'of plain CPU':>15}{'OpenInference':>16}")
-    added = {
-        name: [
-            statistics.median(
-                row[column] - zero[column] for row, zero in zip(rows, plain, strict=True)
-            )
-            for column in (0, 1)
-        ]
-        for name, rows in figures.items()
-    }
-    foreign = added.get("OpenInference", [0.0])[0]
-    for name, (cpu, wall) in added.items():
-        print(f"{name:<20}{cpu:>8.3f} ms{wall:>9.3f} ms{cpu / base:>15.2f}{foreign / cpu:>14.1f} x")
+def measured(names: Sequence[str], variants: dict[str, Variant], rounds: int) -> Iterator[Row]:
+    """Each shape in three ways of calling it."""
+    for name in names:
+        shape = SHAPES[name]
+        chain = shape.build()
+        for title, way, gate in WAYS:
+            request = functools.partial(way, chain, shape.inputs)
+            yield measure(f"{name}, {title}", request, variants, gate=gate, rounds=rounds)
 
 
 def main() -> None:
-    """Runs the shapes in three ways of calling each."""
+    """Prints what each variant adds to each request, then one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
@@ -346,17 +302,20 @@ def main() -> None:
     # than its own work.
     warnings.simplefilter("ignore")
     variants = {
-        "none": Variant(),
+        PLAIN: Variant(),
         "empty handler": Variant([Empty()]),
-        "ours, sampled out": ours(0.0),
-        "ours, evaluated": ours(1.0),
+        SAMPLED_OUT: ours(0.0),
+        EVALUATED: ours(1.0),
     }
     if LangChainInstrumentor is not None:
-        variants["OpenInference"] = openinference(LangChainInstrumentor())
-    for name in SHAPES if told.shape == "all" else [told.shape]:
-        for title, way in (("invoke", invoke), ("ainvoke", ainvoke), ("astream 300", astream)):
-            figures = measure(way, SHAPES[name], variants, told.rounds)
-            report(f"{name}, {title}", figures)
+        variants[OPENINFERENCE] = openinference(LangChainInstrumentor())
+    rows = []
+    for row in measured(
+        list(SHAPES) if told.shape == "all" else [told.shape], variants, told.rounds
+    ):
+        print(row)
+        rows.append(row)
+    print(summary(rows))
 
 
 if __name__ == "__main__":

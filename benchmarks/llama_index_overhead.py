@@ -1,35 +1,43 @@
 """What capture adds to one request of a LlamaIndex query engine, and what OpenInference's adds.
 
 Variants take turns, request by request, in random order: nothing, ours with the request sampled
-out, ours with it evaluated, OpenInference's instrumentor. Figures are medians; CPU is of all
-threads, after the evaluator has finished.
+out, ours with it evaluated, OpenInference's instrumentor. Figures are medians of the differences
+to the plain request of the same round. CPU is of all threads, after the evaluator has finished; on
+its thread, of the one that made the request. A table at the end puts it beside the gates: how much
+a request may add that is sampled out.
 
-    python benchmarks/llama_index_overhead.py [--rounds 100]
+    python benchmarks/llama_index_overhead.py [--rounds 200]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import random
-import statistics
+import functools
 import sys
-import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
-from rag_eval_hooks import Metric, RagEval, Sample, Score
-from rag_eval_hooks.testing import Findings
+from rag_eval_hooks import Metric, RagEval
 from rag_eval_hooks_llama_index import enable
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.added_cpu import (
+    CALL_GATE,
+    EVALUATED,
+    OPENINFERENCE,
+    PLAIN,
+    SAMPLED_OUT,
+    STREAM_GATE,
+    Tracing,
+    Variant,
+    constant,
+    measure,
+    summary,
+)
 from tests.matrix.llama_index.kit import QUESTION, Scripted, index
 
 try:
@@ -39,8 +47,6 @@ except ImportError:  # the comparison is left out
 
 TOKENS = "token " * 300
 LOOP = asyncio.new_event_loop()
-WARM_UP = 10
-Variant = tuple[Callable[[], AbstractContextManager[None]], Callable[[], object]]
 
 
 def engine(streaming: bool) -> Any:
@@ -49,47 +55,35 @@ def engine(streaming: bool) -> Any:
     return index().as_query_engine(llm=llm, similarity_top_k=2, streaming=streaming)
 
 
-def constant(_sample: Sample, _findings: Findings) -> Score:
-    """A metric that costs nothing."""
-    return Score(value=1.0, normalised=1.0)
-
-
-def provider() -> tuple[TracerProvider, InMemorySpanExporter]:
-    """A provider with an in-memory exporter."""
-    made, exporter = TracerProvider(), InMemorySpanExporter()
-    made.add_span_processor(SimpleSpanProcessor(exporter))
-    return made, exporter
-
-
 def ours(rate: float) -> Variant:
     """Our handlers."""
-    traces, exporter = provider()
+    tracing = Tracing()
     metric = Metric(id="bench.constant", score=constant, needs=frozenset())
-    evals = RagEval(metrics=[metric], judge="local", sample_rate=rate, tracer_provider=traces)
+    evals = RagEval(
+        metrics=[metric], judge="local", sample_rate=rate, tracer_provider=tracing.provider
+    )
 
     @contextmanager
     def switch() -> Any:
         registration = enable(evals)
         yield
         registration.disable()
-        exporter.clear()
 
-    return switch, evals.flush
+    return Variant(switch=switch, settle=evals.flush, clear=tracing.exporter.clear)
 
 
 def openinference() -> Variant:
     """OpenInference's instrumentor."""
-    traces, exporter = provider()
+    tracing = Tracing()
     instrumentor = LlamaIndexInstrumentor()
 
     @contextmanager
     def switch() -> Any:
-        instrumentor.instrument(tracer_provider=traces)
+        instrumentor.instrument(tracer_provider=tracing.provider)
         yield
         instrumentor.uninstrument()
-        exporter.clear()
 
-    return switch, bool
+    return Variant(switch=switch, clear=tracing.exporter.clear)
 
 
 def query(made: Any) -> None:
@@ -108,50 +102,34 @@ def stream(made: Any) -> None:
         pass
 
 
-def once(way: Callable[[Any], None], made: Any, variant: Variant) -> tuple[float, float]:
-    """Milliseconds (CPU, wall) of one request."""
-    switch, settle = variant
-    with switch():
-        cpu, wall = time.process_time(), time.perf_counter()
-        way(made)
-        wall = time.perf_counter() - wall
-        settle()
-        cpu = time.process_time() - cpu
-    return cpu * 1e3, wall * 1e3
+def request_by(way: Callable[[Any], None], made: Any, _callbacks: list[Any]) -> None:
+    """One request; LlamaIndex's handlers are switched on around it."""
+    way(made)
 
 
-def report(title: str, figures: dict[str, list[tuple[float, float]]]) -> None:
-    """Prints each variant as a ratio to the plain request."""
-    plain = [statistics.median(column) for column in zip(*figures.pop("none"), strict=True)]
-    print(f"\n{title}: the plain request takes {plain[0]:.2f} ms CPU, {plain[1]:.2f} ms wall")
-    for name, rows in figures.items():
-        cpu, wall = (statistics.median(column) for column in zip(*rows, strict=True))
-        added = f"{cpu / plain[0] - 1:+.2f} of plain CPU, {wall / plain[1] - 1:+.2f} of plain wall"
-        print(f"{name:<20} {added}")
+WAYS = (
+    ("query", query, CALL_GATE),
+    ("aquery", aquery, CALL_GATE),
+    ("stream 300", stream, STREAM_GATE),
+)
 
 
 def main() -> None:
     """Runs all three ways of calling."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=200)
     rounds = parser.parse_args().rounds
     warnings.simplefilter("ignore")
-    variants: dict[str, Variant] = {
-        "none": (nullcontext, bool),
-        "ours, sampled out": ours(0.0),
-        "ours, evaluated": ours(1.0),
-    }
+    variants = {PLAIN: Variant(), SAMPLED_OUT: ours(0.0), EVALUATED: ours(1.0)}
     if LlamaIndexInstrumentor is not None:
-        variants["OpenInference"] = openinference()
-    for title, way in (("query", query), ("aquery", aquery), ("stream 300", stream)):
-        made = engine(way is stream)
-        figures: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
-        for number in range(rounds + WARM_UP):
-            for name in random.sample(list(variants), len(variants)):
-                figure = once(way, made, variants[name])
-                if number >= WARM_UP:
-                    figures[name].append(figure)
-        report(title, figures)
+        variants[OPENINFERENCE] = openinference()
+    rows = []
+    for title, way, gate in WAYS:
+        request = functools.partial(request_by, way, engine(way is stream))
+        row = measure(f"LlamaIndex, {title}", request, variants, gate=gate, rounds=rounds)
+        print(row)
+        rows.append(row)
+    print(summary(rows))
 
 
 if __name__ == "__main__":

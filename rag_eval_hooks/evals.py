@@ -344,24 +344,19 @@ class RagEval:
         span = self._spans.write(
             interaction, functools.partial(self._assembler.attributes, session)
         )
-        build = functools.partial(
-            self._assembler.sample,
-            interaction,
-            session,
-            span.trace_id,
-            span.span_id,
-        )
+        trace_id, span_id = span.trace_id, span.span_id
+        build = functools.partial(self._assembler.sample, interaction, session, trace_id, span_id)
         run_id = interaction.root.id
         return Offer(
-            key=span.trace_id or id_of(run_id),
+            key=trace_id or id_of(run_id),
             status=interaction.status,
             sample=build,
             size=interaction.chars,
             held=span.held,
             traits=functools.partial(traits_of_interaction, interaction),
-            ids=tuple(filter(None, (span.trace_id, id_of(run_id)))),
-            trace_id=span.trace_id,
-            span_id=span.span_id,
+            ids=tuple(filter(None, (trace_id, id_of(run_id)))),
+            trace_id=trace_id,
+            span_id=span_id,
         )
 
 

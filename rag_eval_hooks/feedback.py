@@ -11,6 +11,7 @@ from typing import Final
 
 __all__ = ["Feedback", "id_of"]
 
+_LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
 _DOWN: Final = re.compile(r"\bthumbs?[ _-]?down\b|👎", re.IGNORECASE)
 
 
@@ -73,6 +74,8 @@ def id_of(value: object) -> str:
     if isinstance(value, int):
         return f"{value:032x}"
     text = str(value).strip()
+    if len(text) > _LONGEST_UUID:
+        return text
     try:
         return uuid.UUID(text.removeprefix("0x").removeprefix("0X")).hex
     except ValueError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
+from enum import Enum, auto
 from itertools import islice
 from typing import Any
 
@@ -12,7 +14,7 @@ from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks.capture.documents import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_langchain.values import entries
+from rag_eval_hooks_langchain.values import class_of, entries
 
 __all__ = ["DOCUMENT_KEYS", "Documents", "snapshot", "update_of"]
 
@@ -34,6 +36,30 @@ _PAIR = 2
 _NO_DOCUMENTS = (str, int, float, bytes, PromptValue)
 
 Lists = list[tuple[Context, ...]]
+
+
+class _Form(Enum):
+    """What a value is to the search, as its class tells."""
+
+    NOTHING = auto()
+    LIST = auto()
+    MESSAGE = auto()
+    OTHER = auto()
+
+
+@functools.lru_cache(maxsize=256)
+def _form_of(kind: type) -> _Form:
+    for form, kinds in _FORMS:
+        if issubclass(kind, kinds):
+            return form
+    return _Form.OTHER
+
+
+_FORMS = (
+    (_Form.NOTHING, (*_NO_DOCUMENTS, type(None))),
+    (_Form.LIST, (list, tuple)),
+    (_Form.MESSAGE, (BaseMessage,)),
+)
 
 
 def snapshot(document: Document, score: float | None = None) -> Context:
@@ -88,13 +114,16 @@ class _Search:
         self.found: Lists = []
 
     def look(self, value: Any, given: Any, depth: int) -> None:
-        if depth == 0 or value is given or isinstance(value, _NO_DOCUMENTS):
+        if depth == 0 or value is given:
             return
-        if isinstance(value, list | tuple):
+        form = _form_of(class_of(value))
+        if form is _Form.LIST:
             self._list(value, given, depth)
-        elif isinstance(value, BaseMessage):
+        elif form is _Form.MESSAGE:
             if self._artifacts:
                 self._artifact(getattr(value, "artifact", None), depth)
+        elif form is _Form.NOTHING:
+            return
         elif (values := entries(update_of(value))) is not None:
             before = entries(given) or {}
             for key, item in list(values.items())[:_WIDE]:

@@ -152,7 +152,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if run.outermost:
             self._note_streamed_input(run, extra)
             self._note_answer(run, outputs, extra.get("inputs", given))
-        self._note_choice(run, outputs)
+        if self._choices.contexts is not None:
+            self._note_choice(run, outputs)
         self._recorder.end(run)
 
     @host_edge
@@ -253,7 +254,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        self._note_choice(run, output)
+        if self._choices.contexts is not None:
+            self._note_choice(run, output)
         if not self._note_documents(run, output) and self._counts(run):
             text = text_of_tool(output)
             if text is not None:
@@ -307,15 +309,18 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         name = extra.get("name") or class_name(serialized) or kind.value
         # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
         parent_id = None if parent_run_id is None else parent_run_id.int
-        if self._root not in (None, name) and not self._recorder.is_inside(parent_id):
+        if self._root is not None and not self._is_inside(name, parent_id):
             return None
         metadata = extra.get("metadata")
         run = self._recorder.start(run_id.int, parent_id, kind, name, metadata, extra.get("tags"))
         if run is not None and run.parent is not None:
             note_belonging(run, metadata)
-        if run is not None:
             self._instrumentors.note(run, find_other)
         return run
+
+    def _is_inside(self, name: str, parent_id: int | None) -> bool:
+        """Whether a run is of the name that makes an interaction, or inside one."""
+        return name == self._root or self._recorder.is_inside(parent_id)
 
     def _start_model(
         self,
@@ -373,8 +378,6 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         return bool(found)
 
     def _note_choice(self, run: Run, outputs: Any) -> None:
-        if self._choices.contexts is None:
-            return
         chosen = self._choices.contexts_in(
             outputs, self._documents, self._incidents, root=run.outermost
         )

@@ -7,6 +7,7 @@ may find nothing, and then the scores are on the carrier span.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import UUID
@@ -17,6 +18,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run
+from rag_eval_hooks_langchain.values import class_of
 
 __all__ = ["find_other"]
 
@@ -32,7 +34,7 @@ def find_other(root: Run) -> tuple[bool, Span | None]:
         return False, None
     active = False
     for handler in _handlers():
-        look_up = _look_up(handler)
+        look_up = _look_up(class_of(handler))
         if look_up is not None:
             active = True
             span = _span(look_up, handler, UUID(int=run_id))
@@ -61,8 +63,9 @@ def _handlers() -> Iterator[object]:
     yield from getattr(callbacks, "handlers", None) or ()
 
 
-def _look_up(handler: object) -> Callable[[Any, UUID], Any] | None:
-    for base in type(handler).__mro__:
+@functools.lru_cache(maxsize=256)
+def _look_up(kind: type) -> Callable[[Any, UUID], Any] | None:
+    for base in kind.__mro__:
         if (look_up := _LOOK_UPS.get((_package(base), base.__name__))) is not None:
             return look_up
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from datetime import date, time
 from enum import Enum
 from itertools import islice
 from numbers import Number
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.documents import Document
 from langchain_core.messages import (
@@ -26,6 +27,7 @@ from pydantic import BaseModel
 
 __all__ = [
     "answer_of",
+    "class_of",
     "entries",
     "message_text",
     "message_texts",
@@ -95,7 +97,10 @@ def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ..
         answer: What was read in it: without one any text in it may be the answer, beside one
             under a name that leaves doubts those under further names.
     """
-    values = _fresh(entries(outputs) or {}, given)
+    held = entries(outputs)
+    if not held:
+        return ()
+    values = _fresh(held, given)
     texts = {key: text for key, text in values.items() if isinstance(text, str) and text.strip()}
     if not answer:
         return tuple(texts.values())
@@ -129,12 +134,28 @@ def named(values: Any, key: str, read: Callable[[Any], str | None]) -> str | Non
 
 def entries(value: Any) -> Mapping[str, Any] | None:
     """The entries of a mapping, or of a state or an answer that is an object with fields."""
-    if isinstance(value, Mapping):
-        return value
-    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+    kind = class_of(value)
+    if _is_mapping(kind):
+        return cast("Mapping[str, Any]", value)
+    if _has_fields(kind):
         found = getattr(value, "__dict__", None)
         return _slots(value) if found is None else found
     return None
+
+
+def class_of(value: object) -> type:
+    """The class of a value, or of what it stands for: what is known of it is asked once."""
+    return value.__class__
+
+
+@functools.lru_cache(maxsize=256)
+def _is_mapping(kind: type) -> bool:
+    return issubclass(kind, Mapping)
+
+
+@functools.lru_cache(maxsize=256)
+def _has_fields(kind: type) -> bool:
+    return issubclass(kind, BaseModel) or is_dataclass(kind)
 
 
 def _slots(value: Any) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Tracker:
     ) -> None:
         """A span begins."""
         owner, method = class_and_method(span_id)
-        role = role_of(_class(instance), method)
+        role = role_of(values.class_of(instance), method)
         parent = self._parent(parent_id, role, instance)
         if role is Role.PART and parent is not None:
             _remember(self._parts, span_id, parent)
@@ -105,7 +105,7 @@ class Tracker:
         if run is None:
             return
         _, method = class_and_method(span_id)
-        role, given = role_of(_class(instance), method), values.given_out(result)
+        role, given = role_of(values.class_of(instance), method), values.given_out(result)
         try:
             self._note_nodes(run, role, method, given)
         finally:
@@ -208,7 +208,7 @@ class Tracker:
 
         Old versions leave a running workflow's span current in the code that started it.
         """
-        own_step = instance is None or role_of(_class(instance), "run") is Role.WORKFLOW
+        own_step = instance is None or role_of(values.class_of(instance), "run") is Role.WORKFLOW
         return role is Role.WORKFLOW or not own_step
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
@@ -227,10 +227,6 @@ class Tracker:
         owns = role in (Role.RETRIEVAL, Role.POSTPROCESSING)
         if nodes is not None and (owns or (nodes and not run.within(RunKind.RETRIEVER))):
             self._recorder.documents(run, values.snapshot(nodes))
-
-
-def _class(instance: object) -> type:
-    return type(instance)
 
 
 def _remember(spans: dict[str, V], span_id: str, value: V) -> None:

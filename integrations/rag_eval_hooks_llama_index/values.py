@@ -31,6 +31,7 @@ __all__ = [
     "ANSWERS_WITH_SOURCES",
     "STREAMING",
     "answer_of",
+    "class_of",
     "generator_of",
     "given_out",
     "is_summary_query",
@@ -152,12 +153,16 @@ def generator_of(value: Any) -> Any:
     """The generator behind a streamed answer, or None for another kind of answer."""
     if isinstance(value, STREAMING):
         return value.response_gen
-    return value if _is_generator(type(value)) else None
+    return value if _is_generator(class_of(value)) else None
 
 
-@functools.lru_cache(maxsize=4096)
+def class_of(value: object) -> type:
+    """The class of a value, or of what it stands for: what is known of it is asked once."""
+    return value.__class__
+
+
+@functools.lru_cache(maxsize=256)
 def _is_generator(kind: type) -> bool:
-    # To ask for an abstract base class takes as long as all else that we ask of a value.
     return issubclass(kind, Generator | AsyncGenerator)
 
 

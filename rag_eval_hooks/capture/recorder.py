@@ -114,7 +114,8 @@ class Recorder:
             return None
         if parent_id in self._ended:
             # What it starts in its turn comes late too.
-            self._remember(run_id)
+            self._ended[run_id] = None
+            self._trim()
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
         if parent is None:
@@ -311,9 +312,10 @@ class Recorder:
         interaction.status = _closed_early(interaction) if status is Status.OK else status
         for run in interaction.runs:
             self._runs.pop(run.id, None)
-            self._remember(run.id)
+            self._ended[run.id] = None
             run.end = run.end or root.end
             run.given = None
+        self._trim()
         if interaction.interrupted and interaction.status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._park(interaction)
@@ -330,9 +332,8 @@ class Recorder:
                 atexit.register(_close, weakref.ref(self))
         self._parked.park(interaction)
 
-    def _remember(self, run_id: Hashable) -> None:
-        self._ended[run_id] = None
-        if len(self._ended) > _REMEMBERED:
+    def _trim(self) -> None:
+        while len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
 
     def _report(self, interaction: Interaction) -> None:

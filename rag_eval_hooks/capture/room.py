@@ -50,11 +50,11 @@ class Room:
         """Characters of all texts, or None where one is too long."""
         size = 0
         for context in contexts:
-            texts = [value for value in context.metadata.values() if isinstance(value, str)]
-            lengths = [len(context.text), *map(len, texts)]
-            if max(lengths) >= self._longest:
-                return None
-            size += sum(lengths)
+            for text in (context.text, *context.metadata.values()):
+                if isinstance(text, str):
+                    if len(text) >= self._longest:
+                        return None
+                    size += len(text)
         return size
 
     def _cut(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:

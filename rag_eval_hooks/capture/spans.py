@@ -129,21 +129,22 @@ class SpanWriter:
         return span
 
     def _write_children(self, interaction: Interaction, root_span: Span, redact: Redact) -> None:
-        parents = {interaction.root: trace.set_span_in_context(root_span, interaction.otel)}
-        documents = {found.run: found.contexts for found in interaction.lists}
+        parents = _Parents(interaction, root_span)
+        documents = {found.run: found.contexts for found in interaction.lists if self._content}
         for run in interaction.runs[1:]:
-            if run.kind in _FORMS:
-                span = self._child(run, _enclosing(run, interaction.root, parents))
-                if self._content:
-                    found = documents.get(run, ())
-                    span.set_attributes(redact(content_of(run, found, room(span))))
-                # Times are explicit, so a span can be ended before its children begin.
-                span.end(run.end)
-                if run.kind is not RunKind.MODEL:
-                    parents[run] = trace.set_span_in_context(span, interaction.otel)
+            form = _FORMS.get(run.kind)
+            if form is None:
+                continue
+            span = self._child(run, form, parents.around(run))
+            if self._content:
+                found = documents.get(run, ())
+                span.set_attributes(redact(content_of(run, found, room(span))))
+            # Times are explicit, so a span can be ended before its children begin.
+            span.end(run.end)
+            if run.kind is not RunKind.MODEL:
+                parents.add(run, span)
 
-    def _child(self, run: Run, parent: OtelContext) -> Span:
-        form = _FORMS[run.kind]
+    def _child(self, run: Run, form: _Form, parent: OtelContext) -> Span:
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: form.operation,
             semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
@@ -178,15 +179,32 @@ class SpanWriter:
         return attributes | redact(private)
 
 
-def _enclosing(run: Run, root: Run, parents: Mapping[Run, OtelContext]) -> OtelContext:
-    """The context of the nearest enclosing run that has a span, else that of the root.
+class _Parents:
+    """The contexts in which spans begin, made where one does."""
 
-    What ran before an interrupt was begun by another root, which has no span.
-    """
-    outer = run.parent
-    while outer is not None and outer not in parents:
-        outer = outer.parent
-    return parents[outer if outer is not None else root]
+    def __init__(self, interaction: Interaction, root_span: Span) -> None:
+        self._root = interaction.root
+        self._otel = interaction.otel
+        self._spans = {interaction.root: root_span}
+        self._contexts: dict[Run, OtelContext] = {}
+
+    def add(self, run: Run, span: Span) -> None:
+        """A run has a span."""
+        self._spans[run] = span
+
+    def around(self, run: Run) -> OtelContext:
+        """The context of the nearest enclosing run that has a span, else that of the root.
+
+        What ran before an interrupt was begun by another root, which has no span.
+        """
+        outer = run.parent
+        while outer is not None and outer not in self._spans:
+            outer = outer.parent
+        outer = self._root if outer is None else outer
+        if outer not in self._contexts:
+            span = self._spans[outer]
+            self._contexts[outer] = trace.set_span_in_context(span, self._otel)
+        return self._contexts[outer]
 
 
 def _subject(run: Run) -> str:

@@ -38,6 +38,7 @@ class Redactor:
         self.rules = tuple(rules)
         self._functions = tuple(functions)
         self._ids_key = ids_key
+        self._idle = None if self.active else self._new_session()
 
     @property
     def active(self) -> bool:
@@ -45,7 +46,10 @@ class Redactor:
         return bool(self.rules or self._functions or self._ids_key)
 
     def session(self) -> Session:
-        """What redacts one sample, and the spans of it."""
+        """What redacts one sample, and the spans of it; where nothing is redacted, all of them."""
+        return self._idle or self._new_session()
+
+    def _new_session(self) -> Session:
         return Session(self.rules, self._functions, self._ids_key)
 
     def holds(self, text: str) -> bool:
