@@ -96,6 +96,7 @@ def telemetry_sinks(
         ),
         metrics=MetricRecorder(providers.meter, judge=judge.name),
         incidents=incidents,
+        span_events=config.span_events,
     )
 
 
