@@ -237,12 +237,15 @@ def main() -> None:
                 f"  {step:14} {spent * 1e6:7.0f} us  {against:5.1f} x span"
                 f"  {spent / evaluation:6.3f} of the evaluation"
             )
+        together = statistics.median(row["+ metrics"] for row in rounds)
         for name, make in PLATFORMS.items():
             taken, sent = platform_seconds(make, outcomes, min(args.samples, 50))
+            together += taken + sent
             print(
                 f"  {name:14} {taken * 1e6:7.0f} us to take over, {sent * 1e6:7.0f} us to send"
                 f"  {(taken + sent) / evaluation:6.3f} of the evaluation"
             )
+        print(f"  {'all together':14} {together * 1e6:7.0f} us  {together / evaluation:6.3f} of it")
 
 
 if __name__ == "__main__":

@@ -170,6 +170,8 @@ class RagEvalConfig(BaseModel):
             (below the RAG span) or `off`.
         trace_judge: Whether each call of judge, embedder and token scorer is a span below the
             evaluation span; never in the application's own traces otherwise.
+        span_events: Whether each score is an event of our RAG span too, with the request's end as
+            its time.
         max_explanation_chars: Characters of one metric's explanation in telemetry.
         thresholds: Least good values by metric, in its own scale, such as
             `ragas.faithfulness=0.8`: pass or fail.
@@ -286,6 +288,7 @@ class RagEvalConfig(BaseModel):
     )
     carrier: Literal["trace", "child", "off"] = _setting("trace", "'trace', 'child' or 'off'")
     trace_judge: bool = _setting(False, "true or false")
+    span_events: bool = _setting(False, "true or false")
     max_explanation_chars: int = _count(4000)
     thresholds: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = _setting(
         {}, "metric ids and numbers in the metric's scale"

@@ -97,6 +97,7 @@ def telemetry_sinks(
         ),
         metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
         incidents=incidents,
+        span_events=config.span_events,
     )
 
 

@@ -26,7 +26,7 @@ __all__ = ["Plan", "Report", "run_demo"]
 _MOST_PENDING: Final = 32
 """Questions asked ahead of the scores; more would only make spans wait."""
 _TICK: Final = 0.1
-_GRACE: Final = 10.0
+_GRACE: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,12 +108,13 @@ class Course:
         work: Work,
         attributes: Attributes,
         links: Sequence[SpanContext] = (),
+        events: Sequence[Attributes] = (),
         *,
         more: Attributes | None = None,
     ) -> None:
         """Ends the RAG span, if it still waits."""
         if work.offer.held is not None:
-            self.holder.finish(work.offer.held, {**attributes, **(more or {})}, links)
+            self.holder.finish(work.offer.held, {**attributes, **(more or {})}, links, events)
 
     def _sample(self, work: Work) -> Sample | None:
         try:

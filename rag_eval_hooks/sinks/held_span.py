@@ -16,7 +16,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.evaluation import failed_of, status_of
-from rag_eval_hooks.sinks.limits import Attributes, fitting, link_room
+from rag_eval_hooks.sinks.limits import Attributes, event_room, fitting, link_room
 
 __all__ = ["Attributes", "HeldSpan", "SpanHolder", "attributes_of", "status_of"]
 
@@ -27,6 +27,10 @@ class Endable(Protocol):
     def set_attributes(self, attributes: Attributes) -> None: ...
 
     def add_link(self, context: SpanContext) -> None: ...
+
+    def add_event(
+        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
+    ) -> None: ...
 
     def end(self, end_time: int | None = None) -> None: ...
 
@@ -80,9 +84,13 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def finish(
-        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
+        self,
+        held: HeldSpan,
+        attributes: Attributes,
+        links: Sequence[SpanContext] = (),
+        events: Sequence[Attributes] = (),
     ) -> bool:
-        """Sets attributes and links on a span that is still held, and ends it.
+        """Sets attributes, links and evaluation events on a span that is still held, and ends it.
 
         Returns:
             False when it had already ended, for whatever reason.
@@ -91,7 +99,7 @@ class SpanHolder:
             if held not in self._held:
                 return False
             del self._held[held]
-        self.end(held, attributes, links)
+        self.end(held, attributes, links, events)
         return True
 
     def expire(self) -> None:
@@ -127,13 +135,20 @@ class SpanHolder:
         return len(self._held)
 
     def end(
-        self, held: HeldSpan, attributes: Attributes, links: Sequence[SpanContext] = ()
+        self,
+        held: HeldSpan,
+        attributes: Attributes,
+        links: Sequence[SpanContext] = (),
+        events: Sequence[Attributes] = (),
     ) -> None:
         """Ends a span that is not held."""
         try:
             held.span.set_attributes(fitting(held.span, attributes))
             for link in links[: link_room(held.span)]:
                 held.span.add_link(link)
+            for event in events[: event_room(held.span)]:
+                # Viewers hide what is stamped after the end of the trace.
+                held.span.add_event(semconv.GEN_AI_EVALUATION_EVENT, event, held.end_time)
             held.span.end(held.end_time)
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
             self._incidents.report("span end", error)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from rag_eval_hooks import semconv
 
-__all__ = ["Attributes", "fitting", "link_room", "longest", "room"]
+__all__ = ["Attributes", "event_room", "fitting", "link_room", "longest", "room"]
 
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
@@ -29,6 +29,12 @@ def link_room(span: object) -> int | None:
     """The same for links."""
     limit = getattr(getattr(span, "_limits", None), "max_links", None)
     return None if limit is None else max(0, int(limit) - len(getattr(span, "links", None) or ()))
+
+
+def event_room(span: object) -> int | None:
+    """The same for span events."""
+    limit = getattr(getattr(span, "_limits", None), "max_events", None)
+    return None if limit is None else max(0, int(limit) - len(getattr(span, "events", None) or ()))
 
 
 def longest(span: object) -> int | None:

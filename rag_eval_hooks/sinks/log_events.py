@@ -13,6 +13,7 @@ from opentelemetry.context import Context
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.sinks.evaluation import Evaluation
+from rag_eval_hooks.sinks.limits import Attributes
 
 __all__ = ["EventEmitter", "Events", "events_of"]
 
@@ -56,16 +57,20 @@ class EventEmitter:
         self._content = content
         self._max_chars = max_chars
 
+    def results(self, evaluation: Evaluation) -> list[Attributes]:
+        """The attributes of an event for each score."""
+        return [self._result(evaluation, name) for name in evaluation.scores]
+
     def emit(self, evaluation: Evaluation) -> None:
         """One event for each score, and one for each metric that failed, with its cause."""
         context, now = evaluation.context(), time.time_ns()
         if not self._events.wanted(context):
             return
-        for name in evaluation.scores:
-            self._events.emit(now, context, self._result(evaluation, name))
+        for told in map(dict, self.results(evaluation)):
+            self._events.emit(now, context, told)
         for name, failure in evaluation.failed.items():
-            told = {semconv.ERROR_TYPE: failure.cause.value}
-            self._events.emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **told})
+            cause = {semconv.ERROR_TYPE: failure.cause.value}
+            self._events.emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **cause})
 
     def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
         score = evaluation.scores[name]

@@ -70,6 +70,11 @@ class OtherSpan:
             if not self._done:
                 self._links.append(context)
 
+    def add_event(
+        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
+    ) -> None:
+        """Adds none: events are on spans of ours."""
+
     def keep(self, span: ReadableSpan, shelf: Shelf) -> Addition | None:
         """The owner ended the span.
 

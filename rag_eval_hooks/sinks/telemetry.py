@@ -24,8 +24,8 @@ from rag_eval_hooks.sinks.thresholds import Thresholds
 
 __all__ = ["Telemetry"]
 
-Finish = Callable[[Attributes, Sequence[SpanContext]], object]
-"""Ends the RAG span with attributes and links, if it still waits."""
+Finish = Callable[[Attributes, Sequence[SpanContext], Sequence[Attributes]], object]
+"""Ends the RAG span with attributes, links and events, if it still waits."""
 
 
 class Telemetry:
@@ -40,6 +40,7 @@ class Telemetry:
         events: Emits log events.
         metrics: Records metrics.
         incidents: Where exceptions are counted: processors, exporters and readers are the user's.
+        span_events: Whether each score is an event of the RAG span too.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Telemetry:
         events: EventEmitter,
         metrics: MetricRecorder,
         incidents: Incidents,
+        span_events: bool = False,
     ) -> None:
         self._thresholds = thresholds
         self._carriers = carriers
@@ -58,6 +60,7 @@ class Telemetry:
         self._events = events
         self._metrics = metrics
         self._incidents = incidents
+        self._span_events = span_events
 
     def watch(self, books: Books) -> None:
         """Reports the pipeline's state from now on."""
@@ -118,7 +121,7 @@ class Telemetry:
 
         Args:
             evaluation: It.
-            finish: Ends the RAG span with attributes and links, if it still waits.
+            finish: Ends the RAG span with attributes, links and events, if it still waits.
         """
         carriers: list[Span] = []
         # First, because the waiting span links to them and takes no link once it is ended.
@@ -131,7 +134,8 @@ class Telemetry:
             passed=evaluation.passed,
             reason=evaluation.reason,
         )
-        finish(attributes, [span.get_span_context() for span in carriers])
+        on_span = self._events.results(evaluation) if self._span_events else []
+        finish(attributes, [span.get_span_context() for span in carriers], on_span)
         self._show_calls(evaluation.log, carriers)
         for span in carriers:
             with self._edge("carrier"):

@@ -555,3 +555,30 @@ def test_links_of_ours_push_out_none(limit: int, monkeypatch: pytest.MonkeyPatch
     first = [span.context.span_id for span in carriers][:limit]
     assert [link.context.span_id for link in rag.links] == first
     world.evals.shutdown()
+
+
+def test_span_events_are_stamped_with_the_requests_end() -> None:
+    """On request each score is an event of the RAG span, within its time; by default none is."""
+    world = World(metrics=many(5), span_events=True)
+    world.ask()
+    rag = world.one("invoke")
+    assert [event.name for event in rag.events] == ["gen_ai.evaluation.result"] * 5
+    assert {event.timestamp for event in rag.events} == {rag.end_time}
+    logged = [dict(event.attributes) for event in world.events()]
+    assert [dict(event.attributes or {}) for event in rag.events] == logged
+    world.evals.shutdown()
+    plain = World()
+    plain.ask()
+    assert plain.one("invoke").events == ()
+    plain.evals.shutdown()
+
+
+def test_span_events_push_out_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more events than the SDK keeps: none is dropped for another."""
+    monkeypatch.setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "3")
+    world = World(metrics=many(5), span_events=True)
+    world.ask()
+    rag = world.one("invoke")
+    assert len(rag.events) == 3
+    assert rag.dropped_events == 0
+    world.evals.shutdown()

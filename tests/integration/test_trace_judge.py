@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -15,6 +16,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.judge_calls import CallLog, JudgeCall
+from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.sample import Context
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
@@ -206,3 +208,28 @@ def test_the_number_is_limited() -> None:
     for _ in range(600):
         log.add(JudgeCall(operation="chat", model="m"))
     assert (len(log.calls), log.omitted) == (500, 100)
+
+
+def test_a_models_own_object_is_seen_too(server: JudgeServer) -> None:
+    """A judge over somebody's function shows its calls in the same way, under its name."""
+    client = httpx.Client(base_url=server.url)
+
+    def ask(messages: Messages) -> str:
+        reply = client.post("/chat/completions", json={"model": "m", "messages": messages}).json()
+        return str(reply["choices"][0]["message"]["content"])
+
+    world = World(server)
+    world.evals.shutdown()
+    world.evals = RagEval(
+        "ragas.faithfulness",
+        CallableJudge(ask, name="my-model"),
+        config=RagEvalConfig(trace_judge=True),
+        tracer_provider=world.tracers,
+    )
+    world.ask()
+    (carrier,), chats = world.named("evaluation"), world.named("chat my-model")
+    world.evals.shutdown()
+    client.close()
+    assert len(chats) == len(server.requests)
+    assert {s.parent.span_id for s in chats if s.parent} == {carrier.context.span_id}
+    assert "gen_ai.provider.name" not in told(chats[0])

@@ -66,3 +66,19 @@ def test_examples_of_sampling_are_accepted(told: dict[str, Any]) -> None:
     """Every table on the page on sampling is one that a file of settings may hold."""
     config = RagEvalConfig(**told)
     Selection(config, ALL_METRICS, ALL_METRICS, Incidents())
+
+
+def test_viewer_pages_name_what_is_emitted() -> None:
+    """Every attribute, event and metric that a page on a viewer names is one that we emit."""
+    emitted = {value for value in vars(semconv).values() if isinstance(value, str)}
+    own = r"rag\.eval\.(<suite>\.<metric>|[a-z]+\.[a-z_]+)\.(score|label)"
+    for page in sorted((ROOT / "docs" / "viewers").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:rag\.eval|gen_ai)\.[\w.<>]+)", text):
+            known = name in emitted or (re.fullmatch(own, name) and _is_metric(name))
+            assert known, f"{page.name}: {name}"
+
+
+def _is_metric(name: str) -> bool:
+    metric_id = name.removeprefix("rag.eval.").rpartition(".")[0]
+    return metric_id == "<suite>.<metric>" or metric_id in {one.id for one in ALL_METRICS}

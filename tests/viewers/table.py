@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 
 from tests.viewers.conftest import demo_in_mlflow, demo_in_phoenix
 from tests.viewers.demo import Scored, run_demo
-from tests.viewers.jaeger import jaeger_spans
+from tests.viewers.jaeger import JaegerSpan, jaeger_spans
 from tests.viewers.mlflow import mlflow
 from tests.viewers.phoenix import phoenix
 
@@ -42,7 +43,11 @@ def main() -> None:
             columns["MLflow: assessment"] = one, given
         one = _bad(run_demo(folders[4]))
         columns["Jaeger: tag"] = one, _jaeger(folders[4], one)
+        columns["Jaeger: evaluation span"] = one, _carrier(folders[4], one)
     _print(columns)
+    equal = all(column == one.scores for one, column in columns.values())
+    print("\nall equal" if equal else "\nNOT all equal")
+    sys.exit(not equal)
 
 
 def _bad(scored: list[Scored]) -> Scored:
@@ -55,11 +60,26 @@ def _leaf(tree: dict[str, dict[str, dict[str, float]]], name: str) -> float | No
 
 
 def _jaeger(folder: Path, one: Scored) -> Column:
-    lines = (folder / "demo-output" / "traces.jsonl").read_text(encoding="utf-8").splitlines()
-    spans = {span.span_id: span for span in jaeger_spans(map(json.loads, lines))}
+    spans = {span.span_id: span for span in _spans(folder)}
     tags: dict[str, tuple[str, float | None]] = defaultdict(lambda: ("", None))
     tags.update(spans[one.span_id].tags)
     return {name: tags[f"rag.eval.{name}.score"][1] for name in one.scores}
+
+
+def _carrier(folder: Path, one: Scored) -> Column:
+    found: Column = {}
+    for span in _spans(folder):
+        if span.references[:1] == (("FOLLOWS_FROM", one.trace_id, one.span_id),):
+            for place in range(20):
+                prefix = f"evaluations.{place}.evaluation"
+                if f"{prefix}.name" in span.tags:
+                    found[span.tags[f"{prefix}.name"][1]] = span.tags[f"{prefix}.score"][1]
+    return found
+
+
+def _spans(folder: Path) -> list[JaegerSpan]:
+    lines = (folder / "demo-output" / "traces.jsonl").read_text(encoding="utf-8").splitlines()
+    return list(jaeger_spans(map(json.loads, lines)))
 
 
 def _print(columns: dict[str, tuple[Scored, Column]]) -> None:

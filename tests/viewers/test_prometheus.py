@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewers.processes import executable, free_port
+from tests.viewers.processes import ROOT, executable, free_port
 from tests.viewers.prometheus import FOLDER, PATIENCE, Prometheus, application, filled, scraping
 
 DASHBOARD = json.loads((FOLDER / "grafana/dashboards/rag-quality.json").read_text("utf-8"))
@@ -41,6 +41,14 @@ def test_every_panel_shows_something(title: str, prometheus: Prometheus) -> None
     assert numbers, title
     if title.startswith(("Mean", "Failed", "Answers")):
         assert all(0 <= number <= 1 for number in numbers)
+
+
+def test_the_query_of_the_docs_gives_means(prometheus: Prometheus) -> None:
+    """The PromQL in Grafana's page of the docs is right as it stands there."""
+    page = (ROOT / "docs" / "viewers" / "grafana.md").read_text(encoding="utf-8")
+    (query,) = re.findall(r"```promql\n(.*?)```", page, re.DOTALL)
+    assert all(0 < number < 1 for number in prometheus.numbers(query))
+    assert prometheus.numbers(query)
 
 
 def test_wrong_answers_are_seen(prometheus: Prometheus) -> None:
