@@ -12,7 +12,7 @@ from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks.capture.documents import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_langchain.values import entries
+from rag_eval_hooks_langchain.structured import entries
 
 __all__ = ["DOCUMENT_KEYS", "Documents", "snapshot", "update_of"]
 

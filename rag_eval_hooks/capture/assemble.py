@@ -6,17 +6,29 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.capture.calls import PREFIX
-from rag_eval_hooks.capture.contexts import Finder
+from rag_eval_hooks.capture.contexts import Finder, shown_in
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
-from rag_eval_hooks.capture.forms import TELLING, fold
+from rag_eval_hooks.capture.forms import fold, is_telling
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.capture.stages import queries, stages
 from rag_eval_hooks.sample import Context, Sample
 
 __all__ = ["assemble", "seconds", "session_of", "shortened"]
 
-_FRAMEWORK_PREFIXES = ("ls_", "langgraph_", "checkpoint_", "lc_")
+_FRAMEWORK_KEYS = frozenset(
+    f"{owner}_{key}"
+    for owner, keys in {
+        "ls": "provider model_name model_type temperature max_tokens stop method integration "
+        "integration_version agent_type structured_output_format invocation_params modality "
+        "vector_store_provider embedding_provider retriever_name run_depth",
+        "lc": "agent_name versions source",
+        "langgraph": "step node triggers path checkpoint_ns version plan host api_url request_id "
+        "auth_user auth_user_id auth_permissions",
+        "checkpoint": "id ns map",
+    }.items()
+    for key in keys.split()
+)
+"""What LangChain, LangGraph and their servers put into metadata themselves."""
 
 
 def assemble(
@@ -107,10 +119,9 @@ def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> b
     prompt = fold(" ".join(call.prompt))
     for other in calls:
         said = fold(other.text or "")
-        if other is not call and len(said) >= TELLING:
+        if other is not call and is_telling(said):
             prompt = prompt.replace(said, " ")
-    texts = (fold(c.text) for found in interaction.lists for c in found.contexts)
-    return any(len(text) >= TELLING and text[:PREFIX] in prompt for text in texts)
+    return bool(shown_in(prompt, interaction.lists))
 
 
 def seconds(root: Run) -> float | None:
@@ -147,7 +158,7 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def _is_free(key: str) -> bool:
-    return key not in OWN_KEYS and not key.startswith(_FRAMEWORK_PREFIXES)
+    return key not in OWN_KEYS and key not in _FRAMEWORK_KEYS
 
 
 class _Cut:
