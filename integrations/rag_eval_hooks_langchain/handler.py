@@ -83,6 +83,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     ) -> None:
         if not isinstance(evals, RagEval):
             raise ConfigError("evals", evals, "a RagEval")
+        if not isinstance(run_inline, bool):
+            raise ConfigError("run_inline", run_inline, "True or False")
         self.run_inline = run_inline
         self._evals = evals
         self._recorder = evals.recorder

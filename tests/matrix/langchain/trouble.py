@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from pydantic import Field
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -62,7 +63,7 @@ class Finding(BaseRetriever):
 class Flaky(BaseRetriever):
     """A store that is down once."""
 
-    tries: list[str] = []
+    tries: list[str] = Field(default_factory=list)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
