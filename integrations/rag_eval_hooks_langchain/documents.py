@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks.capture.documents import contexts_of, scalars, score_in
+from rag_eval_hooks.capture.forms import fold, is_telling
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.structured import entries
 
@@ -68,6 +69,20 @@ class Documents:
         search = _Search(self._keys, artifacts)
         search.look(outputs, given, _DEEP)
         return search.found
+
+    def text_in(self, outputs: Any, given: Any = None) -> Context | None:
+        """The text under one of the names: documents that a step of a graph has joined."""
+        before = entries(given) or {}
+        for key, item in (entries(update_of(outputs)) or {}).items():
+            if key in self._keys and isinstance(item, str) and item != before.get(key):
+                return Context(text=item) if is_telling(fold(item)) else None
+        return None
+
+    def in_artifact(self, artifact: Any) -> Lists:
+        """The lists in a tool's artifact, also where a checkpoint made mappings of documents."""
+        if isinstance(artifact, list) and artifact and all(map(_is_written, artifact[:_WIDE])):
+            return [tuple(context for item in artifact for context in contexts_of(item))]
+        return self.found_in(artifact, artifacts=False)
 
     def typed(self, value: Any) -> tuple[Context, ...] | None:
         """What stands where documents are to be: documents or texts, possibly none."""
@@ -154,7 +169,7 @@ def _items(value: Any) -> Sequence[Any] | None:
     if isinstance(value, Document):
         return [value]
     if isinstance(value, Mapping):
-        if isinstance(value.get("page_content"), str):
+        if _is_written(value):
             return [value]
         named = list(islice(value.values(), _WIDE))
         return named if named and all(isinstance(v, Document | None) for v in named) else None
@@ -166,6 +181,10 @@ def _is_document(item: Any) -> bool:
         # A message written as a mapping has a content, too.
         return "role" not in item
     return isinstance(item, str | Context) or _document_in(item) is not None
+
+
+def _is_written(item: Any) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("page_content"), str)
 
 
 def _is_handed_on(item: Any, before: Any) -> bool:

@@ -14,10 +14,17 @@ from langchain_core.outputs import LLMResult
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Origin, Run, RunKind, host_edge
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import models, values
 from rag_eval_hooks_langchain.choices import Choice, Choices
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents, snapshot
-from rag_eval_hooks_langchain.graphs import is_interrupt, is_no_error, is_step, with_graph_events
+from rag_eval_hooks_langchain.graphs import (
+    is_interrupt,
+    is_no_error,
+    is_step,
+    mark_of,
+    with_graph_events,
+)
 from rag_eval_hooks_langchain.names import class_name, name_or_none, names, users_tags
 from rag_eval_hooks_langchain.other_instrumentors import find_other
 from rag_eval_hooks_langchain.states import States
@@ -142,6 +149,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             self._turns.begin(run, inputs)
         elif run.parent is not None and is_step(extra.get("tags")):
             self._turns.step(run, run.parent, extra.get("metadata"))
+        elif run.parent is not None and run.parent.mark is not None:
+            # A task of an entrypoint is a step of its own.
+            mark = mark_of(extra.get("metadata"))
+            run.mark = None if mark == run.parent.mark else mark
 
     @host_edge
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **extra: Any) -> None:
@@ -156,8 +167,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             self._note_answer(run, outputs, extra.get("inputs", given))
         if run.keeps_state:
             self._states.note_output(run, outputs)
-        elif not run.resuming:
-            self._note_documents(run, outputs, given)
+        elif not run.resuming and not self._note_documents(run, outputs, given):
+            self._note_text(run, self._documents.text_in(outputs, given) if run.mark else None)
         self._note_choice(run, outputs)
         self._recorder.end(run)
 
@@ -268,9 +279,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             return
         self._note_choice(run, output)
         if not self._note_documents(run, output) and self._counts(run):
-            text = text_of_tool(output)
-            if text is not None:
-                self._recorder.documents(run, (text,), Origin.TEXT)
+            self._note_text(run, text_of_tool(output))
         self._recorder.end(run)
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
@@ -363,6 +372,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         for contexts in found:
             self._recorder.documents(run, contexts)
         return bool(found)
+
+    def _note_text(self, run: Run, text: Context | None) -> None:
+        if text is not None:
+            self._recorder.documents(run, (text,), Origin.TEXT)
 
     def _note_choice(self, run: Run, outputs: Any) -> None:
         if self._choices.contexts is None:

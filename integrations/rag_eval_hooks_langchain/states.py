@@ -69,14 +69,17 @@ class States:
                 self._recorder.documents(graph, contexts)
 
     def _in_state(self, state: Any) -> Lists:
-        values = {k: v for k, v in (entries(state) or {}).items() if k != "messages"}
-        return self._documents.found_in(values, artifacts=False) if values else []
+        values = entries(state)
+        if values is not None:
+            # Messages hold no documents but artifacts, of earlier turns as well.
+            state = {key: value for key, value in values.items() if key != "messages"}
+        return self._documents.found_in(state, artifacts=False) if state else []
 
     def _artifacts(self, messages: Sequence[BaseMessage] | str) -> Lists:
         if isinstance(messages, str):
             return []
         tools = [m for m in _this_turn(messages) if isinstance(m, ToolMessage)]
-        return self._documents.found_in({"messages": tools}) if tools else []
+        return [found for m in tools for found in self._documents.in_artifact(m.artifact)]
 
     def _unknown(self, step: Run, lists: Lists) -> Lists:
         if not lists:

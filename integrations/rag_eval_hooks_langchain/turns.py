@@ -78,7 +78,7 @@ class Turns:
         conversation = thread_of(graph.name, graph.interaction.metadata)
         if not graph.outermost or conversation is None or not (first or not graph.query):
             return
-        asked = self._choices.asked_in(run.given) if is_pulled(metadata) else None
+        asked = self._asked(run) if is_pulled(metadata) else None
         if graph.resuming:
             self._join(run, graph, conversation, asked)
         elif first:
@@ -98,6 +98,12 @@ class Turns:
         self._recorder.resume(graph, conversation, lambda one: mark in one.stops)
         if graph.resuming:
             self._recorder.resume(graph, conversation, _stopped_before(step, asked))
+
+    def _asked(self, step: Run) -> str | None:
+        """What was asked, by the state; the function of an entrypoint is given the input itself."""
+        if isinstance(step.given, str):
+            return self._choices.question_in(step.given, self._incidents)
+        return self._choices.asked_in(step.given)
 
     def _note_input(self, run: Run, inputs: Any) -> None:
         inputs = update_in(inputs)

@@ -208,17 +208,20 @@ class Interaction:
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
     def drop_relayed(self) -> None:
-        """Forgets texts of tools that only relay: what a sub-agent said, or documents as text."""
+        """Forgets texts that only relay: what a sub-agent said, or documents as text."""
         texts = [found for found in self.lists if found.origin is Origin.TEXT]
         if not texts:
             return
+        others = [found for found in self.lists if found.origin is not Origin.TEXT]
         inner = {run for run in self.runs if run.kind is RunKind.MODEL}
-        inner |= {found.run for found in self.lists if found.origin is not Origin.TEXT}
+        inner |= {found.run for found in others}
         relaying = {outer for run in inner for outer in run.ancestors()}
+        told = {context.text for found in others for context in found.contexts} - {""}
         self.lists = [
             found
             for found in self.lists
-            if found.origin is not Origin.TEXT or found.run not in relaying
+            if found.origin is not Origin.TEXT
+            or not (found.run in relaying or any(text in found.contexts[0].text for text in told))
         ]
 
     def resume(self, earlier: Interaction) -> None:
@@ -228,6 +231,9 @@ class Interaction:
         self.otel = earlier.otel
         self.metadata = {**earlier.metadata, **self.metadata}
         self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
+        for run in earlier.runs[1:]:
+            run.interaction = self
+            run.parent = root if run.parent is first else run.parent
         self.runs[1:1] = earlier.runs[1:]
         self.lists[:0] = earlier.lists
         self.chosen = earlier.chosen
