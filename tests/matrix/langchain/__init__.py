@@ -10,6 +10,7 @@ from tests.matrix.langchain import (
     graphs,
     interrupts,
     lcel,
+    resumed,
     retrievers,
     trouble,
 )
@@ -24,6 +25,7 @@ SHAPES = (
     *conversations.SHAPES,
     *graphs.SHAPES,
     *interrupts.SHAPES,
+    *resumed.SHAPES,
     *application.SHAPES,
     *trouble.SHAPES,
 )
