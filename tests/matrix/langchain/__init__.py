@@ -12,6 +12,8 @@ from tests.matrix.langchain import (
     lcel,
     resumed,
     retrievers,
+    team_graphs,
+    teams,
     trouble,
 )
 
@@ -27,5 +29,7 @@ SHAPES = (
     *interrupts.SHAPES,
     *resumed.SHAPES,
     *application.SHAPES,
+    *teams.SHAPES,
+    *team_graphs.SHAPES,
     *trouble.SHAPES,
 )
