@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 from langchain_core.tools import tool
@@ -23,6 +24,16 @@ __all__ = ["SHAPES"]
 
 WAYS = ("invoke", "ainvoke", "stream", "astream")
 OTHER = QUESTIONS[1]
+
+
+def caches() -> bool:
+    """Whether nodes of a graph can be cached."""
+    if GRAPHS_MISSING is not None:
+        return False
+    kind = import_module("langgraph.graph").StateGraph
+    return "cache_policy" in signature(kind.add_node).parameters
+
+
 FAILED = due(Status.ERROR, answer=None, spans=())
 
 
@@ -254,11 +265,7 @@ def in_another_process(_: World) -> Any:
         return told
 
 
-CACHE_MISSING = (
-    None
-    if GRAPHS_MISSING is None and hasattr(import_module("langgraph.types"), "CachePolicy")
-    else "this LangGraph caches no nodes"
-)
+CACHE_MISSING = None if caches() else "this LangGraph caches no nodes"
 FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no functions"
 SYNC = ("invoke", "stream")
 BEFORE = ("chat scripted", "chat scripted", "chat scripted", "execute_tool book")

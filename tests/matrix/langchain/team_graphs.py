@@ -6,6 +6,7 @@ import asyncio
 import operator
 from collections.abc import Callable
 from importlib import import_module
+from inspect import signature
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.documents import Document
@@ -79,7 +80,9 @@ class Joining(TypedDict, total=False):
 
 def narrow() -> Any:
     """Two nodes retrieve side by side; only the answer comes out."""
-    made = import_module("langgraph.graph").StateGraph(Joining, output_schema=Narrow)
+    kind = import_module("langgraph.graph").StateGraph
+    name = "output_schema" if "output_schema" in signature(kind).parameters else "output"
+    made = kind(Joining, **{name: Narrow})
     made.add_node("one", lambda s: {"documents": store().similarity_search(s["question"], k=1)})
     made.add_node("two", lambda s: {"documents": store().similarity_search(OTHER, k=1)})
     made.add_node("tell", lambda s: {"answer": ask(s["question"], s["documents"])})
@@ -103,7 +106,7 @@ def joining(documents: bool) -> Callable[[], Any]:
             made.add_node("find", searched)
             made.add_node("join", lambda s: {"context": joined(s["documents"])})
         else:
-            made.add_node("find", lambda s: {"tries": 1})
+            made.add_node("find", lambda s: {"question": s["question"]})
             found = lambda s: {"context": joined(searched(s)["documents"])}  # noqa: E731
             made.add_node("join", found)
         made.add_node("tell", lambda s: {"answer": told().invoke(s)})
@@ -188,7 +191,7 @@ def handed_over() -> Any:
         return command(goto="expert", update={"messages": [note]})
 
     made = module.StateGraph(module.MessagesState)
-    made.add_node("triage", triage, destinations=("expert",))
+    made.add_node("triage", triage)
     made.add_node("expert", agent(searching(), [search]))
     made.add_edge("__start__", "triage")
     made.add_edge("expert", "__end__")
