@@ -16,8 +16,8 @@ from rag_eval_hooks.capture.contexts import shown_in
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.forms import fold
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.run import DocumentList
-from rag_eval_hooks_langchain.documents import Documents, Lists
+from rag_eval_hooks.capture.run import DocumentList, Interaction
+from rag_eval_hooks_langchain.documents import Documents, IsKnown, Lists
 from rag_eval_hooks_langchain.structured import entries
 from rag_eval_hooks_langchain.values import message_text
 
@@ -52,10 +52,10 @@ class States:
         graph = _outermost(step)
         fresh = _is_fresh(graph)
         if step.unseen is None:
-            step.unseen = self._unknown(step, self._in_state(step.given))
+            step.unseen = self._in_state(step.given, step.interaction)
         found, step.unseen = (step.unseen, []) if fresh else _shown(step, messages)
         if fresh or graph.resuming:
-            found = [*found, *self._unknown(step, self._artifacts(messages))]
+            found = [*found, *self._artifacts(messages, step.interaction)]
         for contexts in found:
             self._recorder.documents(step, contexts)
 
@@ -65,28 +65,38 @@ class States:
         if interaction.lists or not (_is_fresh(graph) or graph.resuming):
             return
         if not any(run.kind is RunKind.MODEL for run in interaction.runs):
-            for contexts in self._in_state(outputs):
+            for contexts in self._in_state(outputs, interaction):
                 self._recorder.documents(graph, contexts)
 
-    def _in_state(self, state: Any) -> Lists:
+    def _in_state(self, state: Any, interaction: Interaction) -> Lists:
         values = entries(state)
         if values is not None:
             # Messages hold no documents but artifacts, of earlier turns as well.
             state = {key: value for key, value in values.items() if key != "messages"}
-        return self._documents.found_in(state, artifacts=False) if state else []
-
-    def _artifacts(self, messages: Sequence[BaseMessage] | str) -> Lists:
-        if isinstance(messages, str):
+        if not state:
             return []
-        tools = [m for m in _this_turn(messages) if isinstance(m, ToolMessage)]
-        return [found for m in tools for found in self._documents.in_artifact(m.artifact)]
+        is_known = self._known(interaction)
+        found = self._documents.found_in(state, artifacts=False, is_known=is_known)
+        return _without(found, is_known)
 
-    def _unknown(self, step: Run, lists: Lists) -> Lists:
-        if not lists:
+    def _artifacts(self, messages: Sequence[BaseMessage] | str, interaction: Interaction) -> Lists:
+        tools = [m for m in _this_turn(messages) if isinstance(m, ToolMessage) and m.artifact]
+        if not tools:
             return []
-        known = {c.text for found in step.interaction.lists for c in found.contexts}
-        new = (tuple(c for c in contexts if c.text not in known) for contexts in lists)
-        return [contexts for contexts in new if contexts]
+        is_known = self._known(interaction)
+        lists = (self._documents.in_artifact(m.artifact, is_known) for m in tools)
+        return _without([contexts for found in lists for contexts in found], is_known)
+
+    def _known(self, interaction: Interaction) -> IsKnown:
+        """Whether a text is that of a document which was seen before, possibly cut."""
+        known = {c.text for found in interaction.lists for c in found.contexts}
+        longest = self._recorder.longest
+        return lambda text: text in known or (len(text) > longest and text[:longest] in known)
+
+
+def _without(lists: Lists, is_known: IsKnown) -> Lists:
+    new = (tuple(c for c in contexts if not is_known(c.text)) for contexts in lists)
+    return [contexts for contexts in new if contexts]
 
 
 def _shown(step: Run, messages: Sequence[BaseMessage] | str) -> tuple[Lists, Lists]:
@@ -119,6 +129,8 @@ def _beside_question(messages: Sequence[BaseMessage] | str) -> str:
     return fold("\n".join(map(message_text, told)))
 
 
-def _this_turn(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def _this_turn(messages: Sequence[BaseMessage] | str) -> list[BaseMessage]:
+    if isinstance(messages, str):
+        return []
     asked = [place for place, m in enumerate(messages) if isinstance(m, HumanMessage)]
     return list(messages[asked[-1] :]) if asked else list(messages)

@@ -176,6 +176,11 @@ class Recorder:
             return True
         return self._around() is not None
 
+    @property
+    def longest(self) -> int:
+        """Characters that are kept of one text."""
+        return self._room.longest
+
     def knows(self, run_id: Hashable) -> bool:
         """Whether a run, ended or not, belongs to an open interaction."""
         return run_id in self._runs
