@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from inspect import signature
 from typing import Any
 
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.tools import tool
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.agents import asks, pick, search, stepping
+from tests.matrix.langchain.agents import (
+    TOOL_SPANS,
+    asks,
+    pick,
+    search,
+    searching,
+    stepping,
+)
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
 from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph, stopping
-from tests.matrix.langchain.kit import QUESTION, QUESTIONS, answer_to, ask, store, top
+from tests.matrix.langchain.kit import QUESTION, QUESTIONS, Chat, answer_to, ask, store, top
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
-__all__ = ["SHAPES"]
+__all__ = ["SHAPES", "config", "one", "saver"]
 
 WAYS = ("invoke", "ainvoke", "stream", "astream")
 OTHER = QUESTIONS[1]
-
-
-def caches() -> bool:
-    """Whether nodes of a graph can be cached."""
-    if GRAPHS_MISSING is not None:
-        return False
-    kind = import_module("langgraph.graph").StateGraph
-    return "cache_policy" in signature(kind.add_node).parameters
 
 
 FAILED = due(Status.ERROR, answer=None, spans=())
@@ -151,63 +151,88 @@ def twins(world: World, way: str) -> None:
     call_graph(first, resume(), told, way)
 
 
-def cached(thread: bool) -> Callable[[World, str], None]:
-    def body(world: World, way: str) -> None:
-        policy = import_module("langgraph.types").CachePolicy()
-        made = graph()
-        made.add_node("retrieve", searched, cache_policy=policy)
-        made.add_node("generate", generate)
-        cache = import_module("langgraph.cache.memory").InMemoryCache()
-        app = chained(made, "retrieve", "generate").compile(
-            cache=cache, checkpointer=saver() if thread else None
-        )
-        for name in ("t1", "t2"):
-            told = config(world, name)
-            if not thread:
-                del told["configurable"]
-            call_graph(app, {"question": QUESTION}, told, way)
-
-    return body
+def approve(state: Any) -> dict[str, Any]:
+    import_module("langgraph.types").interrupt("May I?")
+    return {"tries": 1}
 
 
-def cached_without_model(world: World, way: str) -> None:
-    """The answer is made by what no callback tells of."""
-    policy = import_module("langgraph.types").CachePolicy()
+def waiting_twice(world: World, way: str) -> None:
     made = graph()
-    made.add_node("retrieve", searched, cache_policy=policy)
-    made.add_node("generate", lambda state: {"generation": answer_to(QUESTION, top())})
-    cache = import_module("langgraph.cache.memory").InMemoryCache()
-    app = chained(made, "retrieve", "generate").compile(cache=cache)
-    for _ in range(2):
-        handler = RagEvalCallbackHandler(world.evals)
-        call_graph(app, {"question": QUESTION}, {"callbacks": [handler]}, way)
+    nodes = {"first": approve, "retrieve": searched, "second": approve, "generate": generate}
+    for name, node in nodes.items():
+        made.add_node(name, node)
+    app, told = chained(made, *nodes).compile(checkpointer=saver()), config(world)
+    for inputs in ({"question": QUESTION}, resume(), resume()):
+        call_graph(app, inputs, told, way)
 
 
-def routed(*questions: str) -> Callable[[World, str], None]:
-    """Retrieves where nothing is kept, answers thanks without documents."""
-
-    def route(state: Any) -> str:
-        if "?" not in state["question"]:
-            return "chat"
-        return "generate" if state.get("documents") else "retrieve"
-
-    def body(world: World, way: str) -> None:
-        made = graph()
-        made.add_node("retrieve", searched)
-        made.add_node("generate", generate)
-        made.add_node("chat", lambda state: {"generation": "You are welcome."})
-        made.add_conditional_edges("__start__", route, ["retrieve", "generate", "chat"])
-        made.add_edge("retrieve", "generate")
-        made.add_edge("generate", "__end__")
-        made.add_edge("chat", "__end__")
-        app, told = made.compile(checkpointer=saver()), config(world)
-        for question in questions:
-            call_graph(app, {"question": question}, told, way)
-
-    return body
+def waiting_inside(world: World, way: str) -> None:
+    """The interrupt is in a graph within the graph."""
+    inner = graph()
+    inner.add_node("retrieve", searched)
+    inner.add_node("approve", approve)
+    made = graph()
+    made.add_node("find", chained(inner, "retrieve", "approve").compile())
+    made.add_node("generate", generate)
+    app = chained(made, "find", "generate").compile(checkpointer=saver())
+    told = config(world)
+    for inputs in ({"question": QUESTION}, resume()):
+        call_graph(app, inputs, told, way)
 
 
-FOLLOW_UP = "And when does it return?"
+def from_a_checkpoint(world: World, way: str) -> None:
+    """A finished graph goes on once more from the middle of its history."""
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("generate", generate)
+    app = chained(made, "retrieve", "generate").compile(checkpointer=saver())
+    told = config(world)
+    call_graph(app, {"question": QUESTION}, told, way)
+    where = {"configurable": told["configurable"]}
+    middle = next(s for s in app.get_state_history(where) if s.next == ("generate",))
+    call_graph(app, None, {**told, **middle.config}, way)
+
+
+def cancelled(world: World, way: str) -> None:
+    """A task is cancelled in a node, and its graph called again."""
+    begun: list[int] = []
+
+    async def slow(state: Any) -> dict[str, Any]:
+        begun.append(1)
+        if len(begun) == 1:
+            await asyncio.sleep(60)
+        return generate(state)
+
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("generate", slow)
+    app, told = chained(made, "retrieve", "generate").compile(checkpointer=saver()), config(world)
+
+    async def requests() -> None:
+        task = asyncio.create_task(app.ainvoke({"question": QUESTION}, told))
+        while not begun:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        await app.ainvoke(None, told)
+
+    asyncio.run(requests())
+
+
+def agent_recovers(world: World, way: str) -> None:
+    """The agent's model fails after its tool has searched."""
+    inner, failed = searching(), [False]
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        if messages[-1].type == "tool" and not failed[0]:
+            failed[0] = True
+            raise ConnectionError("the model is down")
+        return inner.reply(messages)
+
+    app, told = agent(Chat(reply=reply), [search], checkpointer=saver()), config(world)
+    with contextlib.suppress(ConnectionError):
+        call_graph(app, asks(QUESTION), told, way)
+    call_graph(app, None, told, way)
 
 
 def booking(world: World, first: Any, way: str) -> None:
@@ -265,7 +290,6 @@ def in_another_process(_: World) -> Any:
         return told
 
 
-CACHE_MISSING = None if caches() else "this LangGraph caches no nodes"
 FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no functions"
 SYNC = ("invoke", "stream")
 BEFORE = ("chat scripted", "chat scripted", "chat scripted", "execute_tool book")
@@ -295,20 +319,20 @@ SHAPES = (
             due(question=OTHER, contexts=top(OTHER), answer=answer_to(OTHER, top(OTHER))),
         ],
     ),
-    one("a cached retrieve node", cached(thread=False), [due(), due()], CACHE_MISSING),
-    one("a cached retrieve node, in threads", cached(thread=True), [due(), due()], CACHE_MISSING),
+    one("two interrupts", waiting_twice, [due()]),
+    one("an interrupt in a graph in the graph", waiting_inside, [due()]),
+    one("on from a checkpoint", from_a_checkpoint, [due(), due()]),
     one(
-        "a cached retrieve node, no model seen",
-        cached_without_model,
-        [due(spans=()), due(spans=())],
-        CACHE_MISSING,
+        "a cancelled task, called again",
+        cancelled,
+        [due(Status.CANCELLED, answer=None, spans=()), due()],
+        ways=("ainvoke",),
     ),
     one(
-        "a turn answered from kept documents",
-        routed(QUESTION, FOLLOW_UP),
-        [due(), due(question=FOLLOW_UP, answer=answer_to(FOLLOW_UP, top()))],
+        "recovery of an agent",
+        agent_recovers,
+        [due(Status.ERROR, answer=None, spans=TOOL_SPANS), due()],
     ),
-    one("a turn without documents", routed(QUESTION, "Thanks a lot."), [due()]),
     one(
         "approval of a tool",
         approved_here,
