@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -406,3 +407,18 @@ def test_artifacts_from_a_checkpoint_are_documents_again(world: World) -> None:
         ("p0", {"page": 0}),
         ("p1", {"page": 1}),
     ]
+
+
+def test_an_answer_is_told_from_a_title_by_escaped_documents(world: World) -> None:
+    """Whether a model was given retrieved text is seen through the formatter's escapes."""
+    told = 'The "Skarn" café on the quay opens at 07:00\nand closes when the last ferry has left.'
+
+    def ask(question: str) -> dict[str, Any]:
+        prompt = json.dumps({"passages": [told], "question": question})
+        reply = message_text(Chat(reply=lambda messages: "It opens at seven.").invoke(prompt))
+        title = message_text(Chat(reply=lambda messages: "Opening hours").invoke(reply))
+        return {"reply": reply, "heading": title, "sources": [Document(told)]}
+
+    RunnableLambda(ask).invoke(QUESTION, config(world))
+    (sample,) = samples(world)
+    assert (sample.answer, texts(sample)) == ("It opens at seven.", [told])
