@@ -12,6 +12,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import values
 from rag_eval_hooks_langchain.documents import Documents
+from rag_eval_hooks_langchain.structured import entries
 
 __all__ = ["Choice", "Choices"]
 
@@ -44,14 +45,19 @@ class Choices:
         """Refuses what can never work."""
         for field in fields(self):
             value = getattr(self, field.name)
-            if value is not None and (
-                value == "" or not (isinstance(value, str) or callable(value))
-            ):
-                raise ConfigError(field.name, value, "the name of a key, or a callable")
+            if value is None or callable(value) or (isinstance(value, str) and value):
+                continue
+            raise ConfigError(field.name, value, "the name of a key, or a callable")
 
     def question_in(self, inputs: Any, incidents: Incidents) -> str | None:
         """What the user asked."""
         return _text("question", self.question, inputs, values.question_of, incidents)
+
+    def asked_in(self, state: Any) -> str | None:
+        """What the user asked, in a state where the root's input does not tell it."""
+        key = self.question if isinstance(self.question, str) else None
+        found = None if key is None else values.named(state, key, values.question_of)
+        return values.asked_in(state) if found is None else found
 
     def answer_in(self, outputs: Any, incidents: Incidents, given: Any = None) -> str | None:
         """What the user got, from a root that was given something."""
@@ -75,7 +81,7 @@ class Choices:
         if self.contexts is None:
             return None
         if isinstance(self.contexts, str):
-            chosen = (values.entries(outputs) or {}).get(self.contexts)
+            chosen = (entries(outputs) or {}).get(self.contexts)
         else:
             chosen = _called("contexts", self.contexts, outputs, incidents) if root else None
         if chosen is None:

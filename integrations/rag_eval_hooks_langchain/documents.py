@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks.capture.documents import contexts_of, scalars, score_in
+from rag_eval_hooks.capture.forms import fold, is_telling
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_langchain.values import class_of, entries
+from rag_eval_hooks_langchain.structured import class_of, entries
 
-__all__ = ["DOCUMENT_KEYS", "Documents", "snapshot", "update_of"]
+__all__ = ["DOCUMENT_KEYS", "Documents", "IsKnown", "Lists", "snapshot", "update_of"]
 
 DOCUMENT_KEYS = (
     "documents",
@@ -36,6 +37,7 @@ _PAIR = 2
 _NO_DOCUMENTS = (str, int, float, bytes, PromptValue)
 
 Lists = list[tuple[Context, ...]]
+IsKnown: TypeAlias = Callable[[str], bool]
 
 
 class _Form(Enum):
@@ -83,17 +85,39 @@ class Documents:
     def __init__(self, keys: Collection[str]) -> None:
         self._keys = frozenset(keys)
 
-    def found_in(self, outputs: Any, given: Any = None, *, artifacts: bool = True) -> Lists:
+    def found_in(
+        self,
+        outputs: Any,
+        given: Any = None,
+        *,
+        artifacts: bool = True,
+        is_known: IsKnown | None = None,
+    ) -> Lists:
         """The lists of documents in an output, in order; an empty one may be a find too.
 
         Args:
             outputs: What a run gave out.
             given: What it was given: lists and messages that it merely hands on are no find.
             artifacts: Whether messages of tools in it are new, and their artifacts a find.
+            is_known: By the text of a document, whether it is no find.
         """
-        search = _Search(self._keys, artifacts)
+        search = _Search(self._keys, artifacts, is_known)
         search.look(outputs, given, _DEEP)
         return search.found
+
+    def text_in(self, outputs: Any, given: Any = None) -> Context | None:
+        """The text under one of the names: documents that a step of a graph has joined."""
+        before = entries(given) or {}
+        for key, item in (entries(update_of(outputs)) or {}).items():
+            if key in self._keys and isinstance(item, str) and item != before.get(key):
+                return Context(text=item) if is_telling(fold(item)) else None
+        return None
+
+    def in_artifact(self, artifact: Any, is_known: IsKnown) -> Lists:
+        """The lists in a tool's artifact, also where a checkpoint made mappings of documents."""
+        if isinstance(artifact, list) and artifact and all(map(_is_written, artifact[:_WIDE])):
+            return [tuple(context for item in artifact for context in contexts_of(item))]
+        return self.found_in(artifact, artifacts=False, is_known=is_known)
 
     def typed(self, value: Any) -> tuple[Context, ...] | None:
         """What stands where documents are to be: documents or texts, possibly none."""
@@ -108,9 +132,10 @@ class Documents:
 class _Search:
     """One search; depth and width are bounded."""
 
-    def __init__(self, keys: Collection[str], artifacts: bool) -> None:
+    def __init__(self, keys: Collection[str], artifacts: bool, is_known: IsKnown | None) -> None:
         self._keys = keys
         self._artifacts = artifacts
+        self._is_known = is_known
         self.found: Lists = []
 
     def look(self, value: Any, given: Any, depth: int) -> None:
@@ -131,7 +156,7 @@ class _Search:
 
     def _entry(self, key: str, item: Any, before: Any, depth: int) -> None:
         if key in self._keys and item is not before:
-            contexts = _under_key(item)
+            contexts = _under_key(self._unknown(item))
             if contexts is not None:
                 if not _is_handed_on(item, before):
                     self.found.append(contexts)
@@ -141,8 +166,8 @@ class _Search:
     def _list(self, items: Sequence[Any], given: Any, depth: int) -> None:
         first = next((item for item in items[:_WIDE] if item is not None), None)
         if _document_in(first) is not None:
-            if not _same(items, given):
-                self.found.append(_documents(items))
+            if not _same(items, given) and (unknown := self._unknown(items)):
+                self.found.append(_documents(unknown))
         elif first is not None and not isinstance(first, _NO_DOCUMENTS):
             if isinstance(first, BaseMessage) and depth == _DEEP:
                 # A bare list of messages is a prompt, with artifacts of earlier turns in it.
@@ -151,6 +176,14 @@ class _Search:
             for item in items[:_WIDE]:
                 if id(item) not in known:
                     self.look(item, None, depth - 1)
+
+    def _unknown(self, items: Any) -> Any:
+        """A list without the documents that are known, which need not be copied."""
+        is_known = self._is_known
+        if is_known is None or not isinstance(items, list | tuple):
+            return items
+        documents = ((item, _document_in(item)) for item in items)
+        return [i for i, d in documents if d is None or not is_known(d.page_content)]
 
     def _artifact(self, artifact: Any, depth: int) -> None:
         if isinstance(artifact, list | tuple) and not artifact:
@@ -183,7 +216,7 @@ def _items(value: Any) -> Sequence[Any] | None:
     if isinstance(value, Document):
         return [value]
     if isinstance(value, Mapping):
-        if isinstance(value.get("page_content"), str):
+        if _is_written(value):
             return [value]
         named = list(islice(value.values(), _WIDE))
         return named if named and all(isinstance(v, Document | None) for v in named) else None
@@ -195,6 +228,10 @@ def _is_document(item: Any) -> bool:
         # A message written as a mapping has a content, too.
         return "role" not in item
     return isinstance(item, str | Context) or _document_in(item) is not None
+
+
+def _is_written(item: Any) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("page_content"), str)
 
 
 def _is_handed_on(item: Any, before: Any) -> bool:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rag_eval_hooks_langchain.documents import update_of
+
 __all__ = [
+    "START",
     "is_interrupt",
     "is_no_error",
+    "is_pulled",
     "is_step",
+    "mark_of",
+    "node_of",
     "resumes",
+    "update_in",
     "with_graph_events",
 ]
+
+
+START = "__start__"
+"""What old versions run as a first step, in every graph."""
 
 
 @functools.cache
@@ -51,3 +62,27 @@ def resumes(inputs: Any) -> bool:
     if inputs is None:
         return True
     return type(inputs).__name__ == "Command" and getattr(inputs, "resume", None) is not None
+
+
+def mark_of(metadata: Mapping[str, Any] | None) -> str | None:
+    """By what LangGraph names a step, again too when it runs it again from the same checkpoint."""
+    mark = (metadata or {}).get("langgraph_checkpoint_ns")
+    return mark if isinstance(mark, str) and mark else None
+
+
+def node_of(mark: str | None) -> str | None:
+    """The node of the outermost graph to which a step with this mark belongs."""
+    node, _, rest = (mark or "").partition(":")
+    return node if rest else None
+
+
+def update_in(inputs: Any) -> Any:
+    """What an input puts into the state: itself, or the update of a command, None without one."""
+    update = update_of(inputs)
+    return None if update is inputs and type(inputs).__name__ == "Command" else update
+
+
+def is_pulled(metadata: Mapping[str, Any] | None) -> bool:
+    """Whether a step was given the state, and not what another node sent it."""
+    path = (metadata or {}).get("langgraph_path") or ("",)
+    return not isinstance(path, list | tuple) or path[0] != "__pregel_push"

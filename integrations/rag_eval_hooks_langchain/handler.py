@@ -13,7 +13,8 @@ from langchain_core.outputs import LLMResult
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Origin, Run, RunKind, host_edge
-from rag_eval_hooks.capture.conversation import thread_of
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import models, values
 from rag_eval_hooks_langchain.choices import Choice, Choices
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents, snapshot
@@ -21,14 +22,17 @@ from rag_eval_hooks_langchain.graphs import (
     is_interrupt,
     is_no_error,
     is_step,
-    resumes,
+    mark_of,
     with_graph_events,
 )
-from rag_eval_hooks_langchain.names import class_name, name_or_none, names
+from rag_eval_hooks_langchain.names import class_name, name_or_none, names, users_tags
 from rag_eval_hooks_langchain.other_instrumentors import find_other
+from rag_eval_hooks_langchain.states import States
+from rag_eval_hooks_langchain.structured import structured
 from rag_eval_hooks_langchain.surroundings import current_run_id, note_belonging
 from rag_eval_hooks_langchain.switch import SWITCH
 from rag_eval_hooks_langchain.tools import text_of_tool
+from rag_eval_hooks_langchain.turns import Turns
 
 __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler"]
 
@@ -84,6 +88,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         document_keys: Collection[str] = DOCUMENT_KEYS,
         retrieval_tools: Collection[str] | None = None,
     ) -> None:
+        if not isinstance(evals, RagEval):
+            raise ConfigError("evals", evals, "a RagEval")
+        if not isinstance(run_inline, bool):
+            raise ConfigError("run_inline", run_inline, "True or False")
         self.run_inline = run_inline
         self._evals = evals
         self._recorder = evals.recorder
@@ -92,6 +100,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         self._choices = Choices(question, contexts, answer)
         self._root = name_or_none("root", root)
         self._documents = Documents(names("document_keys", document_keys))
+        self._turns = Turns(self._recorder, self._documents, self._choices, self._incidents)
+        self._states = States(self._recorder, self._documents)
         self._retrieval_tools = (
             None if retrieval_tools is None else names("retrieval_tools", retrieval_tools)
         )
@@ -136,9 +146,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             return
         run.given = inputs
         if run.outermost:
-            self._begin(run, inputs)
-        elif is_step(extra.get("tags")) and run.parent is not None:
-            run.parent.keeps_state = True
+            self._turns.begin(run, inputs)
+        elif run.parent is not None and is_step(extra.get("tags")):
+            self._turns.step(run, run.parent, extra.get("metadata"))
+        elif run.parent is not None and run.parent.mark is not None:
+            # A task of an entrypoint is a step of its own.
+            mark = mark_of(extra.get("metadata"))
+            run.mark = None if mark == run.parent.mark else mark
 
     @host_edge
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **extra: Any) -> None:
@@ -147,11 +161,14 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         given, run.given = run.given, None
-        if not run.keeps_state:
-            self._note_documents(run, outputs, given)
         if run.outermost:
-            self._note_streamed_input(run, extra)
+            self._turns.ends(run, extra)
+            self._turns.gave(run, outputs)
             self._note_answer(run, outputs, extra.get("inputs", given))
+        if run.keeps_state:
+            self._states.note_output(run, outputs)
+        elif not run.resuming and not self._note_documents(run, outputs, given):
+            self._note_text(run, self._documents.text_in(outputs, given) if run.mark else None)
         if self._choices.contexts is not None:
             self._note_choice(run, outputs)
         self._recorder.end(run)
@@ -163,8 +180,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if run is None:
             return
         run.given = None
+        if run.mark is not None:
+            run.interaction.stops.add(run.mark)
         if run.outermost:
-            self._note_streamed_input(run, extra)
+            self._turns.ends(run, extra)
         if is_interrupt(error):
             run.interaction.interrupted = True
         if is_no_error(error):
@@ -208,7 +227,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         **extra: Any,
     ) -> None:
         """Begins a call of a chat model."""
-        self._start_model(values.message_texts(messages), serialized, run_id, parent_run_id, extra)
+        prompt = values.message_texts(messages)
+        run = self._start_model(prompt, serialized, run_id, parent_run_id, extra)
+        if run is not None and messages:
+            self._states.note(run, messages[0])
 
     @host_edge
     def on_llm_start(
@@ -221,7 +243,9 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         **extra: Any,
     ) -> None:
         """Begins a call of a plain model."""
-        self._start_model(prompts, serialized, run_id, parent_run_id, extra)
+        run = self._start_model(prompts, serialized, run_id, parent_run_id, extra)
+        if run is not None:
+            self._states.note(run, "\n".join(prompts))
 
     @host_edge
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
@@ -257,9 +281,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if self._choices.contexts is not None:
             self._note_choice(run, output)
         if not self._note_documents(run, output) and self._counts(run):
-            text = text_of_tool(output)
-            if text is not None:
-                self._recorder.documents(run, (text,), Origin.TEXT)
+            self._note_text(run, text_of_tool(output))
         self._recorder.end(run)
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
@@ -276,13 +298,14 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = None if event.run_id is None else self._recorder.get(event.run_id.int)
         if run is not None:
             run.interaction.interrupted = True
+            run.interaction.stops.add(event.checkpoint_id)
 
     @host_edge
     def on_resume(self, event: Any) -> None:
         """Continues what a graph was interrupted in."""
         run = None if event.run_id is None else self._recorder.get(event.run_id.int)
         if run is not None:
-            self._resume(run.interaction.root)
+            self._turns.resumed(run, event.checkpoint_id)
 
     @host_edge
     def record(self, documents: Any, run_id: int) -> None:
@@ -312,7 +335,9 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if self._root is not None and not self._is_inside(name, parent_id):
             return None
         metadata = extra.get("metadata")
-        run = self._recorder.start(run_id.int, parent_id, kind, name, metadata, extra.get("tags"))
+        run = self._recorder.start(run_id.int, parent_id, kind, name, metadata)
+        if run is not None and run.outermost and (tags := extra.get("tags")):
+            run.interaction.add_tags(users_tags(tags))
         if run is not None and run.parent is not None:
             note_belonging(run, metadata)
             self._instrumentors.note(run, find_other)
@@ -329,36 +354,12 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run_id: UUID,
         parent_run_id: UUID | None,
         extra: Mapping[str, Any],
-    ) -> None:
+    ) -> Run | None:
         run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
         if run is not None:
             self._recorder.prompt(run, prompt)
             run.facts = models.model_facts(extra)
-
-    def _begin(self, run: Run, inputs: Any) -> None:
-        if resumes(inputs):
-            self._resume(run)
-        elif not _is_blank(inputs):
-            conversation = thread_of(run.name, run.interaction.metadata)
-            if conversation is not None:
-                self._recorder.renew(conversation)
-            self._note_input(run, inputs)
-
-    def _resume(self, root: Run) -> None:
-        conversation = thread_of(root.name, root.interaction.metadata)
-        if conversation is not None:
-            self._recorder.resume(root, conversation)
-
-    def _note_input(self, run: Run, inputs: Any) -> None:
-        run.query = self._recorder.text(run, self._choices.question_in(inputs, self._incidents))
-        for contexts in self._documents.found_in(inputs, artifacts=False):
-            if contexts:
-                self._recorder.documents(run, contexts)
-
-    def _note_streamed_input(self, run: Run, extra: Mapping[str, Any]) -> None:
-        """A streamed root begins with a blank input; the real one comes with its end."""
-        if "inputs" in extra and not run.query:
-            self._note_input(run, extra["inputs"])
+        return run
 
     def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
         answer = self._choices.answer_in(outputs, self._incidents, given)
@@ -366,7 +367,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         others = self._choices.other_answers(outputs, given, answer)
         run.outputs = self._recorder.texts(run, others)
         if answer is None:
-            found = values.structured(outputs, given, state=run.keeps_state)
+            found = structured(outputs, given, state=run.keeps_state)
             run.structured = self._recorder.text(run, found)
 
     def _note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
@@ -377,6 +378,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             self._recorder.documents(run, contexts)
         return bool(found)
 
+    def _note_text(self, run: Run, text: Context | None) -> None:
+        if text is not None:
+            self._recorder.documents(run, (text,), Origin.TEXT)
+
     def _note_choice(self, run: Run, outputs: Any) -> None:
         chosen = self._choices.contexts_in(
             outputs, self._documents, self._incidents, root=run.outermost
@@ -386,9 +391,3 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     def _counts(self, run: Run) -> bool:
         return self._retrieval_tools is None or run.name in self._retrieval_tools
-
-
-def _is_blank(inputs: Any) -> bool:
-    """Whether this is what a streamed chain reports as its input when it begins."""
-    told = inputs.get("input") if isinstance(inputs, dict) and len(inputs) == 1 else None
-    return isinstance(told, str) and not told

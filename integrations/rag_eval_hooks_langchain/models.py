@@ -71,4 +71,4 @@ def _first_message(result: LLMResult) -> BaseMessage | None:
 
 
 def _told(facts: Mapping[str, Any]) -> Facts:
-    return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}
+    return {k: v for k, v in facts.items() if isinstance(v, _SCALARS) and v != ""}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["class_name", "name_or_none", "names"]
+__all__ = ["class_name", "name_or_none", "names", "users_tags"]
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:
@@ -16,6 +17,18 @@ def class_name(serialized: Mapping[str, Any] | None) -> str | None:
     path = told.get("id")
     name = path[-1] if path else told.get("name")
     return None if name is None else str(name)
+
+
+_FRAMEWORKS_TAG = re.compile(
+    r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
+    r"|langsmith:hidden|(langsmith:)?nostream"
+)
+"""What LangChain and LangGraph tag their steps with."""
+
+
+def users_tags(tags: Sequence[str]) -> list[str]:
+    """The tags that the application gave."""
+    return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]
 
 
 def name_or_none(field: str, value: Any) -> str | None:

@@ -18,7 +18,7 @@ from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from rag_eval_hooks.capture import Run
-from rag_eval_hooks_langchain.values import class_of
+from rag_eval_hooks_langchain.structured import class_of
 
 __all__ = ["find_other"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from rag_eval_hooks.capture.forms import TELLING
+from rag_eval_hooks.capture.forms import fold, is_telling
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.documents import update_of
 from rag_eval_hooks_langchain.values import message_text
@@ -28,7 +28,7 @@ def text_of_tool(output: Any) -> Context | None:
         if getattr(output, "status", "success") == "error":
             return None
         output = message_text(output)
-    if isinstance(output, str) and len(output) >= TELLING:
+    if isinstance(output, str) and is_telling(fold(output)):
         return Context(text=output)
     return None
 

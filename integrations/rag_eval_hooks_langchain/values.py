@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import fields, is_dataclass
-from datetime import date, time
-from enum import Enum
-from itertools import islice
-from numbers import Number
-from typing import Any, cast
+from typing import Any
 
-from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -23,19 +13,18 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.prompt_values import PromptValue
-from pydantic import BaseModel
+
+from rag_eval_hooks_langchain.structured import as_json, entries, fresh
 
 __all__ = [
     "answer_of",
-    "class_of",
-    "entries",
+    "asked_in",
     "message_text",
     "message_texts",
     "named",
     "named_answer",
     "other_answers",
     "question_of",
-    "structured",
 ]
 
 _QUESTION_KEYS = ("question", "query", "input", "user_input", "user_msg")
@@ -45,9 +34,6 @@ _ANSWER_KEYS = (*_SURE_KEYS, *_OTHER_KEYS)
 _PARSED = {"raw", "parsed", "parsing_error"}
 _USER = ("user", "human")
 _PAIR = 2
-_DEEP = 12
-_MANY = 10_000
-"""Levels of a structured answer that are written, and values in all."""
 
 
 def question_of(inputs: Any) -> str | None:
@@ -67,6 +53,15 @@ def question_of(inputs: Any) -> str | None:
     return None
 
 
+def asked_in(state: Any) -> str | None:
+    """What the user asked, in a state: under a known key, or as the last human message."""
+    if (values := entries(state)) is not None:
+        return _first(values, (*_QUESTION_KEYS, "messages"), question_of)
+    if isinstance(state, list | tuple):
+        return question_of([item for item in state if not isinstance(item, str)])
+    return None
+
+
 def answer_of(outputs: Any, given: Any = None) -> str | None:
     """What the user got: a text, a message, a known key, the last message of a model.
 
@@ -81,7 +76,7 @@ def answer_of(outputs: Any, given: Any = None) -> str | None:
     if (values := entries(outputs)) is not None:
         if values.keys() == _PARSED:
             return named_answer(values["parsed"]) or answer_of(values["raw"])
-        values = _fresh(values, given)
+        values = fresh(values, given)
         return _first_answer(values)
     if isinstance(outputs, Sequence):
         return _last_answer(outputs)
@@ -100,7 +95,7 @@ def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ..
     held = entries(outputs)
     if not held:
         return ()
-    values = _fresh(held, given)
+    values = fresh(held, given)
     texts = {key: text for key, text in values.items() if isinstance(text, str) and text.strip()}
     if not answer:
         return tuple(texts.values())
@@ -109,57 +104,10 @@ def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ..
     return tuple(texts[key] for key in _OTHER_KEYS if texts.get(key, answer) != answer)
 
 
-def structured(outputs: Any, given: Any = None, *, state: bool = False) -> str | None:
-    """A structured answer as JSON, or None where there is nothing that may be one.
-
-    Args:
-        outputs: What the root gave out.
-        given: What it was given.
-        state: Whether the output is the state of a graph, of which one new value may be the
-            answer. So it is where documents or messages stand beside it.
-    """
-    values = entries(outputs)
-    if values is None or not (state or any(map(_is_of_framework, values.values()))):
-        return _json(outputs)
-    found = [value for value in _fresh(values, given).values() if entries(value)]
-    found = [value for value in found if not _is_of_framework(value)]
-    return _json(found[0]) if len(found) == 1 else None
-
-
 def named(values: Any, key: str, read: Callable[[Any], str | None]) -> str | None:
     """The text under a key that the application named, or None where there is none."""
     found = (entries(values) or {}).get(key)
     return None if found is None else read(found)
-
-
-def entries(value: Any) -> Mapping[str, Any] | None:
-    """The entries of a mapping, or of a state or an answer that is an object with fields."""
-    kind = class_of(value)
-    if _is_mapping(kind):
-        return cast("Mapping[str, Any]", value)
-    if _has_fields(kind):
-        found = getattr(value, "__dict__", None)
-        return _slots(value) if found is None else found
-    return None
-
-
-def class_of(value: object) -> type:
-    """The class of a value, or of what it stands for: what is known of it is asked once."""
-    return value.__class__
-
-
-@functools.lru_cache(maxsize=256)
-def _is_mapping(kind: type) -> bool:
-    return issubclass(kind, Mapping)
-
-
-@functools.lru_cache(maxsize=256)
-def _has_fields(kind: type) -> bool:
-    return issubclass(kind, BaseModel) or is_dataclass(kind)
-
-
-def _slots(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in fields(value) if hasattr(value, f.name)}
 
 
 def message_texts(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
@@ -245,24 +193,10 @@ def _first_answer(values: Mapping[str, Any]) -> str | None:
     return told or _first(values, _ANSWER_KEYS, named_answer)
 
 
-def _fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    """The entries that were not given just so."""
-    before = entries(given)
-    if not before:
-        return values
-    return {k: v for k, v in values.items() if not (k in before and _is_same(v, before[k]))}
-
-
-def _is_same(value: Any, before: Any) -> bool:
-    return value is before or (
-        isinstance(value, str) and isinstance(before, str) and value == before
-    )
-
-
 def named_answer(value: Any) -> str | None:
     """The text in what stands under the name of an answer; else the whole as JSON."""
     text = _answer_text(value)
-    return _json(value) if text is None else text
+    return as_json(value) if text is None else text
 
 
 def _answer_text(value: Any) -> str | None:
@@ -277,72 +211,6 @@ def _text_in(value: Any) -> str | None:
     if isinstance(value, str | BaseMessage):
         return answer_of(value)
     return _last_answer(value) if isinstance(value, list | tuple) else None
-
-
-def _json(value: Any) -> str | None:
-    """What is no text as JSON; None for nothing, and for documents and messages."""
-    if isinstance(value, str | bytes) or _is_of_framework(value):
-        return None
-    kinds = (Number, date, time, Enum, list, tuple, AbstractSet)
-    if not isinstance(value, kinds) and not entries(value):
-        return None
-    if isinstance(value, list | tuple | AbstractSet) and not value:
-        return None
-    try:
-        return json.dumps(_Plain().of(value, _DEEP), ensure_ascii=False)
-    except Exception:  # noqa: BLE001 - the host's edge: an object of its own, which is no answer
-        return None
-
-
-def _is_of_framework(value: Any) -> bool:
-    """Whether it is a document, a message or a prompt, or holds such directly."""
-    if isinstance(value, Mapping):
-        value = list(islice(value.values(), _MANY))
-    items = value if isinstance(value, list | tuple) else (value,)
-    return any(_is_part(item) for item in items[:_MANY])
-
-
-def _is_part(item: Any) -> bool:
-    if isinstance(item, tuple) and len(item) == _PAIR:
-        item = item[0]
-    return isinstance(item, Document | BaseMessage | PromptValue)
-
-
-class _Plain:
-    """Writes values as what JSON has, so many levels deep and so many in all."""
-
-    def __init__(self) -> None:
-        self._left = _MANY
-
-    def of(self, value: Any, depth: int) -> Any:
-        self._left -= 1
-        if isinstance(value, Enum):
-            value = value.value
-        if value is None or isinstance(value, str | bool | int):
-            return value
-        if isinstance(value, float):
-            return value if math.isfinite(value) else str(value)
-        if depth == 0 or self._left < 0:
-            return None
-        return self._container(value, depth - 1)
-
-    def _container(self, value: Any, depth: int) -> Any:
-        if isinstance(value, BaseModel):
-            value = _dumped(value)
-        if (values := entries(value)) is not None:
-            most = max(0, self._left)
-            return {str(k): self.of(v, depth) for k, v in islice(values.items(), most)}
-        if isinstance(value, list | tuple | AbstractSet):
-            return [self.of(item, depth) for item in islice(value, max(0, self._left))]
-        return value.isoformat() if isinstance(value, date | time) else str(value)
-
-
-def _dumped(model: BaseModel) -> Any:
-    """By the model's own rules; its bare fields where these fail, as in a cycle."""
-    try:
-        return model.model_dump(mode="json")
-    except (TypeError, ValueError, RecursionError):
-        return dict(model)
 
 
 def _only_text(values: Mapping[str, Any]) -> str | None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.capture.calls import PREFIX
-from rag_eval_hooks.capture.contexts import Finder
+from rag_eval_hooks.capture.contexts import Finder, shown_in
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
-from rag_eval_hooks.capture.forms import TELLING, fold
+from rag_eval_hooks.capture.forms import fold, is_telling
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.capture.stages import condensed, queries, stages
 from rag_eval_hooks.redaction.divided import Divided, cut_to, undivided
@@ -18,7 +17,20 @@ from rag_eval_hooks.sample import Context, Sample
 __all__ = ["answer_of", "assemble", "seconds", "session_of", "shortened"]
 
 _OURS = ("condensed_question", "retrieval_queries", "retrieved")
-_FRAMEWORK_PREFIXES = ("ls_", "langgraph_", "checkpoint_", "lc_")
+_FRAMEWORK_KEYS = frozenset(
+    f"{owner}_{key}"
+    for owner, keys in {
+        "ls": "provider model_name model_type temperature max_tokens stop method integration "
+        "integration_version agent_type structured_output_format invocation_params modality "
+        "vector_store_provider embedding_provider retriever_name run_depth",
+        "lc": "agent_name versions source",
+        "langgraph": "step node triggers path checkpoint_ns version plan host api_url request_id "
+        "auth_user auth_user_id auth_permissions",
+        "checkpoint": "id ns map",
+    }.items()
+    for key in keys.split()
+)
+"""What LangChain, LangGraph and their servers put into metadata themselves."""
 
 
 def assemble(
@@ -114,10 +126,9 @@ def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> b
     prompt = fold(" ".join(call.prompt))
     for other in calls:
         said = fold(other.text or "")
-        if other is not call and len(said) >= TELLING:
+        if other is not call and is_telling(said):
             prompt = prompt.replace(said, " ")
-    texts = (fold(c.text) for found in interaction.lists for c in found.contexts)
-    return any(len(text) >= TELLING and text[:PREFIX] in prompt for text in texts)
+    return bool(shown_in(prompt, interaction.lists))
 
 
 def seconds(root: Run) -> float | None:
@@ -155,7 +166,7 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 
 def _is_free(key: str) -> bool:
-    return key not in OWN_KEYS and not key.startswith(_FRAMEWORK_PREFIXES)
+    return key not in OWN_KEYS and key not in _FRAMEWORK_KEYS
 
 
 class _Cut:

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from rag_eval_hooks.capture.forms import fold, forms, is_telling, least_shown
 from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 
-__all__ = ["PREFIX", "grounding_prompts"]
+__all__ = ["grounding_prompts"]
 
-PREFIX = 160
+_PREFIX = 160
 """Characters of an output that must stand in a prompt: what quotes it may cut its end."""
 _MOST = 200
 """Calls among which quoted ones are looked for: the last ones."""
@@ -33,7 +33,7 @@ def _grounding(
 
     Calls that ran side by side stand in the order in which they are quoted.
     """
-    outputs = {call: fold(call.text or "")[:PREFIX] for call in calls[-_MOST:]}
+    outputs = {call: fold(call.text or "")[:_PREFIX] for call in calls[-_MOST:]}
     grounding: dict[Run, None] = {}
     waiting = [(call, False) for call in reversed(answering)]
     visited = set(answering)

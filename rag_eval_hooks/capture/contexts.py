@@ -17,7 +17,7 @@ from rag_eval_hooks.capture.places import Place, Prompts
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Finder"]
+__all__ = ["Finder", "shown_in"]
 
 
 class Finder:
@@ -65,6 +65,11 @@ class Finder:
         if outside:
             return outside[-1].contexts
         return _union([found for found in lists if not found.run.within(RunKind.RETRIEVER)])
+
+
+def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
+    """The documents that stand in one text, in its order, in any form and possibly cut."""
+    return _in_prompts(_distinct(lists), Prompts([prompt], ""))
 
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 __all__ = ["OWN_KEYS", "own_entries", "session_of", "thread_of"]
 
 _SESSION_KEYS = ("session_id", "thread_id", "conversation_id")
+_THREAD_KEYS = ("thread_id", "checkpoint_ns", "assistant_id")
 OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
 """Keys of metadata with a field of their own on the sample."""
 
@@ -19,9 +20,10 @@ def session_of(metadata: Mapping[str, Any]) -> str | None:
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
-    """What an interrupted run is found again by: its name and the thread of its checkpoints."""
-    thread = metadata.get("thread_id")
-    return None if thread is None else f"{name}/{thread}"
+    """What a run that stopped is found again by: its name and the thread of its checkpoints."""
+    if metadata.get("thread_id") is None:
+        return None
+    return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
 
 
 def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from rag_eval_hooks.capture.documents import contexts_of
 from rag_eval_hooks.capture.edge import host_edge
+from rag_eval_hooks.capture.frames import caller_outside, is_suspended_at_will, stack
 from rag_eval_hooks.capture.run import Origin, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 
 if TYPE_CHECKING:
     from rag_eval_hooks.capture.recorder import Recorder
 
-__all__ = ["ManualInteraction", "enclosing_run"]
+__all__ = ["ManualInteraction", "enclosing_run", "enclosing_scopes"]
 
 _current: ContextVar[ManualInteraction | None] = ContextVar("rag_eval_interaction", default=None)
 
 
 def enclosing_run(recorder: Recorder) -> Run | None:
     """The run of the innermost open manual interaction around the caller."""
-    scope = _open_scope(_current.get())
-    while scope is not None and scope.recorder is not recorder:
-        scope = _open_scope(scope.outer)
+    scope = enclosing_scope(recorder)
     run = None if scope is None else scope.run
     # A forked child inherits the scope, but its recorder starts anew.
     return run if run is not None and recorder.get(run.id) is run else None
+
+
+def enclosing_scope(recorder: Recorder) -> ManualInteraction | None:
+    """The innermost open manual interaction around the caller.
+
+    Generators share their context with their consumer: where several are open there, the one
+    counts whose block is being executed. Where that cannot be told, as in a thread or a task that
+    one of them started, none does.
+    """
+    scopes = [scope for scope in _open_scopes() if scope.recorder is recorder]
+    if len(scopes) > 1 and is_suspended_at_will(scopes[0].frame):
+        running = (scope for frame in stack() for scope in scopes if scope.frame is frame)
+        return next(running, None)
+    return scopes[0] if scopes else None
+
+
+def enclosing_scopes() -> list[ManualInteraction]:
+    """The innermost open manual interaction around the caller, of every evaluator."""
+    recorders = dict.fromkeys(scope.recorder for scope in _open_scopes())
+    return [scope for recorder in recorders if (scope := enclosing_scope(recorder)) is not None]
+
+
+def _open_scopes() -> Iterator[ManualInteraction]:
+    scope = _open_scope(_current.get())
+    while scope is not None:
+        yield scope
+        scope = _open_scope(scope.outer)
 
 
 class ManualInteraction:
@@ -56,6 +82,7 @@ class ManualInteraction:
         self.recorder = recorder
         self.run: Run | None = None
         self.outer: ManualInteraction | None = None
+        self.frame: FrameType | None = None
         self._incidents = incidents
         self._question = "" if question is None else str(question)
         if question is None:
@@ -119,7 +146,7 @@ class ManualInteraction:
 
     @host_edge
     def _open(self) -> None:
-        outer = _open_scope(_current.get())
+        outer = enclosing_scope(self.recorder)
         self.run = self.recorder.start(
             object(),
             None,
@@ -134,7 +161,8 @@ class ManualInteraction:
         self.run.query = self.recorder.text(self.run, self._question)
         if self.run.parent is not None:
             self.run.interaction.add_metadata(self._metadata)
-        self.outer = outer
+        self.frame = caller_outside()
+        self.outer = _open_scope(_current.get())
         _current.set(self)
 
     def _asks_another(self, outer: ManualInteraction | None) -> bool:
@@ -146,6 +174,7 @@ class ManualInteraction:
     @host_edge
     def _close(self, error: BaseException | None) -> None:
         run, self.run = self.run, None
+        self.frame = None
         # A generator may be closed in another context, where the value is not ours to take back.
         if _current.get() is self:
             _current.set(_open_scope(self.outer))

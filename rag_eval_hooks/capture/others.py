@@ -79,4 +79,4 @@ def _framework_root(run: Run) -> Run:
 
 
 def _has_retrieved(interaction: Interaction) -> bool:
-    return bool(interaction.lists)
+    return interaction.retrieves

@@ -14,7 +14,7 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.manual import enclosing_run
-from rag_eval_hooks.capture.parked import Parked
+from rag_eval_hooks.capture.parked import Fits, Parked
 from rag_eval_hooks.capture.room import Room
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.quiet import is_quiet
@@ -76,6 +76,7 @@ class Recorder:
         self._waiting: dict[Hashable, Interaction] = {}
         self._ended: OrderedDict[Hashable, None] = OrderedDict()
         self._parked = Parked(self._report, self._ttl_ns, self._max_open)
+        self._broken_off = Parked(_forget, self._ttl_ns, self._max_open)
 
     def opened(self) -> tuple[int, int]:
         """How many interactions are open or interrupted, and the characters they hold."""
@@ -135,6 +136,7 @@ class Recorder:
             return None
         run = Run(run_id, kind, name, parent, interaction, time.time_ns())
         interaction.runs.append(run)
+        interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
         return run
 
@@ -181,6 +183,11 @@ class Recorder:
             return True
         return self._around() is not None
 
+    @property
+    def longest(self) -> int:
+        """Characters that are kept of one text."""
+        return self._room.longest
+
     def knows(self, run_id: Hashable) -> bool:
         """Whether a run, ended or not, belongs to an open interaction."""
         return run_id in self._runs
@@ -226,17 +233,23 @@ class Recorder:
         """A model was given texts."""
         run.prompt = self._room.prompt(run.interaction, texts)
 
-    def resume(self, root: Run, conversation: str) -> None:
-        """A root continues what waits in a conversation; nothing happens where nothing does."""
-        earlier = self._parked.take(conversation)
-        if earlier is not None:
-            root.interaction.resume(earlier)
+    def resume(self, run: Run, conversation: str, fits: Fits) -> None:
+        """An outermost run continues what stopped in a conversation.
 
-    def renew(self, conversation: str) -> None:
-        """A conversation goes on with a new question: what waited in it is given up."""
-        earlier = self._parked.take(conversation)
-        if earlier is not None:
-            self._report(earlier)
+        What waited for somebody becomes a part of its interaction. What broke off is counted
+        already: of that it takes the question and what was found. Nothing happens where nothing
+        fits, or more than one.
+        """
+        if (earlier := self._parked.take(conversation, fits)) is not None:
+            run.interaction.resume(earlier)
+        elif (earlier := self._broken_off.take(conversation, fits)) is not None:
+            run.interaction.try_again(earlier)
+        run.resuming = run.resuming and earlier is None
+
+    def renew(self, conversation: str, fits: Fits) -> None:
+        """A conversation goes on with a new question: what stopped in it is given up."""
+        self._parked.pass_over(conversation, fits)
+        self._broken_off.pass_over(conversation, fits)
 
     def end(self, run: Run) -> None:
         """A run ended well; the end of a root ends its interaction, but for open streams."""
@@ -279,6 +292,7 @@ class Recorder:
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
         self._parked.sweep(oldest_allowed)
+        self._broken_off.sweep(oldest_allowed)
         while self._open:
             oldest = self._oldest()
             if oldest is None or oldest.opened > oldest_allowed:
@@ -313,7 +327,10 @@ class Recorder:
         for run in interaction.runs:
             self._runs.pop(run.id, None)
             self._ended[run.id] = None
-            run.end = run.end or root.end
+            if run.end is None:
+                run.end = root.end
+                if run.mark is not None:
+                    interaction.stops.add(run.mark)
             run.given = None
         self._trim()
         if interaction.interrupted and interaction.status is Status.OK:
@@ -321,6 +338,8 @@ class Recorder:
             self._park(interaction)
         else:
             self._report(interaction)
+            if interaction.status is not Status.OK and root.keeps_state:
+                self._broken_off.park(interaction.remainder())
 
     def _park(self, interaction: Interaction) -> None:
         self._on_wait()
@@ -339,8 +358,8 @@ class Recorder:
     def _report(self, interaction: Interaction) -> None:
         kind = interaction.root.kind
         interaction.drop_relayed()
-        found = interaction.lists or interaction.chosen is not None
-        if kind is RunKind.MANUAL or (found and kind is not RunKind.RETRIEVER):
+        found = interaction.retrieves and kind is not RunKind.RETRIEVER
+        if kind is RunKind.MANUAL or found:
             self._on_end(interaction)
 
     def _abandon_oldest(self) -> None:
@@ -354,6 +373,10 @@ class Recorder:
         except (StopIteration, RuntimeError):
             # Another thread changed the map meanwhile; the next call looks again.
             return None
+
+
+def _forget(_: Interaction) -> None:
+    """What broke off is counted already."""
 
 
 def _close(reference: weakref.ref[Recorder]) -> None:

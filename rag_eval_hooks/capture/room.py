@@ -20,17 +20,20 @@ class Room:
         max_chars: Of all its texts together.
         max_text_chars: Of one text. One character more is kept, so that it can be told later
             that something was cut.
+
+    Attributes:
+        longest: Characters that are kept of one text.
     """
 
     def __init__(self, max_chars: int, max_text_chars: int) -> None:
         self._max_chars = max_chars
-        self._longest = max_text_chars + 1
+        self.longest = max_text_chars + 1
 
     def text(self, interaction: Interaction, text: str, *, always: bool = False) -> str:
         """As much of a text as may be kept; one that is always kept is only cut."""
         if always:
-            return cut_to(text, self._longest)
-        return self._kept(interaction, text, self._longest)
+            return cut_to(text, self.longest)
+        return self._kept(interaction, text, self.longest)
 
     def prompt(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
         """A prompt, which is only cut where the interaction is full: contexts stand in it."""
@@ -52,7 +55,7 @@ class Room:
         for context in contexts:
             for text in (context.text, *context.metadata.values()):
                 if isinstance(text, str):
-                    if len(text) >= self._longest:
+                    if len(text) >= self.longest:
                         return None
                     size += len(text)
         return size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -58,6 +58,9 @@ class Run:
         given: What a step was given, until it ends: what it merely passes on is no find.
         keeps_state: Whether its output is a state, which may hold what earlier runs put there.
         untold: Whether it gave out a text that is not known.
+        unseen: Documents in its state that no step was seen to find, once they were looked for.
+        mark: By what the framework names the same step when it runs it again after a stop.
+        resuming: Whether it continues something of which no beginning has been found here.
     """
 
     id: Hashable
@@ -78,6 +81,9 @@ class Run:
     given: Any = None
     keeps_state: bool = False
     untold: bool = False
+    unseen: list[tuple[Context, ...]] | None = None
+    mark: str | None = None
+    resuming: bool = False
 
     @property
     def outermost(self) -> bool:
@@ -156,6 +162,8 @@ class Interaction:
         opened: When its root, or the last of its roots, began; nanoseconds since the epoch.
         chosen: The contexts, where the application chose them itself.
         interrupted: Whether its graph waits for somebody.
+        stops: Marks of the steps at which it stopped, and of the checkpoint where one is told.
+        attempted: Whether a retriever was asked, whatever came of it.
         configured: Whether the framework's config has been read.
         full: Whether text was left out, as it held as much as it may.
         kept_chars: Characters of text held so far.
@@ -174,6 +182,8 @@ class Interaction:
     opened: int = 0
     chosen: tuple[Context, ...] | None = None
     interrupted: bool = False
+    stops: set[str] = field(default_factory=set)
+    attempted: bool = False
     configured: bool = False
     full: bool = False
     kept_chars: int = 0
@@ -186,22 +196,34 @@ class Interaction:
         """The outermost run."""
         return self.runs[0]
 
+    @property
+    def retrieves(self) -> bool:
+        """Whether something was retrieved, or was to be."""
+        return self.attempted or bool(self.lists) or self.chosen is not None
+
     def add_metadata(self, values: Mapping[str, Any]) -> None:
         """Adds to the metadata; a later value of a key wins."""
         self.metadata = {**self.metadata, **values}
 
+    def add_tags(self, tags: Sequence[str]) -> None:
+        """Adds tags, each once."""
+        self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
+
     def drop_relayed(self) -> None:
-        """Forgets texts of tools that only relay: what a sub-agent said, or documents as text."""
+        """Forgets texts that only relay: what a sub-agent said, or documents as text."""
         texts = [found for found in self.lists if found.origin is Origin.TEXT]
         if not texts:
             return
+        others = [found for found in self.lists if found.origin is not Origin.TEXT]
         inner = {run for run in self.runs if run.kind is RunKind.MODEL}
-        inner |= {found.run for found in self.lists if found.origin is not Origin.TEXT}
+        inner |= {found.run for found in others}
         relaying = {outer for run in inner for outer in run.ancestors()}
+        told = {context.text for found in others for context in found.contexts} - {""}
         self.lists = [
             found
             for found in self.lists
-            if found.origin is not Origin.TEXT or found.run not in relaying
+            if found.origin is not Origin.TEXT
+            or not (found.run in relaying or any(text in found.contexts[0].text for text in told))
         ]
 
     def resume(self, earlier: Interaction) -> None:
@@ -211,14 +233,44 @@ class Interaction:
         self.otel = earlier.otel
         self.metadata = {**earlier.metadata, **self.metadata}
         self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
+        for run in earlier.runs[1:]:
+            run.interaction = self
+            run.parent = root if run.parent is first else run.parent
         self.runs[1:1] = earlier.runs[1:]
         self.lists[:0] = earlier.lists
         self.chosen = earlier.chosen
         self.full = earlier.full
         self.kept_chars += earlier.kept_chars
 
+    def remainder(self) -> Interaction:
+        """What a further try needs of one that broke off: its question and what was found."""
+        kept = Interaction(self.otel, self.metadata, self.tags, opened=self.opened)
+        kept.runs.append(_bare(self.root, kept))
+        kept.lists = [
+            replace(found, run=_bare(found.run, kept))
+            for found in self.lists
+            if not found.run.within(RunKind.RETRIEVER)
+        ]
+        kept.chosen, kept.full, kept.stops = self.chosen, self.full, self.stops
+        kept.kept_chars = self.kept_chars
+        return kept
+
+    def try_again(self, earlier: Interaction) -> None:
+        """Goes on where one broke off that is counted already: with its question and its finds."""
+        self.root.query = self.root.query or earlier.root.query
+        self.metadata = {**earlier.metadata, **self.metadata}
+        self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
+        self.lists[:0] = earlier.lists
+        self.chosen = self.chosen or earlier.chosen
+        self.full = self.full or earlier.full
+
     @property
     def chars(self) -> int:
         """Characters of text that this interaction keeps in memory."""
         root = self.root
         return self.kept_chars + len(root.query or "") + len(root.text or "")
+
+
+def _bare(run: Run, interaction: Interaction) -> Run:
+    """A run by its name alone, which keeps nothing of its interaction alive."""
+    return Run(run.id, run.kind, run.name, None, interaction, run.start, run.end, query=run.query)

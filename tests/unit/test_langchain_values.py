@@ -15,8 +15,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel
 
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
+from rag_eval_hooks_langchain.structured import structured
 from rag_eval_hooks_langchain.tools import text_of_tool
-from rag_eval_hooks_langchain.values import answer_of, other_answers, question_of, structured
+from rag_eval_hooks_langchain.values import answer_of, other_answers, question_of
 
 ONE, TWO = Document("one"), Document("two")
 
@@ -167,6 +168,7 @@ def test_a_structured_answer_in_a_state_is_the_new_value() -> None:
     given = {"settings": {"k": 1}}
     state = {**given, "documents": [ONE], "verdict": Verdict()}
     assert json.loads(structured(state, given, state=True) or "") == VERDICT
+    assert structured({**state, "plan": {"steps": 2}}, given, state=True) is None
     assert structured({"documents": [ONE], "n": 1}) is None
     assert structured([ONE]) is structured({}) is structured(None) is None
 
@@ -308,6 +310,9 @@ class Command:
         (Command(update={"messages": [TOLD]}), "A text that is long enough."),
         (Command(update=[TOLD]), "A text that is long enough."),
         (Command(goto="other", update={"messages": [TOLD]}), None),
+        ("渡轮七点四十分离开北码头", "渡轮七点四十分离开北码头"),
+        ("七点四十分离开", None),
+        ("A         padded  text", None),
         ("42", None),
         (42, None),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 
@@ -201,3 +202,79 @@ print("ends")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["ends", "interrupted"]
+
+
+def stopped(log: Log, run_id: str, mark: str, *, error: bool = False) -> None:
+    """A graph in a thread that stops in a step with a mark."""
+    root = log.recorder.start(run_id, None, RunKind.CHAIN, "graph", {"thread_id": "t"})
+    assert root is not None
+    root.query, root.keeps_state = run_id, True
+    log.retrieve(f"r of {run_id}", run_id)
+    log.start(f"step of {run_id}", run_id).mark = mark
+    if error:
+        log.recorder.fail(root, ValueError())
+    else:
+        root.interaction.interrupted = True
+        log.recorder.end(root)
+
+
+def resuming(log: Log, mark: str) -> Run:
+    """A root that goes on with what stopped at a mark."""
+    name = f"on {mark}, after {len(log)}"
+    root = log.recorder.start(name, None, RunKind.CHAIN, "graph", {"thread_id": "t"})
+    assert root is not None
+    root.resuming = True
+    log.recorder.resume(root, "graph/t//", lambda one: mark in one.stops)
+    return root
+
+
+def test_what_stopped_is_joined_by_where_it_stopped(log: Log) -> None:
+    """Two may wait in one conversation; each goes on as itself, in any order."""
+    stopped(log, "one", "m1")
+    stopped(log, "two", "m2")
+    for name, mark in (("two", "m2"), ("one", "m1")):
+        root = resuming(log, mark)
+        assert (root.query, root.resuming) == (name, False)
+        log.recorder.end(root)
+    assert [(it.status, len(it.lists)) for it in log] == [(Status.OK, 1)] * 2
+
+
+def test_what_cannot_be_told_apart_is_not_joined(log: Log) -> None:
+    """Where two fit, none is taken; both are counted as what they are."""
+    stopped(log, "one", "same")
+    stopped(log, "two", "same")
+    root = resuming(log, "same")
+    assert root.resuming
+    assert root.query is None
+    log.recorder.close()
+    assert [it.status for it in log] == [Status.INTERRUPTED] * 2
+
+
+def test_what_broke_off_is_counted_and_may_be_tried_again(log: Log) -> None:
+    """The further try is an interaction of its own, with the question and what was found."""
+    stopped(log, "one", "m1", error=True)
+    assert [it.status for it in log] == [Status.ERROR]
+    root = resuming(log, "m1")
+    assert root.query == "one"
+    log.recorder.end(root)
+    assert [it.status for it in log] == [Status.ERROR, Status.OK]
+    assert [c.text for found in log[1].lists for c in found.contexts] == ["a chunk"]
+    assert resuming(log, "m1").resuming
+
+
+def test_what_broke_off_keeps_nothing_else_alive(log: Log) -> None:
+    """Prompts and runs of a counted interaction are freed while its finds wait."""
+    stopped(log, "one", "m1", error=True)
+    log.clear()
+    gc.collect()
+    left = [each for each in gc.get_objects() if isinstance(each, Run) and each.mark == "m1"]
+    assert left == []
+
+
+def test_a_tried_retrieval_is_an_interaction(log: Log) -> None:
+    """A retriever that raised gave nothing, and was asked."""
+    root = log.start("root")
+    retriever = log.start("r", "root", "retriever")
+    log.recorder.fail(retriever, LookupError())
+    log.recorder.fail(root, LookupError())
+    assert [(it.status, it.lists) for it in log] == [(Status.ERROR, [])]

@@ -9,8 +9,12 @@ from tests.matrix.langchain import (
     conversations,
     graphs,
     interrupts,
+    kept,
     lcel,
+    resumed,
     retrievers,
+    team_graphs,
+    teams,
     trouble,
 )
 
@@ -24,6 +28,10 @@ SHAPES = (
     *conversations.SHAPES,
     *graphs.SHAPES,
     *interrupts.SHAPES,
+    *resumed.SHAPES,
+    *kept.SHAPES,
     *application.SHAPES,
+    *teams.SHAPES,
+    *team_graphs.SHAPES,
     *trouble.SHAPES,
 )

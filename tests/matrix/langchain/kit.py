@@ -14,6 +14,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -33,6 +34,7 @@ __all__ = [
     "SYNC_WAYS",
     "Chat",
     "answer_to",
+    "ask",
     "call",
     "joined",
     "reader",
@@ -199,6 +201,12 @@ PROMPT = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {qu
 def joined(documents: Sequence[Document]) -> str:
     """The formatter of every tutorial."""
     return "\n\n".join(document.page_content for document in documents)
+
+
+def ask(question: str, documents: Sequence[Document]) -> str:
+    """What a chain of prompt, model and parser answers to a question over documents."""
+    chain = PROMPT | reader() | StrOutputParser()
+    return chain.invoke({"context": joined(documents), "question": question})
 
 
 SYNC_WAYS = ("invoke", "batch", "stream")

@@ -13,6 +13,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from pydantic import Field
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -57,6 +58,20 @@ class Finding(BaseRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
     ) -> list[Document]:
         return list(self.documents)
+
+
+class Flaky(BaseRetriever):
+    """A store that is down once."""
+
+    tries: list[str] = Field(default_factory=list)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        self.tries.append(query)
+        if len(self.tries) == 1:
+            raise LookupError("the store is down")
+        return store().similarity_search(query, k=2)
 
 
 def down(messages: list[BaseMessage]) -> str:
@@ -117,6 +132,22 @@ def model_fallback() -> Any:
 
 def retriever_fallback() -> Any:
     return answering(Failing().with_fallbacks([base()]))
+
+
+def retriever_retry() -> Any:
+    return answering(Flaky().with_retry(wait_exponential_jitter=False))
+
+
+def answered_anyway() -> Any:
+    """The application catches what its retriever raises, and asks the model without documents."""
+
+    def found(question: str) -> list[Document]:
+        try:
+            return Failing().invoke(question)
+        except LookupError:
+            return []
+
+    return answering(RunnableLambda(found))
 
 
 def chain_fallback() -> Any:
@@ -228,6 +259,10 @@ def empty() -> Any:
     return answering(Finding(documents=[]))
 
 
+UNFOUND = due(contexts=None, answer=None, status=Status.ERROR, spans=("retrieval Failing",))
+ANYWAY = due(
+    contexts=None, answer=answer_to(QUESTION, ()), spans=("chat scripted", "retrieval Failing")
+)
 FAILED = due(answer=None, status=Status.ERROR)
 EMPTY = due(
     contexts=(), answer=answer_to(QUESTION, ()), spans=("chat scripted", "retrieval Finding")
@@ -242,7 +277,14 @@ def other(
 
 
 SHAPES = (
-    trouble("retriever raises", lambda: answering(Failing()), [], LookupError),
+    trouble("retriever raises", lambda: answering(Failing()), [UNFOUND], LookupError),
+    trouble("retriever raises, answered anyway", answered_anyway, [ANYWAY]),
+    trouble(
+        "retry of a retriever",
+        retriever_retry,
+        [due(spans=("chat scripted", "retrieval Flaky", "retrieval Flaky"))],
+        ways=("invoke", "ainvoke", "batch", "abatch"),
+    ),
     trouble("model raises", lambda: answering(base(), Chat(reply=down)), [FAILED], ConnectionError),
     trouble(
         "retry of a model",

@@ -11,7 +11,7 @@ from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from rag_eval_hooks import Status
@@ -140,6 +140,24 @@ def raises(failing: Callable[[], Any]) -> Callable[[World, str], None]:
     return expecting
 
 
+class Undaunted(CustomQueryEngine):
+    """Catches what its retriever raises, and asks the LLM without nodes."""
+
+    def custom_query(self, query_str: str) -> str:
+        nodes: list[NodeWithScore] = []
+        with contextlib.suppress(ConnectionError):
+            nodes = Broken().retrieve(query_str)
+        assert not nodes
+        return str(reader().complete(f"Query: {query_str}\nAnswer: "))
+
+
+def answered_anyway(world: World, way: str) -> None:
+    """The application's answer is the LLM's alone."""
+    answered = CALL[way](Undaunted(), QUESTION)
+    if way == "aquery":
+        asyncio.run(answered)
+
+
 def broken_stream(world: World, way: str) -> None:
     """A stream that breaks in its middle."""
     with contextlib.suppress(ConnectionError):
@@ -217,7 +235,29 @@ SHAPES = (
         name="retriever raises",
         ways=WAYS,
         run=traced(raises(lambda: RetrieverQueryEngine.from_args(Broken(), llm=reader()))),
-        expected=lambda way: [],
+        expected=lambda way: [
+            Expected(
+                question=QUESTION,
+                contexts=None,
+                answer=None,
+                status=Status.ERROR,
+                spans=("retrieval Broken",),
+            )
+        ],
+    ),
+    Shape(
+        group=GROUP,
+        name="retriever raises, answered anyway",
+        ways=("query", "aquery"),
+        run=traced(answered_anyway),
+        expected=lambda way: [
+            Expected(
+                question=QUESTION,
+                contexts=None,
+                answer=answer_to(QUESTION, ()),
+                spans=("chat scripted", "retrieval Broken"),
+            )
+        ],
     ),
     one(
         "LLM raises",

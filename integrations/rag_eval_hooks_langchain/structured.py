@@ -1,0 +1,154 @@
+"""Structured values: what has fields, and answers that are no text, as JSON."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import fields, is_dataclass
+from datetime import date, time
+from enum import Enum
+from itertools import islice
+from numbers import Number
+from typing import Any, cast
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+from langchain_core.prompt_values import PromptValue
+from pydantic import BaseModel
+
+__all__ = ["as_json", "class_of", "entries", "fresh", "structured"]
+
+_PAIR = 2
+_DEEP = 12
+_MANY = 10_000
+"""Levels of a structured answer that are written, and values in all."""
+
+
+def structured(outputs: Any, given: Any = None, *, state: bool = False) -> str | None:
+    """A structured answer as JSON, or None where there is nothing that may be one.
+
+    Args:
+        outputs: What the root gave out.
+        given: What it was given.
+        state: Whether the output is the state of a graph, of which one new value may be the
+            answer. So it is where documents or messages stand beside it.
+    """
+    values = entries(outputs)
+    if values is None or not (state or any(map(_is_of_framework, values.values()))):
+        return as_json(outputs)
+    found = [value for value in fresh(values, given).values() if entries(value)]
+    found = [value for value in found if not _is_of_framework(value)]
+    return as_json(found[0]) if len(found) == 1 else None
+
+
+def entries(value: Any) -> Mapping[str, Any] | None:
+    """The entries of a mapping, or of a state or an answer that is an object with fields."""
+    kind = class_of(value)
+    if _is_mapping(kind):
+        return cast("Mapping[str, Any]", value)
+    if _has_fields(kind):
+        found = getattr(value, "__dict__", None)
+        return _slots(value) if found is None else found
+    return None
+
+
+def class_of(value: object) -> type:
+    """The class of a value, or of what it stands for: what is known of it is asked once."""
+    return value.__class__
+
+
+@functools.lru_cache(maxsize=256)
+def _is_mapping(kind: type) -> bool:
+    return issubclass(kind, Mapping)
+
+
+@functools.lru_cache(maxsize=256)
+def _has_fields(kind: type) -> bool:
+    return issubclass(kind, BaseModel) or is_dataclass(kind)
+
+
+def _slots(value: Any) -> dict[str, Any]:
+    return {f.name: getattr(value, f.name) for f in fields(value) if hasattr(value, f.name)}
+
+
+def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
+    """The entries that were not given just so."""
+    before = entries(given)
+    if not before:
+        return values
+    return {k: v for k, v in values.items() if not (k in before and _is_same(v, before[k]))}
+
+
+def _is_same(value: Any, before: Any) -> bool:
+    return value is before or (
+        isinstance(value, str) and isinstance(before, str) and value == before
+    )
+
+
+def as_json(value: Any) -> str | None:
+    """What is no text as JSON; None for nothing, and for documents and messages."""
+    if isinstance(value, str | bytes) or _is_of_framework(value):
+        return None
+    kinds = (Number, date, time, Enum, list, tuple, AbstractSet)
+    if not isinstance(value, kinds) and not entries(value):
+        return None
+    if isinstance(value, list | tuple | AbstractSet) and not value:
+        return None
+    try:
+        return json.dumps(_Plain().of(value, _DEEP), ensure_ascii=False)
+    except Exception:  # noqa: BLE001 - the host's edge: an object of its own, which is no answer
+        return None
+
+
+def _is_of_framework(value: Any) -> bool:
+    """Whether it is a document, a message or a prompt, or holds such directly."""
+    if isinstance(value, Mapping):
+        value = list(islice(value.values(), _MANY))
+    items = value if isinstance(value, list | tuple) else (value,)
+    return any(_is_part(item) for item in items[:_MANY])
+
+
+def _is_part(item: Any) -> bool:
+    if isinstance(item, tuple) and len(item) == _PAIR:
+        item = item[0]
+    return isinstance(item, Document | BaseMessage | PromptValue)
+
+
+class _Plain:
+    """Writes values as what JSON has, so many levels deep and so many in all."""
+
+    def __init__(self) -> None:
+        self._left = _MANY
+
+    def of(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if isinstance(value, Enum):
+            value = value.value
+        if value is None or isinstance(value, str | bool | int):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if depth == 0 or self._left < 0:
+            return None
+        return self._container(value, depth - 1)
+
+    def _container(self, value: Any, depth: int) -> Any:
+        if isinstance(value, BaseModel):
+            value = _dumped(value)
+        if (values := entries(value)) is not None:
+            most = max(0, self._left)
+            return {str(k): self.of(v, depth) for k, v in islice(values.items(), most)}
+        if isinstance(value, list | tuple | AbstractSet):
+            return [self.of(item, depth) for item in islice(value, max(0, self._left))]
+        return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def _dumped(model: BaseModel) -> Any:
+    """By the model's own rules; its bare fields where these fail, as in a cycle."""
+    try:
+        return model.model_dump(mode="json")
+    except (TypeError, ValueError, RecursionError):
+        return dict(model)

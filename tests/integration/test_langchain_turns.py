@@ -1,0 +1,424 @@
+"""Turns of a conversation, graphs that go on, blocks around calls, and what the user's own is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import tool
+
+from rag_eval_hooks import Sample, Status
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
+from rag_eval_hooks_langchain.values import message_text
+from tests.matrix.langchain import graphs, interrupts
+from tests.matrix.langchain.agents import asks, pick, search, stepping
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
+from tests.matrix.langchain.kit import (
+    PASSAGES,
+    PROMPT,
+    QUESTION,
+    QUESTIONS,
+    Chat,
+    answer_to,
+    joined,
+    reader,
+    store,
+    top,
+)
+from tests.matrix.langchain.lcel import plain
+from tests.matrix.world import World
+
+needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
+needs_middleware = pytest.mark.skipif(
+    MIDDLEWARE_MISSING is not None, reason=str(MIDDLEWARE_MISSING)
+)
+OTHER = QUESTIONS[1]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def config(world: World, **more: Any) -> Any:
+    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
+
+
+def in_thread(world: World, **more: Any) -> Any:
+    return config(world, configurable={"thread_id": "t1"}, **more)
+
+
+def samples(world: World) -> list[Sample]:
+    return [seen.sample for seen in world.seen()]
+
+
+def texts(sample: Sample) -> list[str] | None:
+    return None if sample.contexts is None else [context.text for context in sample.contexts]
+
+
+class Down(BaseRetriever):
+    """A store that is down."""
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        raise LookupError("the store is down")
+
+
+def test_a_retriever_that_raises_is_counted_with_its_error_on_the_spans(world: World) -> None:
+    """Books and spans tell of a request that failed in its retrieval."""
+    with pytest.raises(LookupError):
+        (Down() | joined | reader()).invoke(QUESTION, config(world))
+    (sample,) = samples(world)
+    assert (sample.status, sample.error_type, sample.contexts) == (
+        Status.ERROR,
+        "LookupError",
+        None,
+    )
+    assert world.evals.stats().dropped == {"error": 1}
+    spans = {s.name.split()[0]: s for s in world.exporter.get_finished_spans()}
+    for span in (spans["invoke_workflow"], spans["retrieval"]):
+        assert span.status.status_code.name == "ERROR"
+        assert (span.attributes or {})["error.type"] == "LookupError"
+
+
+def test_a_retriever_alone_that_raises_is_no_interaction(world: World) -> None:
+    """Nothing was to be answered."""
+    with pytest.raises(LookupError):
+        Down().invoke(QUESTION, config(world))
+    assert samples(world) == []
+
+
+def test_a_retriever_that_is_cancelled_makes_a_cancelled_interaction(world: World) -> None:
+    """An attempt counts, whatever ended it."""
+
+    class Slow(Down):
+        async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            await asyncio.sleep(5)
+            return []
+
+    async def request() -> None:
+        chain = Slow() | joined | reader()
+        task = asyncio.create_task(chain.ainvoke(QUESTION, config(world)))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(request())
+    (sample,) = samples(world)
+    assert (sample.status, sample.contexts) == (Status.CANCELLED, None)
+
+
+@needs_agents
+def test_documents_of_an_earlier_turn_are_not_found_in_the_course_of_a_conversation(
+    world: World,
+) -> None:
+    """A turn without retrieval is none, though the state holds documents and the prompt their text.
+
+    The agent's tool writes them into the state; its message is in every later prompt.
+    """
+    if MIDDLEWARE_MISSING is not None:
+        pytest.skip(MIDDLEWARE_MISSING)
+    command = import_module("langgraph.types").Command
+    agents = import_module("langchain.agents")
+    runtime: Any = import_module("langchain.tools").ToolRuntime
+
+    class State(agents.AgentState):  # type: ignore[name-defined, misc]
+        documents: list[Any]
+
+    def find(query: str, runtime: Any) -> Any:
+        documents = store().similarity_search(query, k=2)
+        message = ToolMessage(joined(documents), tool_call_id=runtime.tool_call_id)
+        return command(update={"documents": documents, "messages": [message]})
+
+    find.__annotations__["runtime"] = runtime
+
+    def step(question: str) -> Any:
+        return pick(("search", question)) if "?" in question else "You are welcome."
+
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    made = tool("search", description="Searches.")(find)
+    app = agent(stepping(step), [made], state_schema=State, checkpointer=saver)
+    for question in (QUESTION, "Thanks a lot!", OTHER):
+        app.invoke(asks(question), in_thread(world))
+    found = {sample.question: texts(sample) for sample in samples(world)}
+    assert found == {QUESTION: top(), OTHER: top(OTHER)}
+
+
+@needs_graphs
+def test_a_resumed_graph_keeps_the_spans_of_before(world: World) -> None:
+    """Model calls on both sides of an interrupt are in one trace, under one root."""
+    types = import_module("langgraph.types")
+
+    def approve(state: Any) -> dict[str, Any]:
+        types.interrupt("May I?")
+        return {"tries": 1}
+
+    def rewrite(state: Any) -> dict[str, Any]:
+        Chat(reply=lambda messages: "rewritten").invoke(state["question"])
+        return graphs.searched(state)
+
+    made = graphs.graph()
+    for name, node in (("find", rewrite), ("ok", approve), ("tell", graphs.generate)):
+        made.add_node(name, node)
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    app = graphs.chained(made, "find", "ok", "tell").compile(checkpointer=saver)
+    app.invoke({"question": QUESTION}, in_thread(world))
+    app.invoke(types.Command(resume=True), in_thread(world))
+    (seen,) = world.seen()
+    assert seen.spans == ("chat scripted", "chat scripted")
+    assert seen.sample.status is Status.OK
+    assert world.disorder({}) == ""
+
+
+@needs_graphs
+def test_what_a_command_brings_counts(world: World) -> None:
+    """Documents of the update are candidates; its `goto` is no question."""
+    command = import_module("langgraph.types").Command
+    app = interrupts.approving()
+    app.invoke({"question": QUESTION}, in_thread(world))
+    more = [Document(PASSAGES[4])]
+    app.invoke(command(resume=True, update={"documents": more}), in_thread(world))
+    if interrupts.NO_EVENTS is None:  # older versions send only to nodes of their own choice
+        app.invoke(command(goto="generate"), in_thread(world))
+    assert {sample.question for sample in samples(world)} == {QUESTION}
+    assert {str(texts(sample)) for sample in samples(world)} == {str([PASSAGES[4]])}
+
+
+@needs_graphs
+def test_a_finished_graph_that_is_called_again_is_nothing(world: World) -> None:
+    """There is nothing left to do, and the documents in its state are of before."""
+    app = interrupts.approving()
+    app.invoke({"question": QUESTION}, in_thread(world))
+    app.invoke(import_module("langgraph.types").Command(resume=True), in_thread(world))
+    app.invoke(None, in_thread(world))
+    assert len(samples(world)) == 1
+
+
+@needs_graphs
+def test_a_new_question_gives_up_what_waits(world: World) -> None:
+    """It is counted as interrupted at once, not after its time limit."""
+    app = interrupts.approving()
+    app.invoke({"question": QUESTION}, in_thread(world))
+    app.invoke({"question": OTHER}, in_thread(world))
+    assert [(s.question, s.status) for s in samples(world)] == [(QUESTION, Status.INTERRUPTED)]
+
+
+def test_nested_blocks_of_helpers_are_joined_as_before(world: World) -> None:
+    """A context manager of the application's own around a block is no stream."""
+
+    @contextmanager
+    def asking(question: str) -> Iterator[None]:
+        with world.evals.interaction(question):
+            yield
+
+    with asking(OTHER), asking(QUESTION):
+        plain().invoke(QUESTION, config(world))
+    found = {sample.question: texts(sample) for sample in samples(world)}
+    assert found == {QUESTION: top(), OTHER: None}
+
+
+def test_where_a_call_belongs_is_not_guessed(world: World) -> None:
+    """A task that one of two open streams started is an interaction of its own.
+
+    When the first has ended only one is left, and nothing is to be guessed.
+    """
+
+    async def stream(question: str) -> AsyncIterator[str]:
+        async with world.evals.interaction(question) as it:
+            yield "The answer is:"
+            (answer,) = await asyncio.gather(plain().ainvoke(question, config(world)))
+            it.answer(answer)
+            yield answer
+
+    async def read() -> None:
+        streams = [stream(question) for question in QUESTIONS]
+        for tokens in streams:
+            await anext(tokens)
+        for tokens in streams:
+            assert [token async for token in tokens]
+
+    asyncio.run(read())
+    found = [(sample.question, texts(sample)) for sample in samples(world)]
+    due = [(QUESTION, None), (QUESTION, top()), (OTHER, top(OTHER))]
+    assert sorted(found, key=str) == sorted(due, key=str)
+
+
+def test_a_consumer_with_a_block_of_its_own_keeps_its_calls(world: World) -> None:
+    """What is called between two tokens of a suspended stream belongs to who calls it."""
+
+    def stream() -> Iterator[str]:
+        with world.evals.interaction(OTHER):
+            yield from plain().stream(OTHER, config(world))
+
+    with world.evals.interaction(QUESTION):
+        tokens = stream()
+        next(tokens)
+        plain().invoke(QUESTION, config(world))
+        list(tokens)
+    found = {sample.question: texts(sample) for sample in samples(world)}
+    assert found == {QUESTION: top(), OTHER: top(OTHER)}
+
+
+def test_record_contexts_needs_no_run(world: World) -> None:
+    """In a block it is heard in every form of documents, outside of all it is not."""
+    with world.evals.interaction(QUESTION) as it:
+        assert record_contexts(Document(PASSAGES[0]))
+        assert record_contexts([(Document(PASSAGES[1]), 0.5), PASSAGES[2]])
+        it.answer("It is told.")
+    assert not record_contexts(PASSAGES[3])
+    (sample,) = samples(world)
+    assert texts(sample) == list(PASSAGES[:3])
+
+
+def test_record_contexts_is_heard_once_inside_a_run_in_a_block(world: World) -> None:
+    """A run of ours around the caller hears it, and the block around that does not again."""
+
+    def ask(question: str) -> str:
+        assert record_contexts(store().similarity_search(question, k=2))
+        reply = (PROMPT | reader()).invoke({"context": joined([]), "question": question})
+        return message_text(reply)
+
+    with world.evals.interaction(QUESTION):
+        RunnableLambda(ask).invoke(QUESTION, config(world))
+    (sample,) = samples(world)
+    assert texts(sample) == top()
+
+
+def test_tags_and_metadata_are_the_users(world: World) -> None:
+    """What frameworks set themselves is left out by its full name, and nothing else."""
+    chain = RunnableLambda(str) | plain().with_config(
+        callbacks=[RagEvalCallbackHandler(world.evals)],
+        tags=["mine", "branch:main", "condition:ok"],
+    )
+    chain.invoke(QUESTION, {"metadata": {"ls_team": "a", "lc_cost": 1, "ls_provider": "x"}})
+    (sample,) = samples(world)
+    assert set(sample.tags) == {"mine", "branch:main", "condition:ok"}
+    assert sample.metadata == {"ls_team": "a", "lc_cost": 1}
+
+
+@needs_graphs
+def test_metadata_of_a_graphs_server_is_told_from_the_users(world: World) -> None:
+    """Keys that only look like the framework's are kept."""
+    told = {"langgraph_tier": "gold", "checkpoint_age": 3, "langgraph_plan": "x", "free": True}
+    graphs.direct().invoke({"question": QUESTION}, config(world, metadata=told))
+    (sample,) = samples(world)
+    assert sample.metadata == {"langgraph_tier": "gold", "checkpoint_age": 3, "free": True}
+
+
+@pytest.mark.parametrize("evals", ["x", None, 3, RagEvalCallbackHandler])
+def test_what_is_no_evaluator_is_refused(evals: Any) -> None:
+    """At start-up, by the parameter's name, with what it got and what it wants."""
+    for make in (RagEvalCallbackHandler, RagEvalCallbackHandler.enable):
+        with pytest.raises(ConfigError) as caught:
+            make(evals)
+        assert (caught.value.field, caught.value.got) == ("evals", evals)
+        assert "RagEval" in caught.value.wants
+
+
+@pytest.mark.parametrize("field", ["question", "contexts", "answer"])
+@pytest.mark.parametrize("value", [3, "", ["x"], b"x", {}])
+def test_choices_that_can_never_work_are_refused(field: str, value: Any, world: World) -> None:
+    """Neither the name of a key nor a function."""
+    with pytest.raises(ConfigError) as caught:
+        RagEvalCallbackHandler(world.evals, **{field: value})
+    assert (caught.value.field, caught.value.got) == (field, value)
+
+
+def test_a_named_question_is_read_in_the_state_too(world: World) -> None:
+    """A graph that goes on in another process has its question under the name that was given."""
+    if GRAPHS_MISSING is not None:
+        pytest.skip(GRAPHS_MISSING)
+
+    def node(state: Any) -> dict[str, Any]:
+        import_module("langgraph.types").interrupt("May I?")
+        return {}
+
+    made = graphs.graph(dict)
+    made.add_node("find", lambda s: {**s, "documents": store().similarity_search(s["topic"], k=2)})
+    made.add_node("ok", lambda s: {**s, **node(s)})
+    made.add_node("tell", lambda s: {**s, **graphs.generate({**s, "question": s["topic"]})})
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    app = graphs.chained(made, "find", "ok", "tell").compile(checkpointer=saver)
+    elsewhere = World()
+    app.invoke({"topic": QUESTION, "tone": "kind"}, in_thread(elsewhere))
+    elsewhere.close()
+    handler = RagEvalCallbackHandler(world.evals, question="topic")
+    resume = import_module("langgraph.types").Command(resume=True)
+    app.invoke(resume, {**in_thread(world), "callbacks": [handler]})
+    (sample,) = samples(world)
+    assert (sample.question, texts(sample)) == (QUESTION, top())
+
+
+def test_a_wide_text_of_a_tool_is_a_context(world: World) -> None:
+    """Ten wide characters tell as much as twenty narrow ones."""
+    if AGENTS_MISSING is not None:
+        pytest.skip(AGENTS_MISSING)
+    told = "渡轮七点四十分离开北码头"
+    assert len(told) < 20
+
+    @tool("search")
+    def look_up(query: str) -> str:
+        """Looks up."""
+        return told
+
+    app = agent(stepping(lambda question: pick(("search", question))), [look_up])
+    app.invoke({"messages": [HumanMessage(QUESTION)]}, config(world))
+    (sample,) = samples(world)
+    assert texts(sample) == [told]
+    assert sample.answer == answer_to(QUESTION, [])
+
+
+@needs_middleware
+def test_artifacts_from_a_checkpoint_are_documents_again(world: World) -> None:
+    """A checkpoint writes the documents of an artifact as mappings; ids and metadata are kept."""
+    middleware = import_module("langchain.agents.middleware").HumanInTheLoopMiddleware
+
+    @tool
+    def book(query: str) -> str:
+        """Books."""
+        return "Booked."
+
+    model = stepping(lambda q: pick(("search", q)), lambda q: pick(("book", q)))
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    asking = middleware(interrupt_on={"book": True})
+    app = agent(model, [search, book], middleware=[asking], checkpointer=saver)
+    elsewhere = World()
+    app.invoke(asks(QUESTION), in_thread(elsewhere))
+    elsewhere.close()
+    approve = import_module("langgraph.types").Command(resume={"decisions": [{"type": "approve"}]})
+    app.invoke(approve, in_thread(world))
+    (sample,) = samples(world)
+    assert [(c.id, c.metadata) for c in sample.contexts or ()] == [
+        ("p0", {"page": 0}),
+        ("p1", {"page": 1}),
+    ]
+
+
+def test_an_answer_is_told_from_a_title_by_escaped_documents(world: World) -> None:
+    """Whether a model was given retrieved text is seen through the formatter's escapes."""
+    told = 'The "Skarn" café on the quay opens at 07:00\nand closes when the last ferry has left.'
+
+    def ask(question: str) -> dict[str, Any]:
+        prompt = json.dumps({"passages": [told], "question": question})
+        reply = message_text(Chat(reply=lambda messages: "It opens at seven.").invoke(prompt))
+        title = message_text(Chat(reply=lambda messages: "Opening hours").invoke(reply))
+        return {"reply": reply, "heading": title, "sources": [Document(told)]}
+
+    RunnableLambda(ask).invoke(QUESTION, config(world))
+    (sample,) = samples(world)
+    assert (sample.answer, texts(sample)) == ("It opens at seven.", [told])

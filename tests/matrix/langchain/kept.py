@@ -1,0 +1,105 @@
+"""Documents that no step of the request found: of a cached node, or of an earlier turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
+from typing import Any
+
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.compat import GRAPHS_MISSING
+from tests.matrix.langchain.graphs import chained, due, generate, graph, searched
+from tests.matrix.langchain.interrupts import call_graph
+from tests.matrix.langchain.kit import QUESTION, answer_to, top
+from tests.matrix.langchain.resumed import config, one, saver
+from tests.matrix.world import World
+
+__all__ = ["SHAPES"]
+
+
+def caches() -> bool:
+    """Whether nodes of a graph can be cached."""
+    if GRAPHS_MISSING is not None:
+        return False
+    kind = import_module("langgraph.graph").StateGraph
+    return "cache_policy" in signature(kind.add_node).parameters
+
+
+def cached(thread: bool) -> Callable[[World, str], None]:
+    def body(world: World, way: str) -> None:
+        policy = import_module("langgraph.types").CachePolicy()
+        made = graph()
+        made.add_node("retrieve", searched, cache_policy=policy)
+        made.add_node("generate", generate)
+        cache = import_module("langgraph.cache.memory").InMemoryCache()
+        app = chained(made, "retrieve", "generate").compile(
+            cache=cache, checkpointer=saver() if thread else None
+        )
+        for name in ("t1", "t2"):
+            told = config(world, name)
+            if not thread:
+                del told["configurable"]
+            call_graph(app, {"question": QUESTION}, told, way)
+
+    return body
+
+
+def cached_without_model(world: World, way: str) -> None:
+    """The answer is made by what no callback tells of."""
+    policy = import_module("langgraph.types").CachePolicy()
+    made = graph()
+    made.add_node("retrieve", searched, cache_policy=policy)
+    made.add_node("generate", lambda state: {"generation": answer_to(QUESTION, top())})
+    cache = import_module("langgraph.cache.memory").InMemoryCache()
+    app = chained(made, "retrieve", "generate").compile(cache=cache)
+    for _ in range(2):
+        handler = RagEvalCallbackHandler(world.evals)
+        call_graph(app, {"question": QUESTION}, {"callbacks": [handler]}, way)
+
+
+def routed(*questions: str) -> Callable[[World, str], None]:
+    """Retrieves where nothing is kept, answers thanks without documents."""
+
+    def route(state: Any) -> str:
+        if "?" not in state["question"]:
+            return "chat"
+        return "generate" if state.get("documents") else "retrieve"
+
+    def body(world: World, way: str) -> None:
+        made = graph()
+        made.add_node("retrieve", searched)
+        made.add_node("generate", generate)
+        made.add_node("chat", lambda state: {"generation": "You are welcome."})
+        made.add_conditional_edges("__start__", route, ["retrieve", "generate", "chat"])
+        made.add_edge("retrieve", "generate")
+        made.add_edge("generate", "__end__")
+        made.add_edge("chat", "__end__")
+        app, told = made.compile(checkpointer=saver()), config(world)
+        for question in questions:
+            call_graph(app, {"question": question}, told, way)
+
+    return body
+
+
+FOLLOW_UP = "And when does it return?"
+
+
+CACHE_MISSING = None if caches() else "this LangGraph caches no nodes"
+
+SHAPES = (
+    one("a cached retrieve node", cached(thread=False), [due(), due()], CACHE_MISSING),
+    one("a cached retrieve node, in threads", cached(thread=True), [due(), due()], CACHE_MISSING),
+    one(
+        "a cached retrieve node, no model seen",
+        cached_without_model,
+        [due(spans=()), due(spans=())],
+        CACHE_MISSING,
+    ),
+    one(
+        "a turn answered from kept documents",
+        routed(QUESTION, FOLLOW_UP),
+        [due(), due(question=FOLLOW_UP, answer=answer_to(FOLLOW_UP, top()))],
+    ),
+    one("a turn without documents", routed(QUESTION, "Thanks a lot."), [due()]),
+)

@@ -1,0 +1,351 @@
+"""Graphs that go on: after an error, in another process, beside another graph, from a cache."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import tool
+
+from rag_eval_hooks import Status
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.agents import (
+    TOOL_SPANS,
+    asks,
+    pick,
+    search,
+    searching,
+    stepping,
+)
+from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
+from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
+from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph, stopping
+from tests.matrix.langchain.kit import QUESTION, QUESTIONS, Chat, answer_to, ask, store, top
+from tests.matrix.shape import Expected, Shape
+from tests.matrix.world import World
+
+__all__ = ["SHAPES", "config", "one", "saver"]
+
+WAYS = ("invoke", "ainvoke", "stream", "astream")
+OTHER = QUESTIONS[1]
+
+
+FAILED = due(Status.ERROR, answer=None, spans=())
+
+
+def saver() -> Any:
+    return import_module("langgraph.checkpoint.memory").MemorySaver()
+
+
+def config(world: World, thread: str = "t1") -> Any:
+    handler = RagEvalCallbackHandler(world.evals)
+    return {"callbacks": [handler], "configurable": {"thread_id": thread}}
+
+
+@contextlib.contextmanager
+def another_process() -> Iterator[Any]:
+    """The config of a process whose evaluator knows nothing of this one."""
+    world = World()
+    try:
+        yield config(world)
+    finally:
+        world.close()
+
+
+def resume(**more: Any) -> Any:
+    return import_module("langgraph.types").Command(resume=True, **more)
+
+
+def one(
+    name: str,
+    body: Callable[[World, str], None],
+    expected: Sequence[Expected],
+    missing: str | None = GRAPHS_MISSING,
+    ways: Sequence[str] = WAYS,
+) -> Shape:
+    return Shape(
+        group=GROUP, name=name, ways=ways, run=body, expected=lambda way: expected, missing=missing
+    )
+
+
+def failing_once() -> Any:
+    """The node after the retrieval raises when it runs first."""
+    tries: list[int] = []
+
+    def flaky(state: Any) -> dict[str, Any]:
+        tries.append(1)
+        if len(tries) == 1:
+            raise ConnectionError("the model is down")
+        return generate(state)
+
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("generate", flaky)
+    return chained(made, "retrieve", "generate").compile(checkpointer=saver())
+
+
+def recovered(world: World, way: str) -> None:
+    app, told = failing_once(), config(world)
+    with contextlib.suppress(ConnectionError):
+        call_graph(app, {"question": QUESTION}, told, way)
+    call_graph(app, None, told, way)
+    call_graph(app, None, told, way)  # there is nothing left to do
+
+
+def recovered_elsewhere(world: World, way: str) -> None:
+    app = failing_once()
+    with another_process() as told, contextlib.suppress(ConnectionError):
+        call_graph(app, {"question": QUESTION}, told, way)
+    call_graph(app, None, config(world), way)
+
+
+def resumed_elsewhere(world: World, way: str) -> None:
+    app = approving()
+    with another_process() as told:
+        call_graph(app, {"question": QUESTION}, told, way)
+    call_graph(app, resume(update={"tries": 3}), config(world), way)
+
+
+def edited(build: Callable[[], Any]) -> Callable[[World, str], None]:
+    """Somebody edits the state before it goes on."""
+
+    def body(world: World, way: str) -> None:
+        app, told = build(), config(world)
+        call_graph(app, {"question": QUESTION}, told, way)
+        app.update_state({"configurable": told["configurable"]}, {"tries": 3})
+        call_graph(app, resume() if build is approving else None, told, way)
+
+    return body
+
+
+def planning() -> Any:
+    """Another graph, with the same default name."""
+    made = graph()
+    made.add_node("plan", lambda state: {"tries": 1})
+    made.add_node("find", searched)
+    made.add_node("answer", lambda state: {"generation": generate(state)["generation"]})
+    chain = chained(made, "plan", "find", "answer")
+    return chain.compile(checkpointer=saver(), interrupt_before=["answer"])
+
+
+def side_by_side(world: World, way: str) -> None:
+    told = config(world)
+    first, second = approving(), planning()
+    call_graph(first, {"question": QUESTION}, told, way)
+    call_graph(second, {"question": OTHER}, told, way)
+    call_graph(first, resume(), told, way)
+    call_graph(second, None, told, way)
+
+
+def twins(world: World, way: str) -> None:
+    """Two graphs of the same code in one thread."""
+    told = config(world)
+    first, second = approving(), approving()
+    call_graph(first, {"question": QUESTION}, told, way)
+    call_graph(second, {"question": OTHER}, told, way)
+    call_graph(second, resume(), told, way)
+    call_graph(first, resume(), told, way)
+
+
+def approve(state: Any) -> dict[str, Any]:
+    import_module("langgraph.types").interrupt("May I?")
+    return {"tries": 1}
+
+
+def waiting_twice(world: World, way: str) -> None:
+    made = graph()
+    nodes = {"first": approve, "retrieve": searched, "second": approve, "generate": generate}
+    for name, node in nodes.items():
+        made.add_node(name, node)
+    app, told = chained(made, *nodes).compile(checkpointer=saver()), config(world)
+    for inputs in ({"question": QUESTION}, resume(), resume()):
+        call_graph(app, inputs, told, way)
+
+
+def waiting_inside(world: World, way: str) -> None:
+    """The interrupt is in a graph within the graph."""
+    inner = graph()
+    inner.add_node("retrieve", searched)
+    inner.add_node("approve", approve)
+    made = graph()
+    made.add_node("find", chained(inner, "retrieve", "approve").compile())
+    made.add_node("generate", generate)
+    app = chained(made, "find", "generate").compile(checkpointer=saver())
+    told = config(world)
+    for inputs in ({"question": QUESTION}, resume()):
+        call_graph(app, inputs, told, way)
+
+
+def from_a_checkpoint(world: World, way: str) -> None:
+    """A finished graph goes on once more from the middle of its history."""
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("generate", generate)
+    app = chained(made, "retrieve", "generate").compile(checkpointer=saver())
+    told = config(world)
+    call_graph(app, {"question": QUESTION}, told, way)
+    where = {"configurable": told["configurable"]}
+    middle = next(s for s in app.get_state_history(where) if s.next == ("generate",))
+    call_graph(app, None, {**told, **middle.config}, way)
+
+
+def cancelled(world: World, way: str) -> None:
+    """A task is cancelled in a node, and its graph called again."""
+    begun: list[int] = []
+
+    async def slow(state: Any) -> dict[str, Any]:
+        begun.append(1)
+        if len(begun) == 1:
+            await asyncio.sleep(60)
+        return generate(state)
+
+    made = graph()
+    made.add_node("retrieve", searched)
+    made.add_node("generate", slow)
+    app, told = chained(made, "retrieve", "generate").compile(checkpointer=saver()), config(world)
+
+    async def requests() -> None:
+        task = asyncio.create_task(app.ainvoke({"question": QUESTION}, told))
+        while not begun:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait([task])
+        await app.ainvoke(None, told)
+
+    asyncio.run(requests())
+
+
+def agent_recovers(world: World, way: str) -> None:
+    """The agent's model fails after its tool has searched."""
+    inner, failed = searching(), [False]
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        if messages[-1].type == "tool" and not failed[0]:
+            failed[0] = True
+            raise ConnectionError("the model is down")
+        return inner.reply(messages)
+
+    app, told = agent(Chat(reply=reply), [search], checkpointer=saver()), config(world)
+    with contextlib.suppress(ConnectionError):
+        call_graph(app, asks(QUESTION), told, way)
+    call_graph(app, None, told, way)
+
+
+def booking(world: World, first: Any, way: str) -> None:
+    """An agent that searches, then asks for approval of another tool."""
+    middleware = import_module("langchain.agents.middleware").HumanInTheLoopMiddleware
+
+    @tool
+    def book(query: str) -> str:
+        """Books."""
+        return "Booked."
+
+    model = stepping(lambda q: pick(("search", q)), lambda q: pick(("book", q)))
+    asking = middleware(interrupt_on={"book": True})
+    app = agent(model, [search, book], middleware=[asking], checkpointer=saver())
+    approved = import_module("langgraph.types").Command(resume={"decisions": [{"type": "approve"}]})
+    call_graph(app, asks(QUESTION), first, way)
+    call_graph(app, approved, config(world), way)
+
+
+def approved_here(world: World, way: str) -> None:
+    booking(world, config(world), way)
+
+
+def approved_elsewhere(world: World, way: str) -> None:
+    with another_process() as told:
+        booking(world, told, way)
+
+
+def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
+    """The functional interface: a task retrieves, the function waits, a task answers."""
+
+    def body(world: World, way: str) -> None:
+        func = import_module("langgraph.func")
+        interrupt = import_module("langgraph.types").interrupt
+
+        def find(question: str) -> list[Any]:
+            return store().similarity_search(question, k=2)
+
+        find_task, tell_task = func.task(find), func.task(ask)
+
+        def rag(question: str) -> dict[str, Any]:
+            documents = find_task(question).result()
+            approved = interrupt("May I?")
+            return {"answer": tell_task(question, documents).result(), "approved": approved}
+
+        app = func.entrypoint(checkpointer=saver())(rag)
+        call_graph(app, QUESTION, first(world), way)
+        call_graph(app, resume(), config(world), way)
+
+    return body
+
+
+def in_another_process(_: World) -> Any:
+    with another_process() as told:
+        return told
+
+
+FUNCTIONS_MISSING = None if has("langgraph.func") else "this LangGraph has no functions"
+SYNC = ("invoke", "stream")
+BEFORE = ("chat scripted", "chat scripted", "chat scripted", "execute_tool book")
+TOLD_ELSEWHERE = due(spans=("chat scripted", "execute_tool book"))
+
+SHAPES = (
+    one("recovery after an error", recovered, [FAILED, due()]),
+    one("recovery in another process", recovered_elsewhere, [due()]),
+    one("resumed in another process", resumed_elsewhere, [due()]),
+    one("state edited before it is resumed", edited(approving), [due()]),
+    one("state edited before it goes on", edited(stopping), [due()], NO_EVENTS),
+    one(
+        "two graphs in one thread",
+        side_by_side,
+        [
+            due(),
+            due(question=OTHER, contexts=top(OTHER), answer=answer_to(OTHER, top(OTHER))),
+        ],
+        NO_EVENTS,
+    ),
+    one(
+        "two graphs of the same code in one thread",
+        twins,
+        [
+            due(Status.INTERRUPTED, answer=None, spans=()),
+            due(),
+            due(question=OTHER, contexts=top(OTHER), answer=answer_to(OTHER, top(OTHER))),
+        ],
+    ),
+    one("two interrupts", waiting_twice, [due()]),
+    one("an interrupt in a graph in the graph", waiting_inside, [due()]),
+    one("on from a checkpoint", from_a_checkpoint, [due(), due()]),
+    one(
+        "a cancelled task, called again",
+        cancelled,
+        [due(Status.CANCELLED, answer=None, spans=()), due()],
+        ways=("ainvoke",),
+    ),
+    one(
+        "recovery of an agent",
+        agent_recovers,
+        [due(Status.ERROR, answer=None, spans=TOOL_SPANS), due()],
+    ),
+    one(
+        "approval of a tool",
+        approved_here,
+        [due(spans=(*BEFORE, "execute_tool search"))],
+        MIDDLEWARE_MISSING,
+    ),
+    one("approval in another process", approved_elsewhere, [TOLD_ELSEWHERE], MIDDLEWARE_MISSING),
+    one("an entrypoint that waits", entrypoint(config), [due()], FUNCTIONS_MISSING, SYNC),
+    one(
+        "an entrypoint resumed in another process",
+        entrypoint(in_another_process),
+        [due()],
+        FUNCTIONS_MISSING,
+        SYNC,
+    ),
+)
