@@ -28,7 +28,7 @@ from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Stats, traits_of
+from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Stats
 from rag_eval_hooks.placement import placed
 from rag_eval_hooks.recipe import Recipe, named
 from rag_eval_hooks.redaction import RedactSpec, choose_redactor
@@ -197,19 +197,7 @@ class RagEval:
             Whether it will be evaluated: not sampled out, not dropped. With `sync` also that it
             is on disk; a sample that is not, for whatever reason, is evaluated all the same.
         """
-        key = id_of(sample.trace_id or sample.sample_id)
-        return self._pipeline.offer(
-            Offer(
-                key=key,
-                status=sample.status,
-                sample=lambda: self._assembler.own(sample),
-                size=sample.chars,
-                traits=lambda: traits_of(sample),
-                ids=tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id)))),
-                trace_id=sample.trace_id,
-                span_id=sample.span_id,
-            )
-        )
+        return self._pipeline.offer(Offer.of(sample, lambda: self._assembler.own(sample)))
 
     def feedback(
         self,

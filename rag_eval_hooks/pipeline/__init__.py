@@ -6,7 +6,7 @@ from rag_eval_hooks.pipeline.ledger import Stats
 from rag_eval_hooks.pipeline.makers import Makers
 from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.pipeline import Pipeline
-from rag_eval_hooks.pipeline.rules import Traits, traits_of
+from rag_eval_hooks.pipeline.rules import Traits
 from rag_eval_hooks.pipeline.scorer import Scorer
 
 __all__ = [
@@ -19,5 +19,4 @@ __all__ = [
     "Sources",
     "Stats",
     "Traits",
-    "traits_of",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rag_eval_hooks.pipeline.rules import Traits
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.pipeline.rules import Traits, traits_of
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.sinks.held_span import HeldSpan
 
@@ -37,3 +38,23 @@ class Offer:
     ids: tuple[str, ...] = ()
     trace_id: str | None = None
     span_id: str | None = None
+
+    @classmethod
+    def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Offer:
+        """The offer of a sample that exists already.
+
+        Args:
+            sample: What is decided about.
+            build: Makes what is evaluated, where that is another one.
+        """
+        ids = filter(None, (sample.trace_id, sample.sample_id))
+        return cls(
+            key=id_of(sample.trace_id or sample.sample_id),
+            status=sample.status,
+            sample=build or (lambda: sample),
+            size=sample.chars,
+            traits=lambda: traits_of(sample),
+            ids=tuple(map(id_of, ids)),
+            trace_id=sample.trace_id,
+            span_id=sample.span_id,
+        )

@@ -26,7 +26,6 @@ from rag_eval_hooks.pipeline.makers import Closable, Makers
 from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.readings import Level, Readings
 from rag_eval_hooks.pipeline.recent import Recent
-from rag_eval_hooks.pipeline.rules import traits_of
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.spool_recovery import Recovered
 from rag_eval_hooks.pipeline.work import Work
@@ -271,17 +270,7 @@ class Pipeline:
 
     def _recovered(self, found: Recovered, probability: float) -> Work:
         """The work of a sample that another process left, decided as it was there."""
-        sample = found.entry.sample()
-        offer = Offer(
-            key=id_of(sample.trace_id or sample.sample_id),
-            status=sample.status,
-            sample=lambda: sample,
-            size=sample.chars,
-            traits=lambda: traits_of(sample),
-            ids=tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id)))),
-            trace_id=sample.trace_id,
-            span_id=sample.span_id,
-        )
+        offer = Offer.of(found.entry.sample())
         decision = self._selection.decided_before(offer, probability, found.entry.reason)
         joinable = self._joining.remember(offer, decision, accepted=True)
         is_open = self._selection.is_open(offer)
