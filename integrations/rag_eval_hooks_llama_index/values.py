@@ -166,9 +166,10 @@ def _is_generator(kind: type) -> bool:
     return issubclass(kind, Generator | AsyncGenerator)
 
 
-def known_text(synthesizer: Any, generator: Any) -> str | None:
+def known_text(synthesizer: Any, value: Any) -> str | None:
     """The whole text of a stream that a synthesizer makes of a fixed one, without a model."""
-    if _EMPTY not in "_" + getattr(generator, "__name__", ""):
+    generator = generator_of(value)
+    if generator is None or _EMPTY not in "_" + getattr(generator, "__name__", ""):
         return None
     return str(getattr(synthesizer, _EMPTY, _EMPTY_TEXT))
 

@@ -53,10 +53,15 @@ def _mark(
         *names,
         sorted(config.redact_patterns.items()),
         config.redact_regions,
-        [f"{each.__module__}.{each.__qualname__}" for each in objects if each is not str],
+        [_name(each) for each in objects if each is not str],
     ]
     # Keyed, so that it does not tell a key that was guessed from any other.
     return hmac.new(key or b"", repr(told).encode(), "sha256").hexdigest()[:16]
+
+
+def _name(each: Any) -> str:
+    # A method of a built-in type tells no module.
+    return f"{getattr(each, '__module__', None)}.{each.__qualname__}"
 
 
 def _listed(redact: RedactSpec) -> list[Any]:

@@ -267,7 +267,7 @@ def test_what_broke_off_keeps_nothing_else_alive(log: Log) -> None:
     stopped(log, "one", "m1", error=True)
     log.clear()
     gc.collect()
-    left = [each for each in gc.get_objects() if isinstance(each, Run) and each.mark == "m1"]
+    left = [each for each in gc.get_objects() if type(each) is Run and each.mark == "m1"]
     assert left == []
 
 
