@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
+import threading
 import time
 import weakref
 from collections import OrderedDict
@@ -13,6 +13,7 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
+from rag_eval_hooks.capture.how_ended import closed_early, status_of
 from rag_eval_hooks.capture.manual import enclosing_run
 from rag_eval_hooks.capture.parked import Fits, Parked
 from rag_eval_hooks.capture.room import Room
@@ -71,6 +72,7 @@ class Recorder:
 
     def reset(self) -> None:
         """Forgets everything open: what a forked child needs."""
+        self._sweeping = threading.RLock()
         self._runs: dict[Hashable, Run] = {}
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
@@ -281,13 +283,17 @@ class Recorder:
         """A run ended with an exception, or with one of a class."""
         kind = error if isinstance(error, type) else type(error)
         run.error_type = kind.__qualname__
-        self._finish(run, _status_of(kind))
+        self._finish(run, status_of(kind))
 
     def sweep(self) -> None:
-        """Ends what waited for streams that are over, gives up what is past the time limit."""
-        for interaction in list(self._waiting.values()):
-            self.settle(interaction.root)
-        self._abandon_old()
+        """Ends what waited for streams that are over, gives up what is past the time limit.
+
+        When it returns, what another thread found to be over has been reported, too.
+        """
+        with self._sweeping:
+            for interaction in list(self._waiting.values()):
+                self.settle(interaction.root)
+            self._abandon_old()
 
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
@@ -323,7 +329,7 @@ class Recorder:
         if self._open.pop(root.id, None) is None:
             return
         self._waiting.pop(root.id, None)
-        interaction.status = _closed_early(interaction) if status is Status.OK else status
+        interaction.status = closed_early(interaction) if status is Status.OK else status
         for run in interaction.runs:
             self._runs.pop(run.id, None)
             self._ended[run.id] = None
@@ -383,19 +389,3 @@ def _close(reference: weakref.ref[Recorder]) -> None:
     recorder = reference()
     if recorder is not None:
         recorder.close()
-
-
-def _closed_early(interaction: Interaction) -> Status:
-    """A root that ends well while its model still runs was a stream that nobody read on."""
-    if interaction.root.kind is RunKind.MANUAL and interaction.root.text is not None:
-        return Status.OK
-    models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
-    return Status.CLOSED if models and models[-1].end is None else Status.OK
-
-
-def _status_of(error: type[BaseException]) -> Status:
-    if issubclass(error, GeneratorExit):
-        return Status.CLOSED
-    if issubclass(error, asyncio.CancelledError):
-        return Status.CANCELLED
-    return Status.ERROR

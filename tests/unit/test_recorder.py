@@ -6,6 +6,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 
 import pytest
 from hypothesis import given
@@ -278,3 +279,41 @@ def test_a_tried_retrieval_is_an_interaction(log: Log) -> None:
     log.recorder.fail(retriever, LookupError())
     log.recorder.fail(root, LookupError())
     assert [(it.status, it.lists) for it in log] == [(Status.ERROR, [])]
+
+
+def test_a_sweep_waits_for_what_another_found_over() -> None:
+    """When a sweep returns, the end that another thread is just reporting is reported."""
+    reporting, goes_on = threading.Event(), threading.Event()
+    reported: list[Interaction] = []
+
+    def report(interaction: Interaction) -> None:
+        reporting.set()
+        goes_on.wait()
+        reported.append(interaction)
+
+    recorder = Recorder(report, ttl=60, max_open=100)
+    root = recorder.start("root", None, RunKind.CHAIN, "root")
+    retriever = recorder.start("r", "root", RunKind.RETRIEVER, "r")
+    assert root is not None
+    assert retriever is not None
+    recorder.end(retriever)
+    over: list[Status] = []
+    recorder.follow(root, lambda: over[0] if over else None)
+    recorder.end(root)
+    over.append(Status.OK)
+    first = threading.Thread(target=recorder.sweep)
+    first.start()
+    reporting.wait()
+    seen: list[int] = []
+
+    def sweep_and_look() -> None:
+        recorder.sweep()
+        seen.append(len(reported))
+
+    second = threading.Thread(target=sweep_and_look)
+    second.start()
+    second.join(0.2)
+    goes_on.set()
+    second.join()
+    first.join()
+    assert seen == [1]
