@@ -47,7 +47,7 @@ $(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.$(DEMO_EXTRA)
 	touch $@
 
 test: $(VENV)/.installed
-	$(VENV)/bin/python -m pytest -n 2 $(ARGS)
+	$(VENV)/bin/python -m pytest -n 2 --ignore tests/viewers $(ARGS)
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
