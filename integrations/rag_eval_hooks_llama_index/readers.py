@@ -149,10 +149,10 @@ _READERS: tuple[tuple[type, type[_Reader]], ...] = (
     (AsyncIterator, _AsyncIterator),
 )
 
-_UNASKED = frozenset(
-    "__del__ __class_getitem__ __copy__ __deepcopy__ __getstate__ __setstate__ __length_hint__ "
-    "__post_init__".split()
-)
+_UNASKED = {
+    *("__del__", "__copy__", "__deepcopy__", "__getstate__", "__setstate__"),
+    *("__class_getitem__", "__length_hint__", "__post_init__"),
+}
 """Special methods that nobody misses who iterates."""
 
 
@@ -186,7 +186,8 @@ def watch(response: Any, run_id: str, most: int) -> Reading | None:
     inner = response.response_gen
     if isinstance(inner, _Reader):
         return inner._reading
-    made = _reader_for(type(inner))
+    kind: type = type(inner)
+    made = _reader_for(kind)
     if made is None:
         return None
     reading = Reading(run_id, most)

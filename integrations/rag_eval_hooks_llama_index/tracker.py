@@ -59,7 +59,8 @@ class Tracker:
         """The run in which the caller is called, where LlamaIndex knows one."""
         span_id = active_span_id.get()
         read = self._read(span_id)
-        if read is not None or span_id is None:
+        # Steps have spans of their own: old versions leave that of a run to whoever started it.
+        if read is not None or span_id is None or span_id in self._workflows:
             return read
         return self._parts.get(span_id, span_id)
 
