@@ -39,7 +39,8 @@ class StreamedAnswers:
     def __init__(self, evals: RagEval, *, watch_streams: bool = True) -> None:
         self.streams = Streams()
         self._recorder = evals.recorder
-        self._most = evals.config.max_interaction_chars
+        # One more than is kept, so that it can be told that something was cut.
+        self._most = evals.recorder.longest + 1
         self._watches = watch_streams
 
     def note(self, run: Run, given: Any, text: str | None = None) -> bool:

@@ -55,6 +55,8 @@ def reading_ending(
         run.text = keep(run, reading.text)
         run.untold = run.text is None
         _blame(run, reading.error_type)
+        interaction = run.interaction
+        interaction.read_until = max(interaction.read_until, reading.ended)
         return status
 
     return ending

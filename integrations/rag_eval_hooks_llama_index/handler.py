@@ -156,6 +156,7 @@ class RagEvalHandler(BaseCallbackHandler):
     def _note_answer(self, run: Run, given: Any) -> None:
         if not self._answers.note(run, given):
             run.text = self._recorder.text(run, values.answer_of(given))
+            run.untold = run.text is None and isinstance(given, values.STREAMING)
 
     def _fail(self, run: Run, error: BaseException) -> None:
         root = run.interaction.root

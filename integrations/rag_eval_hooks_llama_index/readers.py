@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from functools import lru_cache
 from typing import Any
 
 from rag_eval_hooks_llama_index.reading import Reading
@@ -20,17 +21,28 @@ class _Reader:
     """What stands in for a stream: passes on attributes, too."""
 
     __slots__ = ("__weakref__", "_inner", "_reading")
+    _inner: Any
+    _reading: Reading
 
     def __init__(self, inner: Any, reading: Reading) -> None:
-        self._inner = inner
-        self._reading = reading
+        object.__setattr__(self, "_inner", inner)
+        object.__setattr__(self, "_reading", reading)
         reading.reader = weakref.ref(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._inner, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._inner, name)
+
     def __repr__(self) -> str:
         return repr(self._inner)
+
+    def __str__(self) -> str:
+        return str(self._inner)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self._inner.__reduce_ex__(protocol)
@@ -137,6 +149,27 @@ _READERS: tuple[tuple[type, type[_Reader]], ...] = (
     (AsyncIterator, _AsyncIterator),
 )
 
+_UNASKED = {
+    *("__del__", "__copy__", "__deepcopy__", "__getstate__", "__setstate__"),
+    *("__class_getitem__", "__length_hint__", "__post_init__"),
+}
+"""Special methods that nobody misses who iterates."""
+
+
+@lru_cache(maxsize=256)
+def _reader_for(kind: type) -> type[_Reader] | None:
+    """What can stand in for a stream of a class, or None.
+
+    Python looks special methods up on the class. Of a stream that also is a context manager, has
+    a length, or can be read both sync and async, nothing else can be one.
+    """
+    made = next((reader for base, reader in _READERS if issubclass(kind, base)), None)
+    if made is None:
+        return None
+    special = {name for name in dir(kind) if name.startswith("__") and name.endswith("__")}
+    missed = special - _UNASKED - set(dir(made))
+    return None if any(callable(getattr(kind, name, None)) for name in missed) else made
+
 
 def watch(response: Any, run_id: str, most: int) -> Reading | None:
     """Has the `response_gen` of a streaming response note what is read of it.
@@ -148,12 +181,13 @@ def watch(response: Any, run_id: str, most: int) -> Reading | None:
 
     Returns:
         What will be read; the same for a response that is watched already. None where the stream
-        cannot be replaced, or is no iterator and can be read more than once.
+        cannot be replaced: it is no iterator and can be read more than once, or is more than one.
     """
     inner = response.response_gen
     if isinstance(inner, _Reader):
         return inner._reading
-    made = next((reader for kind, reader in _READERS if isinstance(inner, kind)), None)
+    kind: type = type(inner)
+    made = _reader_for(kind)
     if made is None:
         return None
     reading = Reading(run_id, most)

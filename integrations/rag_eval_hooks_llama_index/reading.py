@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import weakref
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -42,12 +43,14 @@ class Reading:
 
     Attributes:
         status: How it ended, or None while it may go on.
+        ended: When; nanoseconds since the epoch, or 0.
         error_type: Class name of the exception that it raised.
         reader: The object through which it is read, while that is alive.
     """
 
     def __init__(self, run_id: str, most: int) -> None:
         self.status: Status | None = None
+        self.ended = 0
         self.error_type: str | None = None
         self.reader: weakref.ref[Any] | None = None
         self._run_id = run_id
@@ -86,7 +89,7 @@ class Reading:
         """Something came out."""
         if not isinstance(part, str):
             self._legible = False
-        elif self._room > 0:
+        elif part and self._room > 0:
             # Also of a class of the application's own this is a plain text.
             kept = "".join((part,))[: self._room]
             self._room -= len(kept)
@@ -96,6 +99,7 @@ class Reading:
         """It ended with what an iterator raises; the first time counts."""
         if self.status is not None:
             return
+        self.ended = time.time_ns()
         if isinstance(error, StopIteration | StopAsyncIteration):
             self.status = Status.OK
         elif error is None or isinstance(error, GeneratorExit):

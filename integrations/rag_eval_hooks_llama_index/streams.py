@@ -48,13 +48,13 @@ class Stream:
     """
 
     def __init__(self, generator: weakref.ref[Any], run: Run, text: str | None) -> None:
-        self.text = text
         self.generator = generator
         self.foreign = may_differ(generator())
+        self.text = None if self.foreign else text
         # Who keeps an answer and does not read it shall not keep all that was captured with it.
         self._run = weakref.ref(run)
         # Of a fixed text only: no model is called that would tell later whether it was read.
-        self._kept = None if text is None else self.frame
+        self._kept = None if self.text is None else self.frame
 
     @property
     def run(self) -> Run | None:

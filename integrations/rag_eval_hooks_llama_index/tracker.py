@@ -58,7 +58,11 @@ class Tracker:
     def current(self) -> str | None:
         """The run in which the caller is called, where LlamaIndex knows one."""
         span_id = active_span_id.get()
-        return None if span_id is None else self._parts.get(span_id, span_id)
+        read = self._read(span_id)
+        # Steps have spans of their own: old versions leave that of a run to whoever started it.
+        if read is not None or span_id is None or span_id in self._workflows:
+            return read
+        return self._parts.get(span_id, span_id)
 
     @host_edge
     def enter(
@@ -128,6 +132,7 @@ class Tracker:
             run.text = self._recorder.text(run, instance.response or None)
         elif run.outermost and not streams:
             run.text = self._recorder.text(run, values.answer_of(given))
+            run.untold = run.text is None and isinstance(given, values.STREAMING)
 
     @host_edge
     def drop(self, span_id: str, error: BaseException | None) -> None:
@@ -193,15 +198,20 @@ class Tracker:
         return str(streaming.id)
 
     def _known(self, parent_id: str | None, role: Role, instance: Any) -> str | None:
-        if parent_id in self._parts:
-            parent_id = self._parts[parent_id]
-        read = run_being_read(parent_id)
-        if read is not None and self._recorder.knows(read):
+        read = self._read(parent_id)
+        if read is not None:
             return read
+        if parent_id is not None:
+            parent_id = self._parts.get(parent_id, parent_id)
         if parent_id is None or not self._recorder.knows(parent_id):
             return None
         alone = parent_id in self._workflows and self._stands_alone(role, instance)
         return None if alone else parent_id
+
+    def _read(self, span_id: str | None) -> str | None:
+        """The run whose stream is being read in a span, or outside of all, by the caller."""
+        read = run_being_read(span_id)
+        return read if read is not None and self._recorder.knows(read) else None
 
     def _stands_alone(self, role: Role, instance: Any) -> bool:
         """Whether a call directly under a workflow's run is none of its steps.

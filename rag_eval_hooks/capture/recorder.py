@@ -320,7 +320,7 @@ class Recorder:
         if run.parent is None:
             if run.id in self._waiting and status is not Status.ABANDONED:
                 # Noticed later than it happened: the last that was reported tells when.
-                run.end = max((r.end for r in run.interaction.runs[1:] if r.end), default=run.end)
+                run.end = run.interaction.last_told or run.end
             self._finish_interaction(run, status)
 
     def _finish_interaction(self, root: Run, status: Status) -> None:

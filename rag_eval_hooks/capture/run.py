@@ -171,6 +171,8 @@ class Interaction:
         streams: Of answers that are read after the root returned: each tells how its reading
             ended, or None while it may go on.
         returned: Whether the root has returned and only streams are open.
+        read_until: When the last of them was read to its end, where that is told: nanoseconds
+            since the epoch, or 0.
     """
 
     otel: OtelContext
@@ -190,11 +192,17 @@ class Interaction:
     others: Others | None = None
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
     returned: bool = False
+    read_until: int = 0
 
     @property
     def root(self) -> Run:
         """The outermost run."""
         return self.runs[0]
+
+    @property
+    def last_told(self) -> int:
+        """When the last thing inside the root ended that was told of; 0 for none."""
+        return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
 
     @property
     def retrieves(self) -> bool:

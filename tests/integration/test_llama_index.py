@@ -22,6 +22,7 @@ from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index import chats
 from tests.matrix.llama_index.agents import caller
 from tests.matrix.llama_index.combined import retry, sub_questions
+from tests.matrix.llama_index.flows import OwnWorkflow
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.indexes import summaries
 from tests.matrix.llama_index.kit import (
@@ -224,6 +225,22 @@ def test_other_queries_are_no_condensed_question(ask: Any, world: World) -> None
     (sample,) = samples(world)
     assert "condensed_question" not in sample.metadata
     assert sample.metadata["retrieval_queries"]
+
+
+def test_an_interaction_beside_a_running_workflow_is_its_own(
+    world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """What is opened while a workflow runs that was only started is no part of it."""
+
+    async def side_by_side() -> None:
+        running: Any = OwnWorkflow().run(query=QUESTION)
+        with world.evals.interaction(QUESTIONS[1]):
+            await engine().aquery(QUESTIONS[1])
+        await running
+
+    own_loop.run_until_complete(side_by_side())
+    found = {s.question: (s.answer, [c.text for c in s.contexts or ()]) for s in samples(world)}
+    assert found == {q: (answer_to(q, top(q)), top(q)) for q in QUESTIONS}
 
 
 def test_the_building_of_an_index_is_no_interaction(world: World) -> None:

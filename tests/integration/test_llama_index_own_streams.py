@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import io
 import itertools
+import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from typing import Any
@@ -17,6 +19,7 @@ from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
+from rag_eval_hooks_llama_index.reading import Reading
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION, QUESTIONS, answer_to, index, top
 from tests.matrix.llama_index.own_streams import Own, words
@@ -254,6 +257,112 @@ def test_a_list_in_place_of_a_stream_stays_one(world: World) -> None:
     assert endings(world) == [(None, Status.OK, None)]
 
 
+class Both:
+    """A stream that can be read sync and async, as those of some clients can."""
+
+    def __init__(self) -> None:
+        self._parts = iter(["one ", "two"])
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._parts)
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
+        with contextlib.suppress(StopIteration):
+            return next(self._parts)
+        raise StopAsyncIteration
+
+
+class Managed(io.StringIO):
+    """A stream that is a context manager too."""
+
+
+def test_a_stream_that_is_more_than_an_iterator_stays_one(
+    world: World, own_loop: asyncio.AbstractEventLoop
+) -> None:
+    """What nothing can stand in for is left as it is, and its answer is not known."""
+
+    async def read() -> str:
+        return "".join([part async for part in await aask(Both())])
+
+    assert own_loop.run_until_complete(read()) == "".join(ask(Both())) == "one two"
+    with ask(Managed("one\ntwo")) as stream:
+        assert list(stream) == ["one\n", "two"]
+    assert endings(world) == [(None, Status.OK, None)] * 3
+
+
+def test_attributes_of_a_stream_stay_its_own(world: World) -> None:
+    """What is set on it, deleted from it or printed of it is set, deleted and printed there."""
+
+    class Noted(Iterator[str]):
+        note = "none"
+
+        def __next__(self) -> str:
+            raise StopIteration(self.note)
+
+        def __str__(self) -> str:
+            return "noted"
+
+    inner = Noted()
+    stream: Any = ask(inner)
+    stream.note = "mine"
+    assert (inner.note, str(stream), type(stream) is Noted) == ("mine", "noted", False)
+    del stream.note
+    assert (inner.note, list(stream)) == ("none", [])
+
+
+def test_an_interaction_opened_by_a_stream_is_its_own(world: World) -> None:
+    """What a stream states while it is read belongs to the interaction that gave it out."""
+
+    def stating() -> Iterator[str]:
+        with world.evals.interaction(QUESTION) as interaction:
+            interaction.contexts(["Stated."])
+            yield "one"
+
+    assert list(ask(stating())) == ["one"]
+    (sample,) = samples(world)
+    assert [context.text for context in sample.contexts or ()] == ["Stated."]
+    assert sample.answer == "one"
+
+
+def test_the_time_of_a_stream_is_that_of_its_reading(world: World) -> None:
+    """Latency lasts until the end of a stream in which no model is called."""
+    stream = ask(iter(["one "]))
+    begun = time.time()
+    while time.time() < begun + 0.02:
+        pass
+    assert list(stream) == ["one "]
+    (sample,) = samples(world)
+    assert sample.latency is not None
+    assert sample.latency >= 0.02
+
+
+def test_a_name_alone_tells_no_answer(plain_world: World) -> None:
+    """A generator of the application's own is not taken for one of a synthesizer's fixed text."""
+
+    def empty_response_stream() -> Iterator[str]:
+        yield "one"
+
+    registration = enable(plain_world.evals, watch_streams=False)
+    assert list(stream_of(empty_response_stream)) == ["one"]
+    registration.disable()
+    assert [sample.answer for sample in samples(plain_world)] == [None]
+
+
+def test_what_is_kept_of_a_stream_is_bounded() -> None:
+    """Neither signs of life nor what is longer than any answer adds up."""
+    reading = Reading("run", 3)
+    for _ in range(100):
+        reading.note("")
+        reading.note("x")
+    assert (reading.text, reading._parts) == ("xxx", ["x"] * 3)
+
+
 def test_what_was_read_before_is_not_the_answer(world: World) -> None:
     """Of a stream of LlamaIndex's own that an engine has begun to read, the rest is the answer."""
 
@@ -293,12 +402,15 @@ def test_a_bare_generator_has_no_answer(world: World) -> None:
     }
 
 
-def test_an_unknown_answer_is_not_an_earlier_one(plain_world: World) -> None:
+@pytest.mark.parametrize("stream", [words, lambda q: iter([q]), lambda q: [q]])
+def test_an_unknown_answer_is_not_an_earlier_one(
+    stream: Callable[[str], Any], plain_world: World
+) -> None:
     """In an interaction by hand, what the last call gave out counts, though it is not known."""
     registration = enable(plain_world.evals, watch_streams=False)
     with plain_world.evals.interaction(QUESTION):
         engine().query(QUESTIONS[1])
-        list(stream_of(lambda: words(QUESTION)))
+        list(stream_of(lambda: stream(QUESTION)))
     registration.disable()
     assert endings(plain_world) == [(None, Status.OK, None)]
 

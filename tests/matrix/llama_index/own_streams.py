@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
-from llama_index.core.query_engine import CustomQueryEngine
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.response_synthesizers import BaseSynthesizer
 
 from rag_eval_hooks import Status
 from tests.matrix.llama_index.kit import (
@@ -68,6 +69,40 @@ class Own(CustomQueryEngine):
                 yield part
 
         return AsyncStreamingResponse(later())
+
+
+class Excerpts(BaseSynthesizer):
+    """Answers with the beginnings of what was found, without a model."""
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        """Has none."""
+
+    def get_response(self, query_str: str, text_chunks: Sequence[str], **kwargs: Any) -> Any:
+        parts = excerpts(text_chunks)
+        return (part for part in parts) if self._streaming else "".join(parts)
+
+    async def aget_response(self, query_str: str, text_chunks: Sequence[str], **kwargs: Any) -> Any:
+        parts = excerpts(text_chunks)
+
+        async def later() -> AsyncGenerator[str, None]:
+            for part in parts:
+                yield part
+
+        return later() if self._streaming else "".join(parts)
+
+
+def excerpts(texts: Sequence[str]) -> list[str]:
+    """A line of each text."""
+    return [f"- {text.partition('The ')[2][:24]}\n" for text in texts]
+
+
+def extractive(streaming: bool) -> RetrieverQueryEngine:
+    """An engine with a synthesizer of the user's own."""
+    synthesizer = Excerpts(llm=reader(), streaming=streaming)
+    return RetrieverQueryEngine(index().as_retriever(similarity_top_k=2), synthesizer)
 
 
 def shouted(said: Iterator[str], question: str) -> Iterator[str]:
@@ -197,6 +232,13 @@ SHAPES = (
     own("chain", chained, lambda q: "Here: " + plain(q)),
     own("map", mapped, lambda q: plain(q).upper()),
     own("nested", nested, lambda q: f"<{plain(q)}>", None),
+    shape(
+        GROUP,
+        "synthesizer of the user's own",
+        extractive,
+        answer=lambda q: "".join(excerpts(top(q))),
+        spans=QUERY_SPANS[1:],
+    ),
     broken(),
     retrieves_while_read(),
 )
