@@ -282,13 +282,17 @@ class Spool:
                 self._look()
             except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
                 self._incidents.report("spool", error)
-        self._hurry = True
-        self._write()
-        with self._file_lock:
-            self._writer.close(give_up=True)
-        with self._lock:
-            self._ended = True
-            self._drained.notify_all()
+        try:
+            self._hurry = True
+            self._write()
+            with self._file_lock:
+                self._writer.close(give_up=True)
+        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
+            self._incidents.report("spool", error)
+        finally:
+            with self._lock:
+                self._ended = True
+                self._drained.notify_all()
 
     def _write(self) -> None:
         if self._hurry:
@@ -299,12 +303,15 @@ class Spool:
             operations = list(self._operations)
             self._operations.clear()
         for batch in _built(operations):
-            with self._file_lock:
-                self._writer.write(batch)
-            with self._lock:
-                self._late = self._stalled = False
-                self._done += len(batch)
-                self._drained.notify_all()
+            try:
+                with self._file_lock:
+                    self._writer.write(batch)
+            finally:
+                # Also what failed is done with: who waits for it would wait for ever.
+                with self._lock:
+                    self._late = self._stalled = False
+                    self._done += len(batch)
+                    self._drained.notify_all()
 
     def _look(self) -> None:
         """Takes over samples of processes that have ended, as many as there is room for."""
