@@ -35,7 +35,7 @@ from rag_eval_hooks.pipeline.spool_writer import (
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.platform import Kept
 
-__all__ = ["Spool", "books_of"]
+__all__ = ["Spool"]
 
 _GATHER_S = 0.015
 """How long `batch` waits for more to write along; well under the 50 ms that may be lost."""
@@ -91,6 +91,7 @@ class Spool:
         take: Callable[[Row, int], None],
         reports: ReportHost,
     ) -> None:
+        self._path = path
         self._sync = sync
         self._wait = wait
         self._incidents = incidents
@@ -130,6 +131,16 @@ class Spool:
     def undurable(self) -> int:
         """Accepted samples that could not be kept."""
         return self._writer.undurable
+
+    def books(self) -> Mapping[str, int]:
+        """Those of all processes, ever; empty where they cannot be read just now."""
+        try:
+            # A fork must not find this connection open either.
+            with self._file_lock:
+                return spool_books(self._path)
+        except (sqlite3.Error, OSError) as error:
+            self._incidents.report("spool", error)
+            return {}
 
     def measured(self) -> tuple[int, int] | tuple[None, None]:
         """Samples and bytes in the file, some seconds ago. Never waits.
@@ -349,12 +360,3 @@ def _built(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
             yield batch
             batch, until = [], time.monotonic() + _BUILD_S
     yield batch
-
-
-def books_of(path: str | None, incidents: Incidents) -> Mapping[str, int]:
-    """The books of a spool; empty without one, or with one that cannot be read just now."""
-    try:
-        return {} if path is None else spool_books(Path(path))
-    except (sqlite3.Error, OSError) as error:
-        incidents.report("spool", error)
-        return {}
