@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from rag_eval_hooks.errors import ConfigError
@@ -114,7 +115,9 @@ class Disk:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / _FILE
         # Replies quote texts: they are the owner's alone, whatever the umask and the folder.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        # One that is there is not opened: closing it again would end this process's locks on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+
+from rag_eval_hooks.pipeline.spool_file import SpoolFile
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
@@ -99,3 +102,20 @@ def test_what_a_forked_child_writes_is_kept(kind: str, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:
+    """While one writes, another of the same process that opens the file lets nobody else in."""
+    path = tmp_path / "spool.sqlite"
+    first = SpoolFile(path, 10**9)
+    script = (
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    )
+    with first.writing():
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            SpoolFile(path, 10**9)
+        stranger = subprocess.run(
+            [sys.executable, "-c", script, path], capture_output=True, text=True, check=False
+        )
+    first.close()
+    assert "database is locked" in stranger.stderr
