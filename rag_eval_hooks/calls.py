@@ -1,26 +1,34 @@
-"""Calls to judge and embedder as they are watched: who tells, who listens."""
+"""Calls to judge, embedder and token scorer as they are observed: who tells, who listens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 __all__ = [
     "BreakerState",
     "Call",
+    "CallLog",
     "CallOutcome",
     "CallWatch",
     "Caller",
     "GateState",
     "Gated",
     "Operation",
+    "current_log",
     "current_watch",
+    "logged",
+    "take_over",
     "watching",
 ]
+
+
+_MOST: Final = 500
+"""Calls kept of one evaluation."""
 
 
 class Operation(StrEnum):
@@ -28,6 +36,7 @@ class Operation(StrEnum):
 
     CHAT = "chat"
     EMBEDDINGS = "embeddings"
+    TOKEN_SCORE = "token_score"
 
 
 class CallOutcome(StrEnum):
@@ -79,25 +88,52 @@ class Caller:
     Attributes:
         name: Kind and model, such as `openai:gpt-4o-mini`.
         operation: What for.
+        provider: Who serves it, by the GenAI conventions, or None where that is unknown.
+        local: Whether the model runs in the evaluator itself.
     """
 
     name: str
     operation: Operation = Operation.CHAT
+    provider: str | None = None
+    local: bool = False
+
+    @property
+    def model(self) -> str:
+        """The model without its kind; all of the name where it runs here."""
+        kind, _, model = self.name.partition(":")
+        return self.name if self.local else model or kind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
-    """A call that was sent and has ended.
+    """A call, without what was asked and told; each retry is one of its own.
 
     Attributes:
-        caller: Who was called.
+        caller: Who is called.
         outcome: How it ended.
-        seconds: From sending to the end; each retry is a call of its own.
+        start: When it was sent, in nanoseconds since the epoch.
+        end: When it ended.
+        response_model: The model that replied, as the endpoint tells it.
+        response_id: The reply's id, likewise.
+        input_tokens: Likewise; 0 for unknown.
+        output_tokens: The same.
+        error: Type of what it raised, or None.
     """
 
     caller: Caller
-    outcome: CallOutcome
-    seconds: float
+    outcome: CallOutcome = CallOutcome.OK
+    start: int = 0
+    end: int = 0
+    response_model: str | None = None
+    response_id: str | None = None
+    input_tokens: float = 0.0
+    output_tokens: float = 0.0
+    error: str | None = None
+
+    @property
+    def seconds(self) -> float:
+        """What it took."""
+        return (self.end - self.start) / 1e9
 
 
 class Gated(Protocol):
@@ -109,10 +145,10 @@ class Gated(Protocol):
 
 
 class CallWatch(Protocol):
-    """Who listens. Raises nothing, never waits."""
+    """Who listens to all calls of an evaluator. Raises nothing, never waits."""
 
     def called(self, call: Call) -> None:
-        """Takes note of a call."""
+        """Takes note of a call that has ended; of models that run here none is told."""
         ...
 
     def passes(self, caller: Caller, gate: Gated) -> None:
@@ -120,7 +156,28 @@ class CallWatch(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class CallLog:
+    """The calls of one evaluation, in the order of their ends.
+
+    Attributes:
+        calls: The first ones.
+        omitted: How many more there were.
+    """
+
+    calls: list[Call] = field(default_factory=list)
+    omitted: int = 0
+
+    def called(self, call: Call) -> None:
+        """Keeps a call, or that there was one more."""
+        if len(self.calls) < _MOST:
+            self.calls.append(call)
+        else:
+            self.omitted += 1
+
+
 _watch: ContextVar[CallWatch | None] = ContextVar("rag_eval_hooks_watch", default=None)
+_log: ContextVar[CallLog | None] = ContextVar("rag_eval_hooks_log", default=None)
 
 
 @contextmanager
@@ -136,3 +193,28 @@ def watching(watch: CallWatch | None) -> Iterator[None]:
 def current_watch() -> CallWatch | None:
     """The watch of the evaluation that the caller runs in."""
     return _watch.get()
+
+
+@contextmanager
+def logged(wanted: bool) -> Iterator[CallLog]:
+    """Keeps the calls of the block, and of tasks begun in it, if that is wanted."""
+    log = CallLog()
+    token = _log.set(log if wanted else None)
+    try:
+        yield log
+    finally:
+        _log.reset(token)
+
+
+def current_log() -> CallLog | None:
+    """The log of the evaluation that the caller runs in, where its calls are to be seen."""
+    return _log.get()
+
+
+def take_over(log: CallLog) -> None:
+    """Adds what was kept in another process."""
+    own = current_log()
+    if own is not None:
+        for call in log.calls:
+            own.called(call)
+        own.omitted += log.omitted

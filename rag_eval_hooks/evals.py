@@ -6,8 +6,7 @@ import asyncio
 import functools
 import os
 import uuid
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,6 +24,7 @@ from rag_eval_hooks.capture import (
 )
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.forks import weakly
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
@@ -352,20 +352,9 @@ def _guard_forks(pipeline: Pipeline, recorder: Recorder, others: OtherSpans) -> 
     if hasattr(os, "register_at_fork"):
         # Fork hooks cannot be taken back, so they must not keep anything alive.
         os.register_at_fork(
-            before=_weakly(pipeline.before_fork),
-            after_in_parent=_weakly(pipeline.after_fork),
-            after_in_child=_weakly(pipeline.reset),
+            before=weakly(pipeline.before_fork),
+            after_in_parent=weakly(pipeline.after_fork),
+            after_in_child=weakly(pipeline.reset),
         )
-        os.register_at_fork(after_in_child=_weakly(recorder.reset))
-        os.register_at_fork(after_in_child=_weakly(others.reset))
-
-
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
-    """Calls a method of an object that it does not keep alive."""
-    reference = weakref.WeakMethod(method)
-
-    def call() -> None:
-        if (alive := reference()) is not None:
-            alive()
-
-    return call
+        os.register_at_fork(after_in_child=weakly(recorder.reset))
+        os.register_at_fork(after_in_child=weakly(others.reset))

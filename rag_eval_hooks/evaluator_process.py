@@ -13,9 +13,8 @@ import sys
 import threading
 import time
 
-from rag_eval_hooks.calls import CallWatch, watching
+from rag_eval_hooks.calls import CallLog, CallWatch, logged, watching
 from rag_eval_hooks.config import RagEvalConfig
-from rag_eval_hooks.judge_calls import CallLog, noting
 from rag_eval_hooks.judges.allowance import Allowance, allowing
 from rag_eval_hooks.pipeline import Scorer, Sources
 from rag_eval_hooks.pipeline.budget import budget_of
@@ -166,7 +165,7 @@ class _Evaluations:
     async def _evaluate(self, body: bytes) -> bytes:
         sample, chosen = pickle.loads(body)
         told = watching(self._watch)
-        with quiet(), allowing(self._budget), told, noting(self._trace_judge) as log:
+        with quiet(), allowing(self._budget), told, logged(self._trace_judge) as log:
             outcomes = await self._scorer.score(sample, chosen)
         reply = _packed(outcomes, log)
         if len(reply) > self._most:

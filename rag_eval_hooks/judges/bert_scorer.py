@@ -12,13 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import TokenScore
-from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.judges.embeddings import sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
 from rag_eval_hooks.judges.rebuilt import Rebuilt
+from rag_eval_hooks.judges.watched import told
 
 __all__ = ["BertScorer"]
 
@@ -114,7 +115,7 @@ class BertScorer(Rebuilt):
         await self._thread.aclose()
 
     async def _score(self, pairs: Sequence[_TextPair]) -> Sequence[TokenScore]:
-        with noted(JudgeCall(operation="token_score", model=self.name, local=True)):
+        with told(Caller(self.name, Operation.TOKEN_SCORE, local=True)):
             return await self._thread.run(lambda model: model.score(pairs))
 
 

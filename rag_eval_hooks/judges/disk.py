@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.forks import ForkGuard
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.workers import DaemonExecutor
 
@@ -49,7 +51,9 @@ class Disk:
         self._size = size
         self._incidents = incidents
         self._failures = 0
+        self._guard = ForkGuard(self._let_go)
         self._opened: tuple[int, sqlite3.Connection] | None = None
+        self._inherited: list[object] = []
         self._worker = DaemonExecutor("rag-eval-hooks-memo")
 
     async def get(self, key: bytes) -> str | None:
@@ -80,7 +84,8 @@ class Disk:
 
     def _get(self, key: bytes) -> str | None:
         try:
-            row = self._connection().execute(_GET, (key,)).fetchone()
+            with self._guard:
+                row = self._connection().execute(_GET, (key,)).fetchone()
         except (sqlite3.Error, OSError, ValueError) as error:
             self._failed(error)
             return None
@@ -89,8 +94,7 @@ class Disk:
 
     def _put(self, key: bytes, text: str) -> None:
         try:
-            connection = self._connection()
-            with connection:
+            with self._guard, self._connection() as connection:
                 connection.execute(_PUT, (key, text))
                 connection.execute(_TRIM, (self._size,))
         except (sqlite3.Error, OSError, ValueError) as error:
@@ -99,8 +103,11 @@ class Disk:
             self._failures = 0
 
     def _connection(self) -> sqlite3.Connection:
-        if self._opened is None or self._opened[0] != os.getpid():
-            # A connection must not cross a fork: the child leaves its parent's alone.
+        if self._opened is not None and self._opened[0] != os.getpid():
+            # It was in use for too long when the process forked, and is the parent's alone.
+            self._inherited.append(self._opened)
+            self._opened = None
+        if self._opened is None:
             self._opened = os.getpid(), self._open()
         return self._opened[1]
 
@@ -108,8 +115,10 @@ class Disk:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / _FILE
         # Replies quote texts: they are the owner's alone, whatever the umask and the folder.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        connection = sqlite3.connect(path, timeout=_BUSY_S)
+        # One that is there is not opened: closing it again would end this process's locks on it.
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        connection = sqlite3.connect(path, timeout=_BUSY_S, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
@@ -120,9 +129,13 @@ class Disk:
         return connection
 
     def _close(self) -> None:
+        with self._guard:
+            self._let_go()
+
+    def _let_go(self) -> None:
         if self._opened is not None and self._opened[0] == os.getpid():
             self._opened[1].close()
-        self._opened = None
+            self._opened = None
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1

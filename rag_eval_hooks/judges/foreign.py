@@ -13,7 +13,6 @@ from opentelemetry import context
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.failures import describe, is_cut_off, is_time_out, status_of
 from rag_eval_hooks.judges.ladder import is_about_shape
@@ -133,13 +132,12 @@ class ForeignChat:
         return await retried(attempt, self._limits.retries)
 
     async def _once(self, send: Send, meter: Meter) -> Reply:
-        async with self._slots.here(), asyncio.timeout(self._limits.timeout):
+        async with self._slots.here() as call, asyncio.timeout(self._limits.timeout):
             meter.sent()
-            with noted(JudgeCall(operation="chat", model=self.name.partition(":")[2])) as call:
-                reply = await _apart(send())
-                call.input_tokens = token_count(reply.input_tokens)
-                call.output_tokens = token_count(reply.output_tokens)
-                return reply
+            reply = await _apart(send())
+            call.input_tokens = token_count(reply.input_tokens)
+            call.output_tokens = token_count(reply.output_tokens)
+            return reply
 
     def _told(self, error: Exception) -> JudgeError | ReplyError:
         """The error as one of ours, as one line without content."""

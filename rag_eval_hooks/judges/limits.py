@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.calls import Caller, GateState, current_watch
+from rag_eval_hooks.calls import Call, Caller, GateState, current_watch
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.breaker import Breaker
 from rag_eval_hooks.judges.gate import Gate
@@ -107,8 +107,8 @@ class Slots:
         self._here: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def here(self) -> AsyncIterator[None]:
-        """Room for one call in the running loop; whoever watches is told of it.
+    async def here(self) -> AsyncIterator[Call]:
+        """Room for one call in the running loop; whoever listens is told of it.
 
         Raises:
             JudgeUnavailable: The judge is taken for dead.
@@ -117,8 +117,8 @@ class Slots:
         if (watch := current_watch()) is not None:
             watch.passes(self._caller, gate)
         async with gate.call():
-            with told(self._caller):
-                yield
+            with told(self._caller) as call:
+                yield call
 
     def states(self) -> list[GateState]:
         """How calls stand, in each event loop."""

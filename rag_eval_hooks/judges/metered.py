@@ -72,7 +72,7 @@ class MeteredJudge:
 
     async def _asked(self, ask: Callable[[], Awaitable[Findings]]) -> Findings:
         meter = Meter()
-        with meter.charging(), told(Caller(self.name)):
+        with meter.charging(), told(Caller(self.name), is_request=False):
             meter.sent()
             findings = await ask()
             used = sum(findings.usage.values(), start=Usage())
@@ -114,7 +114,8 @@ class AllowedEmbedder:
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
         """The same, and what the embedder tells that it took."""
         meter = Meter(embedded=texts)
-        with meter.charging(), told(Caller(self.name, Operation.EMBEDDINGS)):
+        caller = Caller(self.name, Operation.EMBEDDINGS)
+        with meter.charging(), told(caller, is_request=False):
             meter.sent()
             vectors, used = await self._embedder.embed_metered(texts)
             meter.told(round(used.input_tokens), 0)

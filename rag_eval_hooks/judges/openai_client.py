@@ -10,9 +10,8 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.calls import Call, Caller, Operation
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judge_calls import JudgeCall, noted
 from rag_eval_hooks.judges.meter import Meter, token_count
 
 try:
@@ -66,10 +65,9 @@ class Endpoint:
         self, name: str, options: ClientOptions, operation: Operation = Operation.CHAT
     ) -> None:
         self.name = name
-        self._operation = operation
         self._options = options
         self._slots = Slots(
-            Caller(name, operation),
+            Caller(name, operation, provider=name.partition(":")[0]),
             options.concurrency,
             failures=options.breaker_failures,
             pause=options.breaker_pause,
@@ -125,20 +123,15 @@ class Endpoint:
         return JudgeError(f"{self.name}: the reply is no JSON ({type(error).__name__})")
 
     async def _once(self, request: Callable[[openai.AsyncOpenAI], Awaitable[T]], meter: Meter) -> T:
-        async with self._slots.here():
+        async with self._slots.here() as call:
             # The first call makes the client, which reads certificates: no part of the call's time.
             client = self._client()
             meter.sent()
-            with noted(self._noted()) as call:
-                async with asyncio.timeout(self._options.timeout):
-                    with honest_connection_errors():
-                        reply = await request(client)
-                _tell(call, reply)
-                return reply
-
-    def _noted(self) -> JudgeCall:
-        provider, _, model = self.name.partition(":")
-        return JudgeCall(operation=self._operation, model=model, provider=provider)
+            async with asyncio.timeout(self._options.timeout):
+                with honest_connection_errors():
+                    reply = await request(client)
+            _tell(call, reply)
+            return reply
 
     def _client(self) -> openai.AsyncOpenAI:
         loop = asyncio.get_running_loop()
@@ -159,7 +152,7 @@ class Endpoint:
         )
 
 
-def _tell(call: JudgeCall, reply: object) -> None:
+def _tell(call: Call, reply: object) -> None:
     """Adds what the reply says of itself."""
     if not isinstance(reply, dict):
         return

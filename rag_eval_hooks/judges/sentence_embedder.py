@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from rag_eval_hooks.judge_calls import JudgeCall, noted
+from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
 from rag_eval_hooks.judges.rebuilt import Rebuilt
+from rag_eval_hooks.judges.watched import told
 
 __all__ = ["SentenceEmbedder"]
 
@@ -71,7 +72,7 @@ class SentenceEmbedder(Rebuilt):
         await self._thread.aclose()
 
     async def _make(self, texts: Sequence[str]) -> Sequence[Vector]:
-        with noted(JudgeCall(operation="embeddings", model=self.name, local=True)):
+        with told(Caller(self.name, Operation.EMBEDDINGS, local=True)):
             return await self._thread.run(lambda model: _encoded(model, texts))
 
     def _load(self) -> Any:

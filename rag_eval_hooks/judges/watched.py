@@ -1,4 +1,4 @@
-"""Tells whoever watches how a call ended, and how long it took."""
+"""Tells whoever listens of a call: when it was made, how it ended, what the reply told."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rag_eval_hooks.calls import Call, Caller, CallOutcome, current_watch
+from rag_eval_hooks.calls import Call, Caller, CallLog, CallOutcome, current_log, current_watch
 from rag_eval_hooks.errors import BudgetError, JudgeUnavailable
 from rag_eval_hooks.judges.backpressure import Told, told_by
 from rag_eval_hooks.judges.failures import is_time_out
@@ -24,22 +24,36 @@ _OUTCOMES: Final = {
 
 
 @contextmanager
-def told(caller: Caller) -> Iterator[None]:
-    """The block is one call."""
-    watch = current_watch()
-    if watch is None:
-        yield
-        return
+def told(caller: Caller, *, is_request: bool = True) -> Iterator[Call]:
+    """The block is one call; it may add what the reply tells.
+
+    Args:
+        caller: Who is called.
+        is_request: Whether it is one request, and no task whose requests nobody sees: such a
+            task is counted, and not logged.
+    """
+    call = Call(caller, start=time.time_ns())
+    began = time.monotonic_ns()
     outcome: CallOutcome | None = CallOutcome.OK
-    began = time.monotonic()
     try:
-        yield
+        yield call
     except BaseException as error:
-        outcome = outcome_of(error)
+        outcome, call.error = outcome_of(error), type(error).__name__
         raise
     finally:
+        # The wall clock may be set meanwhile.
+        call.end = call.start + time.monotonic_ns() - began
         if outcome is not None:
-            watch.called(Call(caller, outcome, time.monotonic() - began))
+            call.outcome = outcome
+            _tell(call, current_log() if is_request else None)
+
+
+def _tell(call: Call, log: CallLog | None) -> None:
+    watch = current_watch()
+    if watch is not None and not call.caller.local:
+        watch.called(call)
+    if log is not None:
+        log.called(call)
 
 
 def outcome_of(error: BaseException) -> CallOutcome | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, Self
 
+from rag_eval_hooks.forks import ForkGuard
 from rag_eval_hooks.pipeline.sqlite_file import use_log
 
 __all__ = ["BudgetStore", "MemoryStore", "Period", "Spend", "SqliteStore"]
@@ -158,7 +159,7 @@ class SqliteStore:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._lock = threading.Lock()
+        self._guard = ForkGuard(self._let_go)
         self._connection: sqlite3.Connection | None = None
         self._inherited: list[sqlite3.Connection] = []
         self._pid = os.getpid()
@@ -183,20 +184,22 @@ class SqliteStore:
             return _read(connection, period)
 
     def reset(self) -> None:
-        """Opens the file anew with the next use."""
-        self._lock = threading.Lock()
+        """Nothing: a fork finds the file closed, and the next use opens it."""
 
     def close(self) -> None:
         """Closes the file."""
-        with self._lock:
-            if self._connection is not None and self._pid == os.getpid():
-                self._connection.close()
-                self._connection = None
+        with self._guard:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+            self._connection = None
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
-            with self._lock:
+            with self._guard:
                 connection = self._connected()
                 # The write lock at once: two that both read before they write could both pass.
                 connection.execute("BEGIN IMMEDIATE")
@@ -207,7 +210,7 @@ class SqliteStore:
 
     def _connected(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
-            # A connection must not be used, nor closed, on the other side of a fork.
+            # One that was in use for too long when the process forked is the parent's alone.
             if self._connection is not None:
                 self._inherited.append(self._connection)
             self._connection, self._pid = None, os.getpid()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.calls import CallLog, logged
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judge_calls import CallLog, noting
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.durable import Durable
 from rag_eval_hooks.pipeline.endings import dropped, sampled_out
@@ -46,7 +46,7 @@ class Course:
         ledger: The books.
         holder: Of RAG spans that wait.
         incidents: Where exceptions are counted.
-        trace_judge: Whether calls of judges are noted, to be published.
+        trace_judge: Whether calls of judges are kept, to be published.
     """
 
     selection: Selection
@@ -62,7 +62,7 @@ class Course:
 
     async def run(self, work: Work) -> None:
         """Evaluates and settles a sample."""
-        with noting(self.trace_judge) as log:
+        with logged(self.trace_judge) as log:
             await self._run(work, log)
 
     async def _run(self, work: Work, log: CallLog) -> None:

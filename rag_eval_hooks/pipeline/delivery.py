@@ -82,7 +82,8 @@ class _Line:
         if not isinstance(self._sink, Resumable):
             return {}
         try:
-            return {self._sink.place: self._sink.position()}
+            # Positions are written down: one that cannot be must not reach the spool.
+            return {str(self._sink.place): int(self._sink.position())}
         except Exception as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(f"sink {type(self._sink).__name__}", error)
             return {}

@@ -13,7 +13,7 @@ from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.readings import Level
-from rag_eval_hooks.pipeline.spool import Spool, books_of
+from rag_eval_hooks.pipeline.spool import Spool
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, check_spool
 from rag_eval_hooks.pipeline.spool_recovery import Recovered, recovered
@@ -162,7 +162,7 @@ class Durable:
 
     def books(self) -> Mapping[str, int]:
         """Those of the spool: of all processes, ever; empty without one, or a readable one."""
-        return books_of(self._config.spool, self._incidents)
+        return {} if self._spool is None else self._spool.books()
 
     def levels(self) -> dict[str, Level]:
         """What metrics show of the spool, by instrument; nothing without one."""

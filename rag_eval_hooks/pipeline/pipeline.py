@@ -389,8 +389,8 @@ class Pipeline:
         self._external_tick()
 
     async def _close(self) -> None:
-        await self._scorer.aclose()
-        await self._delivery.close()
+        # Together: there is little time, and what sinks leave has still to reach the spool.
+        await asyncio.gather(self._scorer.aclose(), self._delivery.close())
         if self._budget is not None:
             self._budget.close()
         for part in self._parts:

@@ -35,7 +35,7 @@ from rag_eval_hooks.pipeline.spool_writer import (
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.platform import Kept
 
-__all__ = ["Spool", "books_of"]
+__all__ = ["Spool"]
 
 _GATHER_S = 0.015
 """How long `batch` waits for more to write along; well under the 50 ms that may be lost."""
@@ -91,6 +91,7 @@ class Spool:
         take: Callable[[Row, int], None],
         reports: ReportHost,
     ) -> None:
+        self._path = path
         self._sync = sync
         self._wait = wait
         self._incidents = incidents
@@ -130,6 +131,16 @@ class Spool:
     def undurable(self) -> int:
         """Accepted samples that could not be kept."""
         return self._writer.undurable
+
+    def books(self) -> Mapping[str, int]:
+        """Those of all processes, ever; empty where they cannot be read just now."""
+        try:
+            # A fork must not find this connection open either.
+            with self._file_lock:
+                return spool_books(self._path)
+        except (sqlite3.Error, OSError) as error:
+            self._incidents.report("spool", error)
+            return {}
 
     def measured(self) -> tuple[int, int] | tuple[None, None]:
         """Samples and bytes in the file, some seconds ago. Never waits.
@@ -282,13 +293,17 @@ class Spool:
                 self._look()
             except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
                 self._incidents.report("spool", error)
-        self._hurry = True
-        self._write()
-        with self._file_lock:
-            self._writer.close(give_up=True)
-        with self._lock:
-            self._ended = True
-            self._drained.notify_all()
+        try:
+            self._hurry = True
+            self._write()
+            with self._file_lock:
+                self._writer.close(give_up=True)
+        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
+            self._incidents.report("spool", error)
+        finally:
+            with self._lock:
+                self._ended = True
+                self._drained.notify_all()
 
     def _write(self) -> None:
         if self._hurry:
@@ -299,12 +314,15 @@ class Spool:
             operations = list(self._operations)
             self._operations.clear()
         for batch in _built(operations):
-            with self._file_lock:
-                self._writer.write(batch)
-            with self._lock:
-                self._late = self._stalled = False
-                self._done += len(batch)
-                self._drained.notify_all()
+            try:
+                with self._file_lock:
+                    self._writer.write(batch)
+            finally:
+                # Also what failed is done with: who waits for it would wait for ever.
+                with self._lock:
+                    self._late = self._stalled = False
+                    self._done += len(batch)
+                    self._drained.notify_all()
 
     def _look(self) -> None:
         """Takes over samples of processes that have ended, as many as there is room for."""
@@ -342,12 +360,3 @@ def _built(operations: Sequence[Operation]) -> Iterator[list[Operation]]:
             yield batch
             batch, until = [], time.monotonic() + _BUILD_S
     yield batch
-
-
-def books_of(path: str | None, incidents: Incidents) -> Mapping[str, int]:
-    """The books of a spool; empty without one, or with one that cannot be read just now."""
-    try:
-        return {} if path is None else spool_books(Path(path))
-    except (sqlite3.Error, OSError) as error:
-        incidents.report("spool", error)
-        return {}

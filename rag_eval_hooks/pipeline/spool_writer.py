@@ -15,6 +15,7 @@ from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile, SpoolFullError
 from rag_eval_hooks.pipeline.spool_owner import Owner
 from rag_eval_hooks.pipeline.spool_reports import (
+    DropReport,
     KeepReport,
     LeaveReport,
     ReportHost,
@@ -79,8 +80,8 @@ class SpoolWriter:
     """Not thread-safe: its owner calls it from one thread at a time.
 
     Whatever happens to the file, no operation raises: a sample that cannot be kept is counted
-    and goes on without, what is to be noted later is noted when the file is back. Samples that
-    other processes' locks kept from the file wait for it too, as long as they are not finished.
+    and goes on without, what is to be noted later is noted when the file is back. Samples and
+    reports that other processes' locks kept from the file wait for it too, until they are done.
 
     Args:
         path: The file.
@@ -114,8 +115,8 @@ class SpoolWriter:
 
     @property
     def unwritten(self) -> bool:
-        """Whether there are samples that wait for a file which others hold."""
-        return self._busy and any(isinstance(operation, Insert) for operation in self._late)
+        """Whether samples or reports wait for a file which others hold."""
+        return self._busy and any(isinstance(one, Insert | KeepReport) for one in self._late)
 
     def hurry(self) -> None:
         """Tries the file again with the next operation, however lately it failed."""
@@ -316,38 +317,38 @@ class SpoolWriter:
             operation.entry.forget()
 
     def _give_up(self, operations: Sequence[Operation]) -> None:
-        finished = {operation.entry for operation in operations if isinstance(operation, Finish)}
+        waiting = _unfinished(operations) if self._busy else set()
         for operation in operations:
-            if isinstance(operation, KeepReport):
-                self._settle(operation, False)
-            elif isinstance(operation, Insert):
-                self._put_off(operation, may_wait=operation.entry not in finished)
+            if isinstance(operation, Insert | KeepReport):
+                self._put_off(operation, waits=operation.entry in waiting)
             elif isinstance(operation, Keep):
                 # Nobody can tell; that it reaches the sinks is worth more.
                 _tell(operation, True)
-            elif operation.entry.generation != NOWHERE:
+            elif operation.entry.generation != NOWHERE or operation.entry in waiting:
                 self._late.append(operation)
             elif isinstance(operation, LeaveReport):
                 self._settle(operation, False)
-        for entry in finished:
-            entry.forget()
+        for operation in operations:
+            if isinstance(operation, Finish):
+                operation.entry.forget()
         self._bound()
 
-    def _put_off(self, insert: Insert, *, may_wait: bool) -> None:
-        if not (self._busy and may_wait):
-            self._settle(insert, False)
+    def _put_off(self, operation: Insert | KeepReport, *, waits: bool) -> None:
+        if not waits:
+            self._settle(operation, False)
             return
-        insert.entry.generation = NOWHERE
-        insert.entry.written.set()
-        self._late.append(insert)
+        operation.entry.generation = NOWHERE
+        if isinstance(operation, Insert):
+            operation.entry.written.set()
+        self._late.append(operation)
 
     def _bound(self) -> None:
         for operation in self._late[:-_CLEAR_UP]:
-            if isinstance(operation, Insert):
+            if isinstance(operation, Insert | KeepReport):
                 self._settle(operation, False)
             elif isinstance(operation, LeaveReport):
-                # It is on disk under our name: for the next process.
-                self._settle(operation, True)
+                # One that is on disk is there under our name: for the next process.
+                self._settle(operation, operation.entry.generation != NOWHERE)
         del self._late[:-_CLEAR_UP]
 
     def _failed(self, error: Exception) -> None:
@@ -365,6 +366,12 @@ class SpoolWriter:
                 file.close()
             except sqlite3.Error as error:
                 self._incidents.report("spool", error)
+
+
+def _unfinished(operations: Sequence[Operation]) -> set[Entry | Kept]:
+    """What is to be kept, and is not done with."""
+    kept = {one.entry for one in operations if isinstance(one, Insert | KeepReport)}
+    return kept - {one.entry for one in operations if isinstance(one, Finish | DropReport)}
 
 
 def _tell(keep: Keep, result: bool) -> None:

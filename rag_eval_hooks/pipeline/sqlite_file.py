@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["is_busy", "make_private", "use_log"]
@@ -52,22 +53,16 @@ def make_private(path: Path) -> None:
     Raises:
         OSError: It can be neither made nor changed.
     """
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        _take_from_others(file)
-    finally:
-        os.close(file)
+    # What is there is not opened: closing it again would end every lock that this process has on
+    # it, those of another connection in the midst of a transaction too.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    _take_from_others(path)
     for name in (f"{path.name}-wal", f"{path.name}-shm"):
-        try:
-            beside = os.open(path.with_name(name), os.O_RDWR)
-        except FileNotFoundError:
-            continue
-        try:
-            _take_from_others(beside)
-        finally:
-            os.close(beside)
+        with suppress(FileNotFoundError):
+            _take_from_others(path.with_name(name))
 
 
-def _take_from_others(file: int) -> None:
-    if stat.S_IMODE(os.fstat(file).st_mode) != 0o600:
-        os.fchmod(file, 0o600)
+def _take_from_others(path: Path) -> None:
+    if stat.S_IMODE(path.stat().st_mode) != 0o600:
+        path.chmod(0o600)

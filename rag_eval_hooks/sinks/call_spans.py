@@ -11,16 +11,16 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvid
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.judge_calls import JudgeCall
+from rag_eval_hooks.calls import Call, Operation
 from rag_eval_hooks.sinks.limits import Attributes
 
 __all__ = ["CallSpans"]
 
-_KINDS: Final = {"chat": "LLM", "embeddings": "EMBEDDING"}
+_KINDS: Final = {Operation.CHAT: "LLM", Operation.EMBEDDINGS: "EMBEDDING"}
 
 
 class CallSpans:
-    """Writes a span `chat <model>` or `embeddings <model>` for each call that was noted.
+    """Writes a span `chat <model>` or `embeddings <model>` for each call that was kept.
 
     They hold no content: a prompt quotes the application's texts.
 
@@ -33,19 +33,19 @@ class CallSpans:
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
 
-    def write(self, calls: Iterable[JudgeCall], carrier: Span) -> None:
+    def write(self, calls: Iterable[Call], carrier: Span) -> None:
         """Writes the spans, each with the times of its call.
 
         Args:
-            calls: What was noted.
+            calls: They.
             carrier: Their parent.
         """
         parent = trace.set_span_in_context(carrier, Context())
         for call in calls:
             span = self._tracer.start_span(
-                f"{call.operation} {call.model}",
+                f"{call.caller.operation} {call.caller.model}",
                 parent,
-                kind=SpanKind.INTERNAL if call.local else SpanKind.CLIENT,
+                kind=SpanKind.INTERNAL if call.caller.local else SpanKind.CLIENT,
                 attributes=_attributes(call),
                 start_time=call.start,
             )
@@ -54,12 +54,12 @@ class CallSpans:
             span.end(call.end)
 
 
-def _attributes(call: JudgeCall) -> Attributes:
+def _attributes(call: Call) -> Attributes:
     told: dict[str, str | int | None] = {
-        semconv.GEN_AI_OPERATION_NAME: call.operation,
-        semconv.OPENINFERENCE_SPAN_KIND: _KINDS.get(call.operation, "EVALUATOR"),
-        semconv.GEN_AI_PROVIDER_NAME: call.provider,
-        semconv.GEN_AI_REQUEST_MODEL: call.model,
+        semconv.GEN_AI_OPERATION_NAME: call.caller.operation.value,
+        semconv.OPENINFERENCE_SPAN_KIND: _KINDS.get(call.caller.operation, "EVALUATOR"),
+        semconv.GEN_AI_PROVIDER_NAME: call.caller.provider,
+        semconv.GEN_AI_REQUEST_MODEL: call.caller.model,
         semconv.GEN_AI_RESPONSE_MODEL: call.response_model,
         semconv.GEN_AI_RESPONSE_ID: call.response_id,
         semconv.GEN_AI_INPUT_TOKENS: round(call.input_tokens) or None,

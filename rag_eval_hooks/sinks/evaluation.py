@@ -10,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
-from rag_eval_hooks.judge_calls import CallLog
+from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus

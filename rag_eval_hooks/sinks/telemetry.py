@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from opentelemetry.trace import Span, SpanContext
 
-from rag_eval_hooks.calls import CallWatch
+from rag_eval_hooks.calls import CallLog, CallWatch
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judge_calls import CallLog
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.call_spans import CallSpans

@@ -147,6 +147,29 @@ def killed(folder: Path, script: str) -> None:
     assert done.returncode == -9, done.stderr
 
 
+def test_scores_wait_for_a_file_that_is_locked(
+    make: Make, platform: Platform, tmp_path: Path
+) -> None:
+    """A lock of another program costs no score its place on the disk, taken or left."""
+    platform.status = 503
+    evals = make(SINKS["phoenix"](platform.url))
+    evals.offer(sample(1))
+    until(lambda: evals.spooled().get("undelivered") == 1)
+    with closing(sqlite3.connect(tmp_path / "spool.sqlite", isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        evals.offer(sample(2))
+        until(lambda: evals.stats().scored == 2)
+        until(lambda: "spool: OperationalError" in evals.stats().incidents)
+        db.execute("ROLLBACK")
+    until(lambda: evals.spooled().get("undelivered") == 2)
+    evals.shutdown(0.1)
+    platform.status = None
+    evals = make(SINKS["phoenix"](platform.url))
+    evals.offer(sample(3))
+    until(lambda: len(platform.taken) == 3)
+    assert set(platform.taken.values()) == {1}
+
+
 @pytest.mark.parametrize("kind", SINKS)
 @pytest.mark.parametrize("status", [503, 429])
 def test_scores_outlive_their_process(

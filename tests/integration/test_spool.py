@@ -414,6 +414,28 @@ def test_samples_wait_for_a_file_that_is_locked(make: Make, tmp_path: Path) -> N
     assert evals.stats().dropped == {"spooled": 3}
 
 
+@pytest.mark.parametrize("position", [None, {1}, float("nan")])
+def test_a_position_that_is_none_is_the_sinks_fault(make: Make, position: Any) -> None:
+    """A sink that cannot tell where it stands costs no sample its place, and no flush its end."""
+
+    class Odd(MemorySink):
+        place = "odd"
+
+        def position(self) -> Any:
+            return position
+
+        def holds(self, result_id: str, since: int) -> bool:
+            return False
+
+    memory = Odd()
+    evals = make(sinks=[memory])
+    evals.offer(sample(1))
+    assert evals.flush(20)
+    assert evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0}
+    assert len(memory.results) == 1
+    assert any(kind.startswith("sink Odd: ") for kind in evals.stats().incidents)
+
+
 def test_the_switch_to_the_log_waits_for_others(tmp_path: Path) -> None:
     """Processes that open a new file at the same moment do not refuse one another."""
     path = tmp_path / "new.sqlite"

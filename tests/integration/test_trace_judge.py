@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -14,8 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
+from rag_eval_hooks.calls import Call, Caller, CallLog
 from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.judge_calls import CallLog, JudgeCall
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.sample import Context
 from tests.servers.faults import Fault, FaultKind
@@ -206,8 +207,31 @@ def test_the_number_is_limited() -> None:
     """A log keeps the first calls and counts the others."""
     log = CallLog()
     for _ in range(600):
-        log.add(JudgeCall(operation="chat", model="m"))
+        log.called(Call(Caller("m")))
     assert (len(log.calls), log.omitted) == (500, 100)
+
+
+def test_a_call_that_takes_too_long_is_a_time_out(server: JudgeServer) -> None:
+    """The span names the time-out, not the cancellation by which it ended the call."""
+
+    async def hang(_: Messages) -> str:
+        await asyncio.sleep(60)
+        return ""
+
+    world = World(server)
+    world.evals.shutdown()
+    judge = CallableJudge(hang, name="slow", timeout=0.05)
+    world.evals = RagEval(
+        "ragas.faithfulness",
+        judge,
+        config=RagEvalConfig(trace_judge=True),
+        tracer_provider=world.tracers,
+    )
+    world.ask()
+    chats = world.named("chat slow")
+    world.evals.shutdown()
+    assert [told(chat)["error.type"] for chat in chats] == ["TimeoutError"] * len(chats)
+    assert chats
 
 
 def test_a_models_own_object_is_seen_too(server: JudgeServer) -> None:

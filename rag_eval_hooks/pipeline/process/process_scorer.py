@@ -8,10 +8,9 @@ import pickle
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
-from rag_eval_hooks.calls import current_watch
+from rag_eval_hooks.calls import CallLog, current_watch, take_over
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judge_calls import CallLog, take_over
 from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.pipeline.plan import unfed
 from rag_eval_hooks.pipeline.process.handle import (

@@ -40,7 +40,7 @@ class RelayedWatch:
 
     def called(self, call: Call) -> None:
         """Tells of a call."""
-        told = [call.caller.name, call.caller.operation, call.outcome, call.seconds]
+        told = [call.caller.name, call.caller.operation, call.outcome, call.start, call.end]
         self._put(Kind.CALL, told)
         self._look()
 
@@ -84,7 +84,7 @@ class FarWatch:
             name, operation, *told = json.loads(frame.body)
             caller = Caller(name, Operation(operation))
             if frame.kind is Kind.CALL:
-                self._watch.called(Call(caller, CallOutcome(told[0]), told[1]))
+                self._watch.called(Call(caller, CallOutcome(told[0]), *told[1:]))
             else:
                 limit, in_flight, waiting, breaker = told
                 state = GateState(limit, in_flight, waiting, BreakerState(breaker))

@@ -1,0 +1,121 @@
+"""Files that parent, child and other processes share stay whole whoever forks, closes or ends."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks.pipeline.spool_file import SpoolFile
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+
+BUDGET = """
+    from rag_eval_hooks.pipeline.budget_store import Period, Spend, SqliteStore
+
+    def use(store, name):
+        period = Period("day", 0, Spend(1000.0, 1e9, 1e9))
+        for _ in range(10):
+            assert store.reserve([period], Spend(1.0, 0.0, 0.0)) is None
+
+    def held(store):
+        return store.spent(Period("day", 0, Spend(1000.0, 1e9, 1e9))).calls
+
+    def make():
+        return SqliteStore("budget.db")
+
+    def close(store):
+        store.close()
+
+    WHOLE = 40.0
+"""
+MEMO = """
+    import asyncio
+    from pathlib import Path
+    from rag_eval_hooks.incidents import Incidents
+    from rag_eval_hooks.judges.disk import Disk
+
+    def use(disk, name):
+        for n in range(10):
+            disk.put(f"{name} {n}".encode(), "text")
+        assert asyncio.run(disk.get(f"{name} 9".encode())) == "text"
+
+    async def found(disk):
+        names = [f"{name} {n}" for name in ("a", "b", "c", "d") for n in range(10)]
+        return [await disk.get(name.encode()) for name in names]
+
+    def held(disk):
+        return asyncio.run(found(disk)).count("text")
+
+    def make():
+        return Disk(Path("memo"), 1000, Incidents())
+
+    def close(disk):
+        asyncio.run(disk.aclose())
+
+    WHOLE = 40
+"""
+STORY = """
+    import os, subprocess, sys
+
+    if sys.argv[1:] == ["stranger"]:
+        use(make(), "c")
+        sys.exit()
+    if sys.argv[1:] == ["look"]:
+        assert held(make()) == WHOLE, held(make())
+        sys.exit()
+    ours, closed, begun = make(), os.pipe(), os.pipe()
+    use(ours, "a")
+    child = os.fork()
+    if child == 0:
+        use(ours, "b")
+        os.write(begun[1], b".")
+        os.read(closed[0], 1)
+        use(ours, "d")
+        os._exit(0)
+    os.read(begun[0], 1)
+    close(ours)
+    os.write(closed[1], b".")
+    subprocess.run([sys.executable, __file__, "stranger"], check=True)
+    assert os.waitpid(child, 0)[1] == 0
+    subprocess.run([sys.executable, __file__, "look"], check=True)
+"""
+
+
+@pytest.mark.parametrize("kind", [BUDGET, MEMO], ids=["budget", "memo"])
+def test_what_a_forked_child_writes_is_kept(kind: str, tmp_path: Path) -> None:
+    """Also where the file was open when the process forked, and the parent closes it first."""
+    script = tmp_path / "story.py"
+    script.write_text(textwrap.dedent(kind) + textwrap.dedent(STORY))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:
+    """While one writes, another of the same process that opens the file lets nobody else in."""
+    path = tmp_path / "spool.sqlite"
+    first = SpoolFile(path, 10**9)
+    script = (
+        "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    )
+    with first.writing():
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            SpoolFile(path, 10**9)
+        stranger = subprocess.run(
+            [sys.executable, "-c", script, path], capture_output=True, text=True, check=False
+        )
+    first.close()
+    assert "database is locked" in stranger.stderr
