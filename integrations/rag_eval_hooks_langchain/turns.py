@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rag_eval_hooks.capture import Run
-from rag_eval_hooks.capture.conversation import thread_of
+from rag_eval_hooks.capture.conversation import is_of_same_user, thread_of
 from rag_eval_hooks.capture.parked import Fits
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.run import Interaction
@@ -122,6 +122,8 @@ def _stopped_before(step: Run, asked: str | None) -> Fits:
 
     def fits(one: Interaction) -> bool:
         stopped = set(map(node_of, one.stops)) - {None}
+        if not is_of_same_user(one.metadata, step.interaction.metadata):
+            return False
         return bool(asked) and one.root.query == asked and (not stopped or node in stopped)
 
     return fits

@@ -19,6 +19,9 @@ from rag_eval_hooks.sample import Context
 
 __all__ = ["Finder", "shown_in"]
 
+_HEAD = 400
+"""Characters of a text that are looked for first."""
+
 
 class Finder:
     """Finds the contexts of one interaction.
@@ -92,11 +95,13 @@ def _distinct(lists: Sequence[DocumentList]) -> dict[str, Context]:
 
 def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Context, ...]:
     """The candidates that stand in a prompt, by place; a text inside another one once."""
-    whole = _whole(candidates, prompts)
+    begun = {t: c for t, c in candidates.items() if _may_stand(c.text, prompts)}
+    whole = _whole(begun, prompts)
     # A text that stands nowhere in full may have been cut, but not where another text stands.
-    rest = {text: context for text, context in candidates.items() if text not in whole}
+    rest = {text: context for text, context in begun.items() if text not in whole}
     found = whole | _cut(rest, prompts, list(whole.values()))
-    found |= _divided({t: c for t, c in rest.items() if t not in found}, prompts, found)
+    if len(prompts) > 1:
+        found |= _divided({t: c for t, c in candidates.items() if t not in found}, prompts, found)
     ordered = sorted(
         found.items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
     )
@@ -105,6 +110,14 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Co
         if not kept or not (kept[-1][1].holds(place) and text in kept[-1][0]):
             kept.append((text, place))
     return tuple(candidates[text] for text, _ in kept)
+
+
+def _may_stand(text: str, prompts: Prompts) -> bool:
+    """Whether the beginning of a text stands in a prompt: few do, and the rest costs more."""
+    head = text[:_HEAD]
+    if len(text) > _HEAD and len(fold(head)) < _HEAD // 2:
+        head = text
+    return any(prompts.hold(form[: least_shown(form)]) for form in forms(head))
 
 
 def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Place]:

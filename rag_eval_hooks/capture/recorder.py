@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import contextlib
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
+from rag_eval_hooks.capture.endings import closed_early, status_of
 from rag_eval_hooks.capture.manual import enclosing_run
 from rag_eval_hooks.capture.parked import Fits, Parked
 from rag_eval_hooks.capture.room import Room
@@ -138,6 +138,10 @@ class Recorder:
         interaction.runs.append(run)
         interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
+        if interaction.root.id not in self._open:
+            # It ended in another thread meanwhile: nothing would take the run out again.
+            self._runs.pop(run_id, None)
+            return None
         return run
 
     def _around(self) -> Run | None:
@@ -281,7 +285,7 @@ class Recorder:
         """A run ended with an exception, or with one of a class."""
         kind = error if isinstance(error, type) else type(error)
         run.error_type = kind.__qualname__
-        self._finish(run, _status_of(kind))
+        self._finish(run, status_of(kind))
 
     def sweep(self) -> None:
         """Ends what waited for streams that are over, gives up what is past the time limit."""
@@ -323,7 +327,7 @@ class Recorder:
         if self._open.pop(root.id, None) is None:
             return
         self._waiting.pop(root.id, None)
-        interaction.status = _closed_early(interaction) if status is Status.OK else status
+        interaction.status = closed_early(interaction) if status is Status.OK else status
         for run in interaction.runs:
             self._runs.pop(run.id, None)
             self._ended[run.id] = None
@@ -331,7 +335,7 @@ class Recorder:
                 run.end = root.end
                 if run.mark is not None:
                     interaction.stops.add(run.mark)
-            run.given = None
+            run.given = run.unseen = None
         self._trim()
         if interaction.interrupted and interaction.status is Status.OK:
             interaction.status = Status.INTERRUPTED
@@ -383,19 +387,3 @@ def _close(reference: weakref.ref[Recorder]) -> None:
     recorder = reference()
     if recorder is not None:
         recorder.close()
-
-
-def _closed_early(interaction: Interaction) -> Status:
-    """A root that ends well while its model still runs was a stream that nobody read on."""
-    if interaction.root.kind is RunKind.MANUAL and interaction.root.text is not None:
-        return Status.OK
-    models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
-    return Status.CLOSED if models and models[-1].end is None else Status.OK
-
-
-def _status_of(error: type[BaseException]) -> Status:
-    if issubclass(error, GeneratorExit):
-        return Status.CLOSED
-    if issubclass(error, asyncio.CancelledError):
-        return Status.CANCELLED
-    return Status.ERROR
