@@ -278,3 +278,14 @@ def test_a_tried_retrieval_is_an_interaction(log: Log) -> None:
     log.recorder.fail(retriever, LookupError())
     log.recorder.fail(root, LookupError())
     assert [(it.status, it.lists) for it in log] == [(Status.ERROR, [])]
+
+
+def test_what_begins_while_its_interaction_ends_is_kept_nowhere(log: Log) -> None:
+    """A thread may report a child of a run that another thread ends at that moment."""
+    root = log.start("root")
+    parent = log.start("step", "root")
+    log.recorder.end(root)
+    # What a thread sees that looked up the parent before the end.
+    assert log.recorder._start_child("late", RunKind.CHAIN, "late", parent) is None
+    assert log.recorder.get("late") is None
+    assert not log.recorder.knows("late")

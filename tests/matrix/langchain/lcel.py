@@ -240,6 +240,20 @@ def one_failing() -> Shape:
     return Shape(group=GROUP, name="batch with one failing", ways=ways, run=run, expected=expected)
 
 
+def none_pass() -> Any:
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    strict = RunnableLambda(lambda found: [d for d in found if d.metadata["page"] > len(PASSAGES)])
+    given = {"context": retriever | strict | joined, "question": RunnablePassthrough()}
+    return given | PROMPT | reader() | StrOutputParser()
+
+
+def none_written() -> Any:
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    strict = RunnableLambda(lambda found: joined([d for d in found if d.id == "none"]))
+    given = {"context": retriever | strict, "question": RunnablePassthrough()}
+    return given | PROMPT | reader() | StrOutputParser()
+
+
 def blocks(question: str) -> list[BaseMessage]:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     return [HumanMessage(content=[{"type": "text", "text": question}, image])]
@@ -276,6 +290,8 @@ SHAPES = (
     shape(GROUP, "all in one plain function", one_function, spans=MODEL_ONLY),
     shape(GROUP, "similarity_search_with_score", with_scores, spans=MODEL_ONLY),
     shape(GROUP, "rerank in a lambda", reranked, contexts=reranked_texts),
+    shape(GROUP, "a filter that lets none pass", none_pass, contexts=lambda question: []),
+    shape(GROUP, "a formatter that lets none pass", none_written, contexts=lambda question: []),
     shape(
         GROUP,
         "map-reduce",
