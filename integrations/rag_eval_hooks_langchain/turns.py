@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rag_eval_hooks.capture import Run
+from rag_eval_hooks.capture import Origin, Run
 from rag_eval_hooks.capture.conversation import is_of_same_user, thread_of
 from rag_eval_hooks.capture.parked import Fits
 from rag_eval_hooks.capture.recorder import Recorder
@@ -113,7 +113,7 @@ class Turns:
     def _note_documents(self, run: Run, values: Any) -> None:
         for contexts in self._documents.found_in(values, artifacts=False):
             if contexts:
-                self._recorder.documents(run, contexts)
+                self._recorder.documents(run, contexts, Origin.GIVEN)
 
 
 def _stopped_before(step: Run, asked: str | None) -> Fits:

@@ -17,7 +17,7 @@ from rag_eval_hooks.capture.places import Place, Prompts
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Finder", "shown_in"]
+__all__ = ["Finder", "drop_unused", "shown_in"]
 
 _HEAD = 400
 """Characters of a text that are looked for first."""
@@ -60,7 +60,7 @@ class Finder:
         return [found for found in self._lists if found.origin is origin]
 
     def _by_structure(self) -> tuple[Context, ...]:
-        lists = self._of(Origin.DOCUMENTS) or self._lists
+        lists = self._of(Origin.DOCUMENTS) or self._of(Origin.GIVEN) or self._lists
         outside = [found for found in lists if found.run.kind is not RunKind.RETRIEVER]
         if outside and outside[-1].run.kind is RunKind.TOOL:
             # The tools of an agent stand side by side.
@@ -73,6 +73,18 @@ class Finder:
 def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
     """The documents that stand in one text, in its order, in any form and possibly cut."""
     return _in_prompts(_distinct(lists), Prompts([prompt], ""))
+
+
+def drop_unused(interaction: Interaction) -> None:
+    """Forgets documents that the caller gave, where nothing else was found and no model saw any."""
+    lists = interaction.lists
+    if not lists or any(found.origin is not Origin.GIVEN for found in lists):
+        return
+    texts = [context.text for found in lists for context in found.contexts]
+    prompts = [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
+    known = all(is_telling(fold(text)) for text in texts) and not interaction.full
+    if prompts and known and not shown_in("\n".join(prompts), lists):
+        interaction.lists = []
 
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:

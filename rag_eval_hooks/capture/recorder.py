@@ -12,6 +12,7 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
+from rag_eval_hooks.capture.contexts import drop_unused
 from rag_eval_hooks.capture.endings import closed_early, status_of
 from rag_eval_hooks.capture.manual import enclosing_run
 from rag_eval_hooks.capture.parked import Fits, Parked
@@ -362,6 +363,7 @@ class Recorder:
     def _report(self, interaction: Interaction) -> None:
         kind = interaction.root.kind
         interaction.drop_relayed()
+        drop_unused(interaction)
         found = interaction.retrieves and kind is not RunKind.RETRIEVER
         if kind is RunKind.MANUAL or found:
             self._on_end(interaction)

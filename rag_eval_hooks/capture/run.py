@@ -113,6 +113,8 @@ class Origin(StrEnum):
 
     DOCUMENTS = "documents"
     """Documents that a run gave out."""
+    GIVEN = "given"
+    """Documents that the caller gave, which may be left over from an earlier turn."""
     TEXT = "text"
     """The text of a tool, which may or may not be retrieved."""
     STATED = "stated"

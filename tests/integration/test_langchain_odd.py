@@ -171,8 +171,33 @@ def test_one_user_goes_on_with_nothing_of_another(world: World) -> None:
     theirs.invoke(asked, config(world, **thread, metadata={"user_id": "B"}))
     ours.invoke(resume, config(world, **thread, metadata={"user_id": "A"}))
     theirs.invoke(resume, config(world, **thread, metadata={"user_id": "B"}))
-    told = {s.sample.user_id: (s.sample.status, texts(s.sample)) for s in world.seen()}
-    assert told == {
+    seen = [found.sample for found in world.seen()]
+    assert not [s for s in seen for other in "AB" if other != s.user_id and f"t {other} " in str(s)]
+    assert {s.user_id: (s.status, texts(s)) for s in seen} == {
         user: (Status.OK, [f"The tariff of the tenant {user} is known to nobody else."])
         for user in "AB"
     }
+
+
+@needs_graphs
+def test_documents_that_the_caller_hands_on_unused_are_no_retrieval(world: World) -> None:
+    """A small client gives back the whole state of the last turn; this turn asks for nothing."""
+
+    def retrieve(state: Any) -> dict[str, Any]:
+        if "ferry" not in state["question"]:
+            return {}
+        return {"documents": store().similarity_search(state["question"], k=2)}
+
+    def answer(state: Any) -> dict[str, Any]:
+        shown = state["documents"] if "ferry" in state["question"] else []
+        prompt = f"{joined(shown)}\n{state['question']}"
+        return {"generation": Chat(reply=lambda messages: REPLY).invoke(prompt).content}
+
+    made = graphs.graph()
+    made.add_node("retrieve", retrieve)
+    made.add_node("generate", answer)
+    graph = graphs.chained(made, "retrieve", "generate").compile()
+    state = graph.invoke({"question": QUESTION}, config(world))
+    graph.invoke({**state, "question": "Thank you very much!"}, config(world))
+    (seen,) = world.seen()
+    assert (seen.sample.question, texts(seen.sample)) == (QUESTION, top())
