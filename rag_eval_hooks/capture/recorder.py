@@ -218,6 +218,10 @@ class Recorder:
         """A run gave out documents, or the application stated that it uses them."""
         interaction = run.interaction
         kept = self._room.contexts(interaction, contexts)
+        if contexts and not kept:
+            # Without room nobody knows which they were: that is no empty retrieval.
+            interaction.attempted = True
+            return
         interaction.lists.append(DocumentList(run, kept, origin))
 
     def choose(self, interaction: Interaction, contexts: Sequence[Context]) -> None:

@@ -170,6 +170,7 @@ class Interaction:
         configured: Whether the framework's config has been read.
         full: Whether text was left out, as it held as much as it may.
         kept_chars: Characters of text held so far.
+        prompted: Texts of prompts that are held already.
         others: What other instrumentors make of it, once that was looked for.
         streams: Of answers that are read after the root returned: each tells how its reading
             ended, or None while it may go on.
@@ -190,6 +191,7 @@ class Interaction:
     configured: bool = False
     full: bool = False
     kept_chars: int = 0
+    prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
     returned: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, tool
 
@@ -201,3 +201,47 @@ def test_documents_that_the_caller_hands_on_unused_are_no_retrieval(world: World
     graph.invoke({**state, "question": "Thank you very much!"}, config(world))
     (seen,) = world.seen()
     assert (seen.sample.question, texts(seen.sample)) == (QUESTION, top())
+
+
+def looking(steps: int) -> tuple[Chat, BaseTool, list[str]]:
+    """An agent's model that looks so many times, its tool, and the documents of that."""
+    found = [f"Sheet {n} of the timetable, {n * 7} departures are on it." for n in range(steps)]
+
+    @tool(response_format="content_and_artifact")
+    def look(query: str) -> tuple[str, Any]:
+        """Looks a sheet up."""
+        sheet = found[int(query)]
+        return sheet, [Document(page_content=sheet)]
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        done = sum(isinstance(message, ToolMessage) for message in messages)
+        return pick(("look", str(done))) if done < steps else REPLY
+
+    return Chat(reply=reply), look, found
+
+
+@needs_agents
+def test_a_long_history_is_held_once() -> None:
+    """Every call of an agent is given the whole history, which is in memory once."""
+    world = World(max_interaction_chars=100_000)
+    model, look, found = looking(12)
+    history = [HumanMessage("An earlier question. " * 50) for _ in range(40)]
+    messages = {"messages": [*history, HumanMessage(QUESTION)]}
+    agent(model, [look]).invoke(messages, config(world, recursion_limit=60))
+    (seen,) = world.seen()
+    assert texts(seen.sample) == found
+    assert "interaction" not in seen.sample.truncated
+    world.close()
+
+
+@needs_agents
+def test_without_room_for_documents_the_contexts_are_not_known() -> None:
+    """Retrieved documents of which nothing could be kept are no empty retrieval."""
+    world = World(max_interaction_chars=1000)
+    model, look, _ = looking(1)
+    long = HumanMessage("An earlier question. " * 100)
+    agent(model, [look]).invoke({"messages": [long, HumanMessage(QUESTION)]}, config(world))
+    (seen,) = world.seen()
+    assert texts(seen.sample) is None
+    assert "interaction" in seen.sample.truncated
+    world.close()

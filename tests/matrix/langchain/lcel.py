@@ -240,17 +240,23 @@ def one_failing() -> Shape:
     return Shape(group=GROUP, name="batch with one failing", ways=ways, run=run, expected=expected)
 
 
+def far(documents: Any) -> list[Any]:
+    return [d for d in documents if d.metadata["page"] > len(PASSAGES)]
+
+
+def far_joined(documents: Any) -> str:
+    return joined(far(documents))
+
+
 def none_pass() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    strict = RunnableLambda(lambda found: [d for d in found if d.metadata["page"] > len(PASSAGES)])
-    given = {"context": retriever | strict | joined, "question": RunnablePassthrough()}
+    given = {"context": retriever | far | joined, "question": RunnablePassthrough()}
     return given | PROMPT | reader() | StrOutputParser()
 
 
 def none_written() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    strict = RunnableLambda(lambda found: joined([d for d in found if d.id == "none"]))
-    given = {"context": retriever | strict, "question": RunnablePassthrough()}
+    given = {"context": retriever | far_joined, "question": RunnablePassthrough()}
     return given | PROMPT | reader() | StrOutputParser()
 
 
