@@ -114,12 +114,13 @@ class Recorder:
         """
         if run_id in self._runs or run_id in self._ended:
             return None
+        parent = self._runs.get(parent_id) if parent_id is not None else None
+        # Asked for in the order opposite to that in which an end, maybe at this moment, notes it.
         if parent_id in self._ended:
             # What it starts in its turn comes late too.
             self._ended[run_id] = None
             self._trim()
             return None
-        parent = self._runs.get(parent_id) if parent_id is not None else None
         if parent is None:
             if is_quiet():
                 return None
@@ -141,6 +142,7 @@ class Recorder:
         self._runs[run_id] = run
         if interaction.root.id not in self._open:
             # It ended in another thread meanwhile: nothing would take the run out again.
+            self._ended[run_id] = None
             self._runs.pop(run_id, None)
             return None
         return run
@@ -334,8 +336,8 @@ class Recorder:
         self._waiting.pop(root.id, None)
         interaction.status = closed_early(interaction) if status is Status.OK else status
         for run in interaction.runs:
-            self._runs.pop(run.id, None)
             self._ended[run.id] = None
+            self._runs.pop(run.id, None)
             if run.end is None:
                 run.end = root.end
                 if run.mark is not None:
