@@ -59,15 +59,17 @@ class Finder:
     def _of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self._lists if found.origin is origin]
 
-    def _by_structure(self) -> tuple[Context, ...]:
+    def _by_structure(self) -> tuple[Context, ...] | None:
         lists = self._of(Origin.DOCUMENTS) or self._of(Origin.GIVEN) or self._lists
+        lists = [found for found in lists if not found.run.within(RunKind.RETRIEVER)]
         outside = [found for found in lists if found.run.kind is not RunKind.RETRIEVER]
         if outside and outside[-1].run.kind is RunKind.TOOL:
             # The tools of an agent stand side by side.
             return _union([found for found in outside if found.run.kind is RunKind.TOOL])
         if outside:
             return outside[-1].contexts
-        return _union([found for found in lists if not found.run.within(RunKind.RETRIEVER)])
+        # What a retriever found on its way, before it raised, it did not give.
+        return _union(lists) if lists else None
 
 
 def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
