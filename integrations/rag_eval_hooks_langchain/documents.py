@@ -101,6 +101,9 @@ class Documents:
             artifacts: Whether messages of tools in it are new, and their artifacts a find.
             is_known: By the text of a document, whether it is no find.
         """
+        if isinstance(outputs, str) and not outputs.strip() and holds_documents(given):
+            # A formatter that lets no document pass.
+            return [()]
         search = _Search(self._keys, artifacts, is_known)
         search.look(outputs, given, _DEEP)
         return search.found
@@ -165,7 +168,10 @@ class _Search:
 
     def _list(self, items: Sequence[Any], given: Any, depth: int) -> None:
         first = next((item for item in items[:_WIDE] if item is not None), None)
-        if _document_in(first) is not None:
+        if first is None and holds_documents(given):
+            # A step that was given documents lets none of them pass.
+            self.found.append(())
+        elif _document_in(first) is not None:
             if not _same(items, given) and (unknown := self._unknown(items)):
                 self.found.append(_documents(unknown))
         elif first is not None and not isinstance(first, _NO_DOCUMENTS):
@@ -190,6 +196,12 @@ class _Search:
             self.found.append(())
         elif artifact is not None:
             self.look(artifact, None, depth - 1)
+
+
+def holds_documents(value: Any) -> bool:
+    """Whether this is a list of documents, also with their scores."""
+    first = value[0] if isinstance(value, list | tuple) and value else None
+    return _document_in(first) is not None
 
 
 def _documents(items: Sequence[Any]) -> tuple[Context, ...]:
@@ -227,7 +239,13 @@ def _is_document(item: Any) -> bool:
     if isinstance(item, Mapping):
         # A message written as a mapping has a content, too.
         return "role" not in item
-    return isinstance(item, str | Context) or _document_in(item) is not None
+    return isinstance(item, str | Context) or _document_in(item) is not None or _is_stored(item)
+
+
+def _is_stored(item: Any) -> bool:
+    """Whether this is an item of LangGraph's store."""
+    kinds = type(item).__mro__
+    return any(kind.__module__ == "langgraph.store.base" for kind in kinds if kind is not object)
 
 
 def _is_written(item: Any) -> bool:
@@ -258,6 +276,9 @@ def _read(item: Any) -> tuple[Context, ...]:
     document = _document_in(item)
     if document is not None:
         return (snapshot(document, _score_beside(item)),)
+    if _is_stored(item) and isinstance(item.value, Mapping):
+        score = getattr(item, "score", None)
+        return contexts_of({"score": score, **item.value, "id": item.key})
     return contexts_of(item)
 
 

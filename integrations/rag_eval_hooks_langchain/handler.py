@@ -13,6 +13,7 @@ from langchain_core.outputs import LLMResult
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Origin, Run, RunKind, host_edge
+from rag_eval_hooks.capture.endings import ending
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain import models, values
@@ -160,18 +161,20 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        given, run.given = run.given, None
-        if run.outermost:
-            self._turns.ends(run, extra)
-            self._turns.gave(run, outputs)
-            self._note_answer(run, outputs, extra.get("inputs", given))
-        if run.keeps_state:
-            self._states.note_output(run, outputs)
-        elif not run.resuming and not self._note_documents(run, outputs, given):
-            self._note_text(run, self._documents.text_in(outputs, given) if run.mark else None)
-        if self._choices.contexts is not None:
-            self._note_choice(run, outputs)
-        self._recorder.end(run)
+        # A stream tells only now what it was given.
+        given, run.given = extra.get("inputs", run.given), None
+        with ending(self._recorder, run):
+            if run.outermost:
+                self._turns.ends(run, extra)
+                self._turns.gave(run, outputs)
+                self._note_answer(run, outputs, given)
+            if run.keeps_state:
+                self._states.note_output(run, outputs)
+            elif not run.resuming and not self._note_documents(run, outputs, given):
+                self._note_text(run, self._documents.text_in(outputs, given) if run.mark else None)
+            if self._choices.contexts is not None:
+                self._note_choice(run, outputs)
+        run.unseen = None
 
     @host_edge
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **extra: Any) -> None:
@@ -213,8 +216,8 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Ends a retrieval with its documents, possibly none."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            self._recorder.documents(run, tuple(map(snapshot, documents)))
-            self._recorder.end(run)
+            with ending(self._recorder, run):
+                self._recorder.documents(run, tuple(map(snapshot, documents)))
 
     @host_edge
     def on_chat_model_start(
@@ -252,10 +255,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         """Ends a model call; a streamed reply arrives here put together."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            run.text = self._recorder.text(run, models.result_text(response))
-            run.picks = models.picks_of(response)
-            run.facts = {**run.facts, **models.result_facts(response)}
-            self._recorder.end(run)
+            with ending(self._recorder, run):
+                run.text = self._recorder.text(run, models.result_text(response))
+                run.picks = models.picks_of(response)
+                run.facts = {**run.facts, **models.result_facts(response)}
 
     @host_edge
     def on_tool_start(
@@ -278,11 +281,11 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        if self._choices.contexts is not None:
-            self._note_choice(run, output)
-        if not self._note_documents(run, output) and self._counts(run):
-            self._note_text(run, text_of_tool(output))
-        self._recorder.end(run)
+        with ending(self._recorder, run):
+            if self._choices.contexts is not None:
+                self._note_choice(run, output)
+            if not self._note_documents(run, output) and self._counts(run):
+                self._note_text(run, text_of_tool(output))
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
 

@@ -80,7 +80,9 @@ class States:
         return _without(found, is_known)
 
     def _artifacts(self, messages: Sequence[BaseMessage] | str, interaction: Interaction) -> Lists:
-        tools = [m for m in _this_turn(messages) if isinstance(m, ToolMessage) and m.artifact]
+        tools = [
+            m for m in _this_turn(messages) if isinstance(m, ToolMessage) and m.artifact is not None
+        ]
         if not tools:
             return []
         is_known = self._known(interaction)
@@ -105,7 +107,8 @@ def _shown(step: Run, messages: Sequence[BaseMessage] | str) -> tuple[Lists, Lis
         return [], []
     lists = [DocumentList(step, contexts) for contexts in step.unseen]
     shown = shown_in(_beside_question(messages), lists)
-    rest = [tuple(c for c in contexts if c not in shown) for contexts in step.unseen]
+    texts = {context.text for context in shown}
+    rest = [tuple(c for c in contexts if c.text not in texts) for contexts in step.unseen]
     return [shown] if shown else [], [contexts for contexts in rest if contexts]
 
 

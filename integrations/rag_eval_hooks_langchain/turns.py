@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rag_eval_hooks.capture import Run
-from rag_eval_hooks.capture.conversation import thread_of
+from rag_eval_hooks.capture import Origin, Run
+from rag_eval_hooks.capture.conversation import is_of_same_user, thread_of
 from rag_eval_hooks.capture.parked import Fits
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.run import Interaction
@@ -113,7 +113,7 @@ class Turns:
     def _note_documents(self, run: Run, values: Any) -> None:
         for contexts in self._documents.found_in(values, artifacts=False):
             if contexts:
-                self._recorder.documents(run, contexts)
+                self._recorder.documents(run, contexts, Origin.GIVEN)
 
 
 def _stopped_before(step: Run, asked: str | None) -> Fits:
@@ -122,6 +122,8 @@ def _stopped_before(step: Run, asked: str | None) -> Fits:
 
     def fits(one: Interaction) -> bool:
         stopped = set(map(node_of, one.stops)) - {None}
+        if not is_of_same_user(one.metadata, step.interaction.metadata):
+            return False
         return bool(asked) and one.root.query == asked and (not stopped or node in stopped)
 
     return fits

@@ -17,7 +17,10 @@ from rag_eval_hooks.capture.places import Place, Prompts
 from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Finder", "shown_in"]
+__all__ = ["Finder", "drop_unused", "shown_in"]
+
+_HEAD = 400
+"""Characters of a text that are looked for first."""
 
 
 class Finder:
@@ -56,20 +59,34 @@ class Finder:
     def _of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self._lists if found.origin is origin]
 
-    def _by_structure(self) -> tuple[Context, ...]:
-        lists = self._of(Origin.DOCUMENTS) or self._lists
+    def _by_structure(self) -> tuple[Context, ...] | None:
+        lists = self._of(Origin.DOCUMENTS) or self._of(Origin.GIVEN) or self._lists
+        lists = [found for found in lists if not found.run.within(RunKind.RETRIEVER)]
         outside = [found for found in lists if found.run.kind is not RunKind.RETRIEVER]
         if outside and outside[-1].run.kind is RunKind.TOOL:
             # The tools of an agent stand side by side.
             return _union([found for found in outside if found.run.kind is RunKind.TOOL])
         if outside:
             return outside[-1].contexts
-        return _union([found for found in lists if not found.run.within(RunKind.RETRIEVER)])
+        # What a retriever found on its way, before it raised, it did not give.
+        return _union(lists) if lists else None
 
 
 def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
     """The documents that stand in one text, in its order, in any form and possibly cut."""
     return _in_prompts(_distinct(lists), Prompts([prompt], ""))
+
+
+def drop_unused(interaction: Interaction) -> None:
+    """Forgets documents that the caller gave, where nothing else was found and no model saw any."""
+    lists = interaction.lists
+    if not lists or any(found.origin is not Origin.GIVEN for found in lists):
+        return
+    texts = [context.text for found in lists for context in found.contexts]
+    prompts = [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
+    known = all(is_telling(fold(text)) for text in texts) and not interaction.full
+    if prompts and known and not shown_in("\n".join(prompts), lists):
+        interaction.lists = []
 
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
@@ -92,11 +109,13 @@ def _distinct(lists: Sequence[DocumentList]) -> dict[str, Context]:
 
 def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Context, ...]:
     """The candidates that stand in a prompt, by place; a text inside another one once."""
-    whole = _whole(candidates, prompts)
+    begun = {t: c for t, c in candidates.items() if _may_stand(c.text, prompts)}
+    whole = _whole(begun, prompts)
     # A text that stands nowhere in full may have been cut, but not where another text stands.
-    rest = {text: context for text, context in candidates.items() if text not in whole}
+    rest = {text: context for text, context in begun.items() if text not in whole}
     found = whole | _cut(rest, prompts, list(whole.values()))
-    found |= _divided({t: c for t, c in rest.items() if t not in found}, prompts, found)
+    if len(prompts) > 1:
+        found |= _divided({t: c for t, c in candidates.items() if t not in found}, prompts, found)
     ordered = sorted(
         found.items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
     )
@@ -105,6 +124,14 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Co
         if not kept or not (kept[-1][1].holds(place) and text in kept[-1][0]):
             kept.append((text, place))
     return tuple(candidates[text] for text, _ in kept)
+
+
+def _may_stand(text: str, prompts: Prompts) -> bool:
+    """Whether the beginning of a text stands in a prompt: few do, and the rest costs more."""
+    head = text[:_HEAD]
+    if len(text) > _HEAD and len(fold(head)) < _HEAD // 2:
+        head = text
+    return any(prompts.hold(form[: least_shown(form)]) for form in forms(head))
 
 
 def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Place]:

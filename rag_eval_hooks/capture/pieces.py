@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rag_eval_hooks.capture.forms import forms, is_telling
+from rag_eval_hooks.capture.forms import TELLING, forms, is_telling
 from rag_eval_hooks.capture.places import Place, Prompts
 
 __all__ = ["in_pieces"]
@@ -29,6 +29,9 @@ def in_pieces(text: str, prompts: Prompts, taken: Collection[Place]) -> Place | 
 
 
 def _longest(form: str, prompts: Prompts, taken: Collection[Place]) -> Place | None:
+    if not (prompts.hold(form[:TELLING]) or prompts.hold(form[-TELLING:])):
+        # Of two pieces one is long enough to be known.
+        return None
     longest, last, rest = None, -1, form
     for _ in range(_MOST):
         piece = rest[: prompts.shown(rest, 1)]

@@ -54,6 +54,10 @@ class Prompts:
             for number, start in enumerate(starts)
         ]
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._texts)
+
     def find(self, text: str, taken: Collection[Place] = ()) -> Place | None:
         """The first place of a text behind the question, else the first at all.
 
@@ -76,18 +80,19 @@ class Prompts:
 
         The longest stretch is found by halving, as every beginning of one that is there is too.
         """
-        if len(text) < least or not self._holds(text[:least]):
+        if len(text) < least or not self.hold(text[:least]):
             return 0
         most = len(text)
         while least < most:
             middle = (least + most + 1) // 2
-            if self._holds(text[:middle]):
+            if self.hold(text[:middle]):
                 least = middle
             else:
                 most = middle - 1
         return least
 
-    def _holds(self, text: str) -> bool:
+    def hold(self, text: str) -> bool:
+        """Whether a text stands in any of them."""
         return any(text in prompt for prompt in self._texts)
 
     def _free(self, number: int, text: str, start: int, taken: Collection[Place]) -> Place | None:

@@ -13,7 +13,8 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.how_ended import closed_early, status_of
+from rag_eval_hooks.capture.contexts import drop_unused
+from rag_eval_hooks.capture.endings import closed_early, status_of
 from rag_eval_hooks.capture.manual import enclosing_run
 from rag_eval_hooks.capture.parked import Fits, Parked
 from rag_eval_hooks.capture.room import Room
@@ -115,12 +116,13 @@ class Recorder:
         """
         if run_id in self._runs or run_id in self._ended:
             return None
+        parent = self._runs.get(parent_id) if parent_id is not None else None
+        # Asked for in the order opposite to that in which an end, maybe at this moment, notes it.
         if parent_id in self._ended:
             # What it starts in its turn comes late too.
             self._ended[run_id] = None
             self._trim()
             return None
-        parent = self._runs.get(parent_id) if parent_id is not None else None
         if parent is None:
             if is_quiet():
                 return None
@@ -140,6 +142,11 @@ class Recorder:
         interaction.runs.append(run)
         interaction.attempted |= kind is RunKind.RETRIEVER
         self._runs[run_id] = run
+        if interaction.root.id not in self._open:
+            # It ended in another thread meanwhile: nothing would take the run out again.
+            self._ended[run_id] = None
+            self._runs.pop(run_id, None)
+            return None
         return run
 
     def _around(self) -> Run | None:
@@ -215,6 +222,10 @@ class Recorder:
         """A run gave out documents, or the application stated that it uses them."""
         interaction = run.interaction
         kept = self._room.contexts(interaction, contexts)
+        if contexts and not kept:
+            # Without room nobody knows which they were: that is no empty retrieval.
+            interaction.attempted = True
+            return
         interaction.lists.append(DocumentList(run, kept, origin))
 
     def choose(self, interaction: Interaction, contexts: Sequence[Context]) -> None:
@@ -331,13 +342,13 @@ class Recorder:
         self._waiting.pop(root.id, None)
         interaction.status = closed_early(interaction) if status is Status.OK else status
         for run in interaction.runs:
-            self._runs.pop(run.id, None)
             self._ended[run.id] = None
+            self._runs.pop(run.id, None)
             if run.end is None:
                 run.end = root.end
                 if run.mark is not None:
                     interaction.stops.add(run.mark)
-            run.given = None
+            run.given = run.unseen = None
         self._trim()
         if interaction.interrupted and interaction.status is Status.OK:
             interaction.status = Status.INTERRUPTED
@@ -364,6 +375,7 @@ class Recorder:
     def _report(self, interaction: Interaction) -> None:
         kind = interaction.root.kind
         interaction.drop_relayed()
+        drop_unused(interaction)
         found = interaction.retrieves and kind is not RunKind.RETRIEVER
         if kind is RunKind.MANUAL or found:
             self._on_end(interaction)

@@ -12,6 +12,10 @@ from rag_eval_hooks.sample import Context
 
 __all__ = ["Room"]
 
+_REPEATED = 8
+"""A text that is held already takes no memory until prompts are put together: a part of it counts.
+"""
+
 
 class Room:
     """Limits on the text of one interaction.
@@ -37,7 +41,18 @@ class Room:
 
     def prompt(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
         """A prompt, which is only cut where the interaction is full: contexts stand in it."""
-        return tuple(self._kept(interaction, text, self._max_chars) for text in texts)
+        return tuple(self._shared(interaction, text) for text in texts)
+
+    def _shared(self, interaction: Interaction, text: str) -> str:
+        """A text of a prompt; each call of an agent is given all that the last one was."""
+        known = interaction.prompted.get(text)
+        if known is not None and interaction.kept_chars < self._max_chars:
+            interaction.kept_chars += len(text) // _REPEATED
+            return known
+        kept = self._kept(interaction, text, self._max_chars)
+        if kept is text:
+            interaction.prompted[text] = text
+        return kept
 
     def contexts(
         self, interaction: Interaction, contexts: Sequence[Context]

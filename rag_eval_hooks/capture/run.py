@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import SpanContext
 
+from rag_eval_hooks.capture.forms import fold, is_telling
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.sinks.other_span import OtherSpan
 
@@ -112,6 +113,8 @@ class Origin(StrEnum):
 
     DOCUMENTS = "documents"
     """Documents that a run gave out."""
+    GIVEN = "given"
+    """Documents that the caller gave, which may be left over from an earlier turn."""
     TEXT = "text"
     """The text of a tool, which may or may not be retrieved."""
     STATED = "stated"
@@ -167,6 +170,7 @@ class Interaction:
         configured: Whether the framework's config has been read.
         full: Whether text was left out, as it held as much as it may.
         kept_chars: Characters of text held so far.
+        prompted: Texts of prompts that are held already.
         others: What other instrumentors make of it, once that was looked for.
         streams: Of answers that are read after the root returned: each tells how its reading
             ended, or None while it may go on.
@@ -189,6 +193,7 @@ class Interaction:
     configured: bool = False
     full: bool = False
     kept_chars: int = 0
+    prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
     returned: bool = False
@@ -231,7 +236,7 @@ class Interaction:
             found
             for found in self.lists
             if found.origin is not Origin.TEXT
-            or not (found.run in relaying or any(text in found.contexts[0].text for text in told))
+            or not (found.run in relaying or _consists_of(found.contexts[0].text, told))
         ]
 
     def resume(self, earlier: Interaction) -> None:
@@ -277,6 +282,12 @@ class Interaction:
         """Characters of text that this interaction keeps in memory."""
         root = self.root
         return self.kept_chars + len(root.query or "") + len(root.text or "")
+
+
+def _consists_of(text: str, told: Set[str]) -> bool:
+    """Whether documents are what a text holds; short ones stand in many by chance."""
+    held = [one for one in told if one in text]
+    return any(is_telling(fold(one)) for one in held) or 2 * sum(map(len, held)) > len(text)
 
 
 def _bare(run: Run, interaction: Interaction) -> Run:

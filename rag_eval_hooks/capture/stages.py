@@ -8,6 +8,7 @@ from rag_eval_hooks.sample import Context
 
 __all__ = ["condensed", "queries", "stages"]
 
+_RETRIEVED = (Origin.DOCUMENTS, Origin.GIVEN)
 _MOST = 8
 """Stages and queries kept."""
 
@@ -50,7 +51,7 @@ def stages(
     seen: set[tuple[str, ...]] = set()
     for found in interaction.lists:
         texts = tuple(context.text for context in found.contexts)
-        if found.origin is Origin.DOCUMENTS and texts not in seen and not last.issuperset(texts):
+        if found.origin in _RETRIEVED and texts not in seen and not last.issuperset(texts):
             seen.add(texts)
             kept.append((found.run.name, found.contexts))
     return kept[:_MOST]

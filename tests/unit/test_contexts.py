@@ -315,3 +315,25 @@ def test_a_short_answer_is_that_of_the_call_with_documents() -> None:
     story.asked("m", f"Use {B}", "Yes")
     story.asked("grader", "Does 'Yes' answer the question?", "Yes")
     assert story.contexts("Yes") == [B]
+
+
+def test_stages_within_a_retriever_are_not_what_it_gave() -> None:
+    """A filter inside it may let none pass, and the retriever give others all the same."""
+    story = Story()
+    outer = story.run("outer", story.root, RunKind.RETRIEVER)
+    story.gave("inner", A, parent="outer")
+    story.gave("filter", kind="chain", parent="outer")
+    story.recorder.documents(outer, [Context(text=B, id="outer")])
+    story.recorder.end(outer)
+    story.asked("m", "Of what was found, in other words", "yes, indeed")
+    assert story.contexts("yes, indeed") == [B]
+
+
+def test_what_a_retriever_found_before_it_raised_is_not_known_to_be_used() -> None:
+    """Sub-retrievals of one that failed were shown to nobody: without contexts, not without any."""
+    story = Story()
+    outer = story.run("outer", story.root, RunKind.RETRIEVER)
+    story.gave("inner", A, parent="outer")
+    story.recorder.fail(outer, ConnectionError())
+    story.asked("m", "Say that you do not know", "I do not know, sorry.")
+    assert story.contexts("I do not know, sorry.") is None

@@ -317,3 +317,37 @@ def test_a_sweep_waits_for_what_another_found_over() -> None:
     second.join()
     first.join()
     assert seen == [1]
+
+
+def test_what_begins_while_its_interaction_ends_is_kept_nowhere(log: Log) -> None:
+    """A thread may report a child of a run that another thread ends at that moment."""
+    root = log.start("root")
+    parent = log.start("step", "root")
+    log.recorder.end(root)
+    # What a thread sees that looked up the parent before the end.
+    assert log.recorder._start_child("late", RunKind.CHAIN, "late", parent) is None
+    assert log.recorder.get("late") is None
+    assert not log.recorder.knows("late")
+    assert log.recorder.start("later", "late", RunKind.RETRIEVER, "later") is None
+
+
+def test_late_children_in_threads_begin_nothing_of_their_own(log: Log) -> None:
+    """A run that starts while its parent ends is a part of that or nothing, never a root."""
+
+    def children(of: str) -> None:
+        for number in range(20):
+            log.recorder.start(f"{of}.{number}", of, RunKind.CHAIN, "child")
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for number in range(300):
+            root = log.start(f"root {number}")
+            thread = threading.Thread(target=children, args=(root.id,))
+            thread.start()
+            log.recorder.end(root)
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(log.recorder) == 0
+    assert not log.recorder._runs

@@ -240,6 +240,26 @@ def one_failing() -> Shape:
     return Shape(group=GROUP, name="batch with one failing", ways=ways, run=run, expected=expected)
 
 
+def far(documents: Any) -> list[Any]:
+    return [d for d in documents if d.metadata["page"] > len(PASSAGES)]
+
+
+def far_joined(documents: Any) -> str:
+    return joined(far(documents))
+
+
+def none_pass() -> Any:
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    given = {"context": retriever | far | joined, "question": RunnablePassthrough()}
+    return given | PROMPT | reader() | StrOutputParser()
+
+
+def none_written() -> Any:
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    given = {"context": retriever | far_joined, "question": RunnablePassthrough()}
+    return given | PROMPT | reader() | StrOutputParser()
+
+
 def blocks(question: str) -> list[BaseMessage]:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     return [HumanMessage(content=[{"type": "text", "text": question}, image])]
@@ -276,6 +296,8 @@ SHAPES = (
     shape(GROUP, "all in one plain function", one_function, spans=MODEL_ONLY),
     shape(GROUP, "similarity_search_with_score", with_scores, spans=MODEL_ONLY),
     shape(GROUP, "rerank in a lambda", reranked, contexts=reranked_texts),
+    shape(GROUP, "a filter that lets none pass", none_pass, contexts=lambda question: []),
+    shape(GROUP, "a formatter that lets none pass", none_written, contexts=lambda question: []),
     shape(
         GROUP,
         "map-reduce",

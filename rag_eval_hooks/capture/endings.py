@@ -1,13 +1,28 @@
-"""How an interaction ended, by what ended it and what was still open."""
+"""How interactions end."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from rag_eval_hooks.capture.run import Interaction, RunKind
+from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Status
 
-__all__ = ["closed_early", "status_of"]
+if TYPE_CHECKING:
+    from rag_eval_hooks.capture.recorder import Recorder
+
+__all__ = ["closed_early", "ending", "status_of"]
+
+
+@contextlib.contextmanager
+def ending(recorder: Recorder, run: Run) -> Iterator[None]:
+    """Ends a run, even where what it gave out cannot be read: nothing else would end it."""
+    try:
+        yield
+    finally:
+        recorder.end(run)
 
 
 def closed_early(interaction: Interaction) -> Status:
@@ -19,7 +34,7 @@ def closed_early(interaction: Interaction) -> Status:
 
 
 def status_of(error: type[BaseException]) -> Status:
-    """What an exception of a class makes of the interaction that it ends."""
+    """The status of what an exception of a class ended."""
     if issubclass(error, GeneratorExit):
         return Status.CLOSED
     if issubclass(error, asyncio.CancelledError):

@@ -1,0 +1,247 @@
+"""Objects that cannot be read, short documents, items of a store, threads of one name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import BaseTool, tool
+
+from rag_eval_hooks import Sample, Status
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain import graphs
+from tests.matrix.langchain.agents import pick
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.kit import QUESTION, Chat, joined, store, top
+from tests.matrix.world import World
+
+needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
+REPLY = "It leaves at 07:40, as it does on every working day."
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def config(world: World, **more: Any) -> Any:
+    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
+
+
+def texts(sample: Sample) -> list[str] | None:
+    return None if sample.contexts is None else [c.text for c in sample.contexts]
+
+
+class Table:
+    """Like a data frame: nobody may ask whether it is true or equal."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("ambiguous")
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Unreadable(Mapping[str, Any]):
+    """A mapping that loads late, and fails."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError
+
+    def __len__(self) -> int:
+        raise RuntimeError
+
+
+@tool(response_format="content_and_artifact")
+def rows(query: str) -> tuple[str, Any]:
+    """Asks a data base."""
+    return "departure | time\nSkarn | 07:40\nMainland | 18:15", Table()
+
+
+@tool
+def web(query: str) -> str:
+    """Searches the web."""
+    return "The ferry to Skarn was moved to pier nine, as the web has it."
+
+
+@tool(response_format="content_and_artifact")
+def place(query: str) -> tuple[str, Any]:
+    """Names a place."""
+    return "Skarn", [Document(page_content="Skarn")]
+
+
+def run_agent(world: World, *tools: BaseTool) -> Sample:
+    steps = iter([*(pick((one.name, QUESTION)) for one in tools), AIMessage(REPLY)])
+    made = agent(Chat(reply=lambda messages: next(steps)), list(tools))
+    made.invoke({"messages": [HumanMessage(QUESTION)]}, config(world))
+    (seen,) = world.seen()
+    return seen.sample
+
+
+@needs_agents
+def test_an_artifact_that_cannot_be_asked_is_no_incident(world: World) -> None:
+    """The text of a tool counts beside a table, whose truth value raises."""
+    sample = run_agent(world, rows)
+    assert texts(sample) == [rows.invoke({"query": QUESTION})]
+    assert sample.answer == REPLY
+    assert not world.evals.stats().incidents
+
+
+@needs_agents
+def test_a_short_document_drops_no_text_in_which_it_stands(world: World) -> None:
+    """That a word which was retrieved stands in the text of a tool does not make it a copy."""
+    sample = run_agent(world, place, web)
+    assert web.invoke(QUESTION) in (texts(sample) or ())
+
+
+def test_what_cannot_be_read_leaves_nothing_open(world: World) -> None:
+    """An output that raises is counted, and its interaction ends without an answer."""
+    retriever = store().as_retriever(search_kwargs={"k": 2})
+    chain = retriever | RunnableLambda(lambda found: Unreadable())
+    chain.invoke(QUESTION, config(world))
+    assert len(world.evals.recorder) == 0
+    (seen,) = world.seen()
+    assert (seen.sample.status, seen.sample.answer) == (Status.OK, None)
+    assert texts(seen.sample) == top()
+    assert sum(world.evals.stats().incidents.values()) == 2
+
+
+@needs_graphs
+def test_items_of_a_graphs_store_are_documents(world: World) -> None:
+    """A list of items is found by the name of its key, each with its key as id."""
+    memory = pytest.importorskip("langgraph.store.memory").InMemoryStore()
+    for number, text in enumerate(top(k=2)):
+        memory.put(("docs",), f"k{number}", {"text": text})
+
+    def answer(state: Any) -> dict[str, Any]:
+        told = "\n".join(item.value["text"] for item in state["documents"])
+        return {"generation": Chat(reply=lambda messages: REPLY).invoke(told).content}
+
+    made = graphs.graph()
+    made.add_node("retrieve", lambda state: {"documents": memory.search(("docs",), limit=2)})
+    made.add_node("generate", answer)
+    graph = graphs.chained(made, "retrieve", "generate").compile()
+    graph.invoke({"question": QUESTION}, config(world))
+    (seen,) = world.seen()
+    assert sorted((c.text, c.id) for c in seen.sample.contexts or ()) == sorted(
+        (text, f"k{number}") for number, text in enumerate(top(k=2))
+    )
+
+
+def approved(secret: str) -> Any:
+    """A tenant's graph, with a memory of its own."""
+    types = import_module("langgraph.types")
+    memory = import_module("langgraph.checkpoint.memory")
+    if not hasattr(types, "interrupt"):
+        pytest.skip("this version has no interrupt()")
+
+    def answer(state: Any) -> dict[str, Any]:
+        types.interrupt("may I?")
+        prompt = joined(state["documents"])
+        return {"generation": Chat(reply=lambda messages: REPLY).invoke(prompt).content}
+
+    made = graphs.graph()
+    found = [Document(page_content=f"The tariff of the tenant {secret} is known to nobody else.")]
+    made.add_node("retrieve", lambda state: {"documents": found})
+    made.add_node("generate", answer)
+    return graphs.chained(made, "retrieve", "generate").compile(checkpointer=memory.MemorySaver())
+
+
+@needs_graphs
+def test_one_user_goes_on_with_nothing_of_another(world: World) -> None:
+    """Tenants have threads of one name and ask the same: what one left is not the other's."""
+    ours, theirs = approved("A"), approved("B")
+    thread = {"configurable": {"thread_id": "1"}}
+    asked = {"question": QUESTION}
+    resume = import_module("langgraph.types").Command(resume="yes")
+    ours.invoke(asked, thread)
+    theirs.invoke(asked, config(world, **thread, metadata={"user_id": "B"}))
+    ours.invoke(resume, config(world, **thread, metadata={"user_id": "A"}))
+    theirs.invoke(resume, config(world, **thread, metadata={"user_id": "B"}))
+    seen = [found.sample for found in world.seen()]
+    assert not [s for s in seen for other in "AB" if other != s.user_id and f"t {other} " in str(s)]
+    assert {s.user_id: (s.status, texts(s)) for s in seen} == {
+        user: (Status.OK, [f"The tariff of the tenant {user} is known to nobody else."])
+        for user in "AB"
+    }
+
+
+@needs_graphs
+def test_documents_that_the_caller_hands_on_unused_are_no_retrieval(world: World) -> None:
+    """A small client gives back the whole state of the last turn; this turn asks for nothing."""
+
+    def retrieve(state: Any) -> dict[str, Any]:
+        if "ferry" not in state["question"]:
+            return {"tries": 1}
+        return {"documents": store().similarity_search(state["question"], k=2)}
+
+    def answer(state: Any) -> dict[str, Any]:
+        shown = state["documents"] if "ferry" in state["question"] else []
+        prompt = f"{joined(shown)}\n{state['question']}"
+        return {"generation": Chat(reply=lambda messages: REPLY).invoke(prompt).content}
+
+    made = graphs.graph()
+    made.add_node("retrieve", retrieve)
+    made.add_node("generate", answer)
+    graph = graphs.chained(made, "retrieve", "generate").compile()
+    state = graph.invoke({"question": QUESTION}, config(world))
+    graph.invoke({**state, "question": "Thank you very much!"}, config(world))
+    (seen,) = world.seen()
+    assert (seen.sample.question, texts(seen.sample)) == (QUESTION, top())
+
+
+def looking(steps: int) -> tuple[Chat, BaseTool, list[str]]:
+    """An agent's model that looks so many times, its tool, and the documents of that."""
+    found = [f"Sheet {n} of the timetable, {n * 7} departures are on it." for n in range(steps)]
+
+    @tool(response_format="content_and_artifact")
+    def look(query: str) -> tuple[str, Any]:
+        """Looks a sheet up."""
+        sheet = found[int(query)]
+        return sheet, [Document(page_content=sheet)]
+
+    def reply(messages: list[BaseMessage]) -> AIMessage | str:
+        done = sum(isinstance(message, ToolMessage) for message in messages)
+        return pick(("look", str(done))) if done < steps else REPLY
+
+    return Chat(reply=reply), look, found
+
+
+@needs_agents
+def test_a_long_history_is_held_once() -> None:
+    """Every call of an agent is given the whole history, which is in memory once."""
+    world = World(max_interaction_chars=100_000)
+    model, look, found = looking(12)
+    history = [HumanMessage("An earlier question. " * 50) for _ in range(40)]
+    messages = {"messages": [*history, HumanMessage(QUESTION)]}
+    agent(model, [look]).invoke(messages, config(world, recursion_limit=60))
+    (seen,) = world.seen()
+    assert texts(seen.sample) == found
+    assert "interaction" not in seen.sample.truncated
+    world.close()
+
+
+@needs_agents
+def test_without_room_for_documents_the_contexts_are_not_known() -> None:
+    """Retrieved documents of which nothing could be kept are no empty retrieval."""
+    world = World(max_interaction_chars=1000)
+    model, look, _ = looking(1)
+    long = HumanMessage("An earlier question. " * 100)
+    agent(model, [look]).invoke({"messages": [long, HumanMessage(QUESTION)]}, config(world))
+    (seen,) = world.seen()
+    assert texts(seen.sample) is None
+    assert "interaction" in seen.sample.truncated
+    world.close()
