@@ -79,7 +79,8 @@ class Recorder:
         self._waiting: dict[Hashable, Interaction] = {}
         self._ended: OrderedDict[Hashable, None] = OrderedDict()
         self._parked = Parked(self._report, self._ttl_ns, self._max_open)
-        self._broken_off = Parked(_forget, self._ttl_ns, self._max_open)
+        # What broke off is counted already.
+        self._broken_off = Parked(lambda _: None, self._ttl_ns, self._max_open)
 
     def opened(self) -> tuple[int, int]:
         """How many interactions are open or interrupted, and the characters they hold."""
@@ -391,10 +392,6 @@ class Recorder:
         except (StopIteration, RuntimeError):
             # Another thread changed the map meanwhile; the next call looks again.
             return None
-
-
-def _forget(_: Interaction) -> None:
-    """What broke off is counted already."""
 
 
 def _close(reference: weakref.ref[Recorder]) -> None:
