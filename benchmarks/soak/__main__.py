@@ -28,6 +28,8 @@ _CALLS = 2
 _OVERLOAD = 10
 _TIMES = 1.5
 """Budget of calls, as a multiple of what the judge can take in the time: it is not the limit."""
+_FILLING = 0.2
+"""Share of the time after which caches and the allocator's arenas have the size that they keep."""
 
 
 class Soak:
@@ -68,11 +70,11 @@ class Soak:
         return [*findings, *self._memory(), *self._leftovers()]
 
     def _soak(self) -> None:
-        until = time.monotonic() + 60 * self.options.minutes
-        while time.monotonic() < until:
+        began, seconds = time.monotonic(), 60 * self.options.minutes
+        while time.monotonic() < began + seconds:
             self._round(self.options.block)
-            # The first round fills caches and loads what is loaded late.
-            self.steady_from = self.steady_from or self.watch.elapsed
+            if time.monotonic() >= began + seconds * _FILLING:
+                self.steady_from = self.steady_from or self.watch.elapsed
 
     def _round(self, seconds: float) -> None:
         for variant in random.sample(self.found, len(self.found)):
@@ -99,7 +101,7 @@ class Soak:
 
     @property
     def steady(self) -> list[Look]:
-        """Memory after the first round, until the evaluators ended."""
+        """Memory once caches are full, until the evaluators ended."""
         return [
             look
             for look in self.watch.looks
