@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from rag_eval_hooks_llama_index.reading import Reading
+from rag_eval_hooks_llama_index.values import class_of
 
 __all__ = ["watch"]
 
@@ -186,8 +187,8 @@ def watch(response: Any, run_id: str, most: int) -> Reading | None:
     inner = response.response_gen
     if isinstance(inner, _Reader):
         return inner._reading
-    kind: type = type(inner)
-    made = _reader_for(kind)
+    # A proxy, as another instrumentor puts in its place, has every special method there is.
+    made = _reader_for(class_of(inner))
     if made is None:
         return None
     reading = Reading(run_id, most)
