@@ -149,7 +149,7 @@ class RagEvalConfig(BaseModel):
         queue_size: Samples that may wait; one more is dropped and counted.
         queue_chars: Characters of text that all waiting samples may hold together.
         sink_timeout: Seconds that a sink may take for one sample; while it takes longer, it
-            misses what comes.
+            misses what comes, or gets it later from the spool.
         hold: Whether RAG spans wait for their scores.
         hold_timeout: Seconds that a span waits at most.
         max_held: Spans that may wait at once; one more ends at once.
@@ -206,7 +206,7 @@ class RagEvalConfig(BaseModel):
         max_explained: Recent traces of which `RagEval.explain` knows what became.
         sink_retry_for: Seconds for which scores that a platform did not take are sent again.
         sink_queue_chars: Characters of scores and explanations that may wait in memory for one
-            platform.
+            platform; with a spool, of samples for sinks that failed.
         sink_keep_for: Seconds for which they wait in the spool, where there is one, beyond that.
         sink_keep_mb: Megabytes of scores that may wait in the spool for one platform.
         sink_keys: Keys of platforms: `phoenix=<key>`, `mlflow=<token>`,

@@ -283,7 +283,9 @@ class RagEval:
         return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until everything accepted so far is evaluated and delivered.
+        """Waits until everything accepted so far is evaluated, and sinks were called with it.
+
+        What a sink did not take and the spool keeps for it is not waited for.
 
         Args:
             timeout: Seconds, or None without limit. Blocks; in async code call it in a thread.

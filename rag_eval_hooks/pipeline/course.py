@@ -19,6 +19,7 @@ from rag_eval_hooks.pipeline.endings import dropped, sampled_out
 from rag_eval_hooks.pipeline.joining import RATE_LIMIT, Joining
 from rag_eval_hooks.pipeline.judging import BUDGET, Judging, column_of, is_refused
 from rag_eval_hooks.pipeline.ledger import Ledger
+from rag_eval_hooks.pipeline.redelivery import Redelivery
 from rag_eval_hooks.pipeline.sampler import SAMPLED_OUT, Decision
 from rag_eval_hooks.pipeline.selection import Selection, by_rates
 from rag_eval_hooks.pipeline.work import Work
@@ -42,6 +43,7 @@ class Course:
         joining: Remembers for feedback.
         telemetry: Publishes.
         delivery: Hands to sinks.
+        redelivery: Hands to sinks again what they did not take.
         durable: Keeps on disk.
         ledger: The books.
         holder: Of RAG spans that wait.
@@ -54,6 +56,7 @@ class Course:
     joining: Joining
     telemetry: Telemetry
     delivery: Delivery
+    redelivery: Redelivery
     durable: Durable
     ledger: Ledger
     holder: SpanHolder
@@ -174,8 +177,11 @@ class Course:
         self.telemetry.publish(evaluation, functools.partial(self.finish, work, more=refused))
 
     async def _deliver(self, work: Work, sample: Sample, outcomes: Outcomes) -> None:
-        await self.delivery.deliver(sample, outcomes, work.positions)
-        self.durable.finish(work, column_of(outcomes))
+        missed = await self.delivery.deliver(sample, outcomes, work.positions)
+        if missed and self.durable.holds(work):
+            self.redelivery.add(work, sample, outcomes, missed)
+        else:
+            self.durable.finish(work, column_of(outcomes))
         self.judging.settle(work.ticket, outcomes)
 
     def _drop(self, work: Work, reason: str) -> None:

@@ -18,7 +18,7 @@ from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.base import FeedbackSink, Resumable, Sink
 from rag_eval_hooks.workers import DaemonExecutor
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "Line"]
 
 R = TypeVar("R")
 
@@ -34,14 +34,14 @@ class Delivery:
     """
 
     def __init__(self, sinks: Sequence[Sink], incidents: Incidents, timeout: float) -> None:
-        self._lines = [_Line(sink, incidents, timeout) for sink in sinks]
+        self._lines = [Line(sink, incidents, timeout) for sink in sinks]
 
     async def deliver(
         self,
         sample: Sample,
         outcomes: Outcomes,
         positions: Mapping[str, int] | None = None,
-    ) -> None:
+    ) -> Sequence[Line]:
         """Delivers to all sinks at once; returns when all have taken over or failed.
 
         Args:
@@ -49,8 +49,22 @@ class Delivery:
             outcomes: The result.
             positions: Where sinks stood when the sample was accepted, if by a process that has
                 ended: a sink that can tell whether it has the result is then asked first.
+
+        Returns:
+            The lines to the sinks that failed, for `again`.
         """
-        await asyncio.gather(*(line.deliver(sample, outcomes, positions) for line in self._lines))
+        return await self.again(self._lines, sample, outcomes, positions)
+
+    async def again(
+        self,
+        lines: Sequence[Line],
+        sample: Sample,
+        outcomes: Outcomes,
+        positions: Mapping[str, int] | None,
+    ) -> Sequence[Line]:
+        """Delivers to some sinks; as `deliver` otherwise."""
+        taken = await asyncio.gather(*(line.deliver(sample, outcomes, positions) for line in lines))
+        return [line for line, is_taken in zip(lines, taken, strict=True) if not is_taken]
 
     def positions(self) -> Mapping[str, int]:
         """Where the sinks stand that can tell what they hold, by their place."""
@@ -69,8 +83,15 @@ class Delivery:
         await asyncio.gather(*(line.close() for line in self._lines))
 
 
-class _Line:
+class Line:
+    """The way to one sink. For what its arguments are, see `Delivery`.
+
+    Attributes:
+        name: Of the sink, as in counts and logs.
+    """
+
     def __init__(self, sink: Sink, incidents: Incidents, timeout: float) -> None:
+        self.name = f"sink {type(sink).__name__}"
         self._sink = sink
         self._incidents = incidents
         self._timeout = timeout
@@ -79,37 +100,42 @@ class _Line:
         self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     def position(self) -> dict[str, int]:
+        """Where the sink stands, by its place; nothing where it cannot tell."""
         if not isinstance(self._sink, Resumable):
             return {}
         try:
             # Positions are written down: one that cannot be must not reach the spool.
             return {str(self._sink.place): int(self._sink.position())}
         except Exception as error:  # noqa: BLE001 - the sink's edge
-            self._incidents.report(f"sink {type(self._sink).__name__}", error)
+            self._incidents.report(self.name, error)
             return {}
 
     @property
     def takes_feedback(self) -> bool:
+        """Whether it is called with feedback too."""
         return isinstance(self._sink, FeedbackSink)
 
     async def deliver(
         self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
-    ) -> None:
-        await self._call(partial(self._hand_over, sample, outcomes, positions))
+    ) -> bool:
+        """Whether the sink took it over."""
+        return await self._call(partial(self._hand_over, sample, outcomes, positions))
 
     async def deliver_feedback(self, feedback: Feedback) -> None:
+        """Hands over one feedback, where the sink takes it."""
         if isinstance(self._sink, FeedbackSink):
             await self._call(partial(self._sink.feedback, feedback))
 
-    async def _call(self, method: Callable[[], Awaitable[None] | None]) -> None:
-        place = f"sink {type(self._sink).__name__}"
+    async def _call(self, method: Callable[[], Awaitable[None] | None]) -> bool:
         try:
             pending = await self._in_turn(method)
             if inspect.isawaitable(pending):
                 async with asyncio.timeout(self._timeout):
                     await pending
         except Exception as error:  # noqa: BLE001 - the sink's edge
-            self._incidents.report(place, error)
+            self._incidents.report(self.name, error)
+            return False
+        return True
 
     def _hand_over(
         self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
@@ -162,10 +188,11 @@ class _Line:
         return self._turn[1]
 
     async def close(self) -> None:
+        """Closes the sink, and ends its thread."""
         call = self._executor.submit(self._sink.close)
         try:
             async with asyncio.timeout(self._timeout):
                 await self._returned(call)
         except Exception as error:  # noqa: BLE001 - the sink's edge
-            self._incidents.report(f"sink {type(self._sink).__name__} close", error)
+            self._incidents.report(f"{self.name} close", error)
         self._executor.shutdown()

@@ -26,6 +26,7 @@ from rag_eval_hooks.pipeline.makers import Closable, Makers
 from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.readings import Level, Readings
 from rag_eval_hooks.pipeline.recent import Recent
+from rag_eval_hooks.pipeline.redelivery import Redelivery
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.spool_recovery import Recovered
 from rag_eval_hooks.pipeline.work import Work
@@ -120,11 +121,7 @@ class Pipeline:
             self._scorer, self._references, self._budget, self._ledger, self._telemetry
         )
         self._joining = Joining(
-            Recent(
-                self._config.feedback_samples,
-                self._config.feedback_chars,
-                self._config.feedback_ttl,
-            ),
+            Recent.of(self._config),
             self._selection,
             self._judging,
             self._delivery,
@@ -167,6 +164,7 @@ class Pipeline:
             joining=self._joining,
             telemetry=self._telemetry,
             delivery=self._delivery,
+            redelivery=Redelivery.of(self._config, self._delivery, self._durable, self.incidents),
             durable=self._durable,
             ledger=self._ledger,
             holder=self._holder,
@@ -389,6 +387,7 @@ class Pipeline:
         self._external_tick()
 
     async def _close(self) -> None:
+        await self._course.redelivery.close()
         # Together: there is little time, and what sinks leave has still to reach the spool.
         await asyncio.gather(self._scorer.aclose(), self._delivery.close())
         if self._budget is not None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.sample import Sample
 
@@ -76,6 +77,11 @@ class Recent:
         self._entries: OrderedDict[Joinable, None] = OrderedDict()
         self._by_id: dict[str, Joinable] = {}
         self._kept = 0
+
+    @classmethod
+    def of(cls, config: RagEvalConfig) -> Recent:
+        """With the limits of the settings."""
+        return cls(config.feedback_samples, config.feedback_chars, config.feedback_ttl)
 
     def __len__(self) -> int:
         """Entries kept."""

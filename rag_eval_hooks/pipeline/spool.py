@@ -283,6 +283,7 @@ class Spool:
         self._wake.set()
 
     def _run(self) -> None:
+        self._open()
         while not self._stopping:
             longest = _RETRY_S if self._writer.unwritten else _LOOK_S
             pause = max(0.0, min(longest, self._look_at - time.monotonic()))
@@ -304,6 +305,13 @@ class Spool:
             with self._lock:
                 self._ended = True
                 self._drained.notify_all()
+
+    def _open(self) -> None:
+        try:
+            with self._file_lock:
+                self._writer.open()
+        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
+            self._incidents.report("spool", error)
 
     def _write(self) -> None:
         if self._hurry:

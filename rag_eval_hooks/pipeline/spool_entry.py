@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rag_eval_hooks.sample import Sample
@@ -26,6 +26,7 @@ class Entry:
 
     Attributes:
         generation: Which of the files that were at the spool's path holds it, or `NOWHERE`.
+        positions: Where sinks stood when it was written, or None.
         written: Set once it is known whether it is on disk.
     """
 
@@ -34,6 +35,7 @@ class Entry:
         "_lock",
         "_sample",
         "generation",
+        "positions",
         "probability",
         "reason",
         "redaction",
@@ -56,6 +58,7 @@ class Entry:
         self.reason = reason
         self.generation = generation
         self.redaction = redaction
+        self.positions: Mapping[str, int] | None = None
         self.written = threading.Event()
 
     def sample(self) -> Sample:

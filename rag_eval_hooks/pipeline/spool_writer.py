@@ -122,6 +122,13 @@ class SpoolWriter:
         """Tries the file again with the next operation, however lately it failed."""
         self._down_until = 0.0
 
+    def open(self) -> None:
+        """Opens the file now, so that the first sample does not wait for it."""
+        try:
+            self._ready()
+        except _FAILURES as error:
+            self._failed(error)
+
     def write(self, operations: Sequence[Operation]) -> None:
         """Does all of them, in order, in one transaction."""
         pending = [*self._late, *operations]
@@ -284,12 +291,13 @@ class SpoolWriter:
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self._incidents.report("spool", error)
             return False
+        entry.positions = self._positions()
         row = Row(
             id=sample.sample_id,
             sample=text,
             probability=entry.probability,
             reason=entry.reason,
-            positions=self._positions(),
+            positions=entry.positions,
         )
         try:
             file.insert(row, owner.name)

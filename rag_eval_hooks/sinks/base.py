@@ -18,7 +18,8 @@ __all__ = ["CallableSink", "FeedbackSink", "Resumable", "Sink", "SinkSpec", "as_
 class Sink(Protocol):
     """Where outcomes go. Called once per evaluated sample, in a thread of ours, one at a time.
 
-    What `deliver` raises is counted and kept from everything else.
+    What `deliver` raises is counted and kept from everything else; with a spool it is called with
+    the same sample again, later, until it raises nothing.
     """
 
     def deliver(self, sample: Sample, outcomes: Outcomes) -> Awaitable[None] | None:

@@ -1,0 +1,222 @@
+"""With a spool, what a sink did not take stays there and is delivered again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+
+GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
+Make = Callable[..., RagEval]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
+
+
+def sample(number: int, **fields: Any) -> Sample:
+    base = {"question": f"q {number}", "contexts": ("c",), "answer": "a", "sample_id": f"s{number}"}
+    return Sample(**(base | fields))
+
+
+class Table:
+    """A user's function that writes into a database, which is down at times."""
+
+    def __init__(self, *, down: bool = True) -> None:
+        self.down = down
+        self.rows: Counter[str] = Counter()
+        self.tries = 0
+
+    def __call__(self, sample: Sample, outcomes: Outcomes) -> None:
+        self.tries += 1
+        if self.down:
+            raise ConnectionError("no database")
+        self.rows[sample.sample_id] += 1
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[RagEval] = []
+
+    def build(*sinks: Any, **config: Any) -> RagEval:
+        config.setdefault("spool", str(tmp_path / "spool.sqlite"))
+        made.append(
+            RagEval(
+                metrics=["ragas.faithfulness"],
+                judge=ScriptedJudge(GOOD),
+                sinks=sinks,
+                config=RagEvalConfig(**config),
+            )
+        )
+        return made[-1]
+
+    yield build
+    for evals in made:
+        evals.shutdown(0.1)
+
+
+def until(condition: Callable[[], Any]) -> None:
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it never came to be")
+
+
+def offer(evals: RagEval, count: int, **fields: Any) -> None:
+    for number in range(count):
+        assert evals.offer(sample(number, **fields))
+    assert evals.flush(10)
+
+
+def books(evals: RagEval) -> dict[str, int]:
+    return {name: count for name, count in evals.spooled().items() if count}
+
+
+def test_a_sink_gets_what_it_missed_and_the_others_nothing_twice(make: Make) -> None:
+    """A result leaves the spool when every sink has taken it; flush does not wait for that."""
+    down, other = Table(), Table(down=False)
+    evals = make(down, other)
+    offer(evals, 3)
+    assert evals.stats().scored == 3
+    assert books(evals) == {"accepted": 3, "pending": 3}
+    down.down = False
+    until(lambda: books(evals) == {"accepted": 3, "scored": 3})
+    assert down.rows == other.rows == {"s0": 1, "s1": 1, "s2": 1}
+    assert evals.stats().scored == evals.stats().offered == 3
+    assert evals.stats().incidents["sink CallableSink: ConnectionError"] == down.tries - 3
+
+
+def test_an_async_function_is_called_again(make: Make) -> None:
+    """What a function's awaitable raises is no delivery either."""
+    table = Table()
+
+    async def write(sample: Sample, outcomes: Outcomes) -> None:
+        table(sample, outcomes)
+
+    evals = make(write)
+    offer(evals, 2)
+    table.down = False
+    until(lambda: books(evals) == {"accepted": 2, "scored": 2})
+    assert table.rows == {"s0": 1, "s1": 1}
+
+
+def test_a_file_gets_its_lines_when_it_can_be_written_again(make: Make, tmp_path: Path) -> None:
+    """A folder that is gone for a while costs no line."""
+    folder = tmp_path / "results"
+    folder.mkdir()
+    evals = make(f"jsonl:{folder / 'r.jsonl'}")
+    shutil.rmtree(folder)
+    offer(evals, 2)
+    folder.mkdir()
+    until(lambda: books(evals) == {"accepted": 2, "scored": 2})
+    found = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
+    assert sorted(line["sample"]["sample_id"] for line in found) == ["s0", "s1"]
+
+
+def test_a_sink_that_hung_gets_what_came_meanwhile(make: Make) -> None:
+    """Results whose turn never came are delivered when the sink returns."""
+    free, rows = threading.Event(), Counter[str]()
+
+    def slow(sample: Sample, outcomes: Outcomes) -> None:
+        rows[sample.sample_id] += 1
+        free.wait(20)
+
+    evals = make(slow, sink_timeout=0.2)
+    offer(evals, 4)
+    assert len(rows) == 1
+    free.set()
+    until(lambda: books(evals) == {"accepted": 4, "scored": 4})
+    assert set(rows) == {"s0", "s1", "s2", "s3"}
+
+
+def test_one_that_no_sink_ever_takes_stops_no_other(make: Make) -> None:
+    """It is given up after `sink_keep_for`, counted; the others arrive before."""
+    rows: Counter[str] = Counter()
+    down = threading.Event()
+    down.set()
+
+    def picky(sample: Sample, outcomes: Outcomes) -> None:
+        if down.is_set() or sample.sample_id == "s0":
+            raise ValueError
+        rows[sample.sample_id] += 1
+
+    evals = make(picky, sink_keep_for=6.0)
+    offer(evals, 3)
+    down.clear()
+    until(lambda: rows == {"s1": 1, "s2": 1})
+    until(lambda: books(evals) == {"accepted": 3, "scored": 3})
+    assert evals.stats().incidents["sink CallableSink, kept too long: Lost"] == 1
+
+
+def test_what_is_too_much_for_memory_waits_in_the_spool(make: Make) -> None:
+    """Memory is bounded; what was put aside comes back when the sinks take results again."""
+    table = Table()
+    evals = make(table, sink_queue_chars=3000)
+    offer(evals, 20, question="q" * 1000)
+    redelivery = evals._pipeline._course.redelivery
+    assert redelivery._chars <= 3000
+    assert len(redelivery) == 20
+    table.down = False
+    until(lambda: books(evals) == {"accepted": 20, "scored": 20})
+    assert table.rows == {f"s{number}": 1 for number in range(20)}
+    assert len(redelivery) == 0
+
+
+def test_the_next_process_delivers_what_one_could_not(make: Make, tmp_path: Path) -> None:
+    """A shutdown leaves it in the spool; a sink that can tell what it holds gets nothing twice."""
+    path = tmp_path / "r.jsonl"
+    first = make(Table(), f"jsonl:{path}")
+    offer(first, 3)
+    first.shutdown(5)
+    table = Table(down=False)
+    second = make(table, f"jsonl:{path}")
+    until(lambda: books(second) == {"accepted": 3, "scored": 3})
+    assert table.rows == {"s0": 1, "s1": 1, "s2": 1}
+    assert len(path.read_text().splitlines()) == 3
+
+
+def test_a_kill_loses_nothing_that_a_sink_did_not_take(make: Make, tmp_path: Path) -> None:
+    """What waits for a sink survives `kill -9`."""
+    script = f"""
+        import os, signal
+        from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+
+        def down(sample, outcomes):
+            raise ConnectionError
+
+        config = RagEvalConfig(spool={str(tmp_path / "spool.sqlite")!r}, durability="sync")
+        evals = RagEval(metrics=["lexical.source_citation"], sinks=[down], config=config)
+        for number in range(5):
+            assert evals.offer(Sample(question="q", answer="see page 1", sample_id=f"s{{number}}"))
+        assert evals.flush(10)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False)
+    assert done.returncode == -9
+    table = Table(down=False)
+    evals = make(table)
+    until(lambda: books(evals) == {"accepted": 5, "scored": 5})
+    assert table.rows == {f"s{number}": 1 for number in range(5)}
+
+
+def test_without_a_spool_a_failed_delivery_is_counted(make: Make) -> None:
+    """Memory alone promises nothing: it is not called again."""
+    table, memory = Table(), MemorySink()
+    evals = make(table, memory, spool=None)
+    offer(evals, 2)
+    table.down = False
+    time.sleep(1.5)
+    assert table.tries == 2
+    assert len(memory.results) == 2
+    assert evals.stats().incidents == {"sink CallableSink: ConnectionError": 2}
