@@ -10,7 +10,9 @@ killed in between. Spool, budget and sinks are on.
 It fails where the books do not add up to the unit, an exception reaches the application, memory
 grows beyond a bound, or something is left at the end. It never fails for being slow.
 
-    python -m benchmarks.soak [--minutes 30] [--block 6] [--no-model] [--growth 40]
+    python -m benchmarks.soak [--minutes 30] [--block 6] [--latency 0.65] [--no-model] [--growth 40]
+
+By default 15 requests a second come, of which 12 are to be evaluated; with `--latency 0.3`, 33.
 """
 
 from __future__ import annotations

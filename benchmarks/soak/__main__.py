@@ -22,7 +22,7 @@ from benchmarks.soak.load import Host, drain, serve
 from benchmarks.soak.variants import variants
 from benchmarks.soak.watch import Look, Watch, children, growth
 
-_SLOTS, _LATENCY = 2, 0.3
+_SLOTS = 2
 _CALLS = 2
 """That a sample takes: one for its claims, one for their verdicts."""
 _OVERLOAD = 10
@@ -42,7 +42,7 @@ class Soak:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options = options
-        self.judge = JudgeProcess(_SLOTS, _LATENCY)
+        self.judge = JudgeProcess(_SLOTS, options.latency)
         self.rate = _OVERLOAD * self.judge.calls_per_second / _CALLS
         self.calls = max(1000.0, _TIMES * self.judge.calls_per_second * 3600)
         model = packaged() is not None and not options.no_model
@@ -147,6 +147,9 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--block", type=float, default=6.0, help="seconds of one block")
+    parser.add_argument(
+        "--latency", type=float, default=0.65, help="seconds of a judge's call: sets the load"
+    )
     parser.add_argument("--no-model", action="store_true", help="without MiniLM")
     parser.add_argument("--growth", type=float, default=40.0, help="MB that memory may grow by")
     options = parser.parse_args()

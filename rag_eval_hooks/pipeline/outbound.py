@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sinks.base import Sink
-from rag_eval_hooks.sinks.outbox import Lost
 from rag_eval_hooks.sinks.platform import Kept, Store
 from rag_eval_hooks.sinks.platform_sink import PlatformHost, PlatformSink
 from rag_eval_hooks.workers import DaemonExecutor
@@ -60,7 +59,7 @@ class Outbound:
     def lost(self, place: str, count: int) -> None:
         """Counts reports that were kept too long."""
         for _ in range(count):
-            self._incidents.report(f"sink {place}, kept too long", Lost())
+            self._incidents.count(f"sink {place}, kept too long: Lost")
 
     def flush(self, timeout: float | None) -> bool:
         """Waits until all that was delivered is sent or lost.

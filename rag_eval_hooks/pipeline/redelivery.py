@@ -18,7 +18,6 @@ from rag_eval_hooks.pipeline.spool_entry import Entry
 from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.sinks.outbox import Lost
 
 __all__ = ["Redelivery"]
 
@@ -129,7 +128,7 @@ class Redelivery:
         if parcel.lines and not late:
             return False
         for line in parcel.lines:
-            self._incidents.report(f"{line.name}, kept too long", Lost())
+            self._incidents.count(f"{line.name}, kept too long: Lost")
         self._chars -= parcel.chars
         self._durable.finish(parcel.work, column_of(parcel.outcomes))
         return True

@@ -27,7 +27,7 @@ from rag_eval_hooks.sinks.platform import (
     report_to_text,
 )
 
-__all__ = ["Limits", "Lost", "Outbox", "Retry"]
+__all__ = ["Limits", "Outbox"]
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
@@ -35,14 +35,6 @@ _LONGEST_WAIT: Final = 5.0
 """Seconds between two looks for a span."""
 _CHUNK: Final = 16
 """Reports of the store taken over at a time."""
-
-
-class Lost(Exception):
-    """Counts a report that was given up."""
-
-
-class Retry(Exception):
-    """Counts a failed try."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,7 +309,7 @@ class Outbox:
             self._counts["sent"] += 1
 
     def _pause(self, error: Later, now: float) -> None:
-        self._incidents.report(f"sink {self._name}, {error.reason}", Retry())
+        self._incidents.count(f"sink {self._name}, {error.reason}: Retry")
         longest = min(_FIRST_PAUSE * 2 ** min(self._failures, 10), _LONGEST_PAUSE)
         self._failures += 1
         # Spread, so that many processes do not come back at the same moment.
@@ -374,4 +366,4 @@ class Outbox:
     def _lose(self, reason: str, kept: Kept | None = None) -> None:
         self._drop(kept)
         self._counts["lost"] += 1
-        self._incidents.report(f"sink {self._name}, {reason}", Lost())
+        self._incidents.count(f"sink {self._name}, {reason}: Lost")
