@@ -143,6 +143,7 @@ class RagEvalConfig(BaseModel):
             bert-score), else a thread.
         evaluator_threads: Threads of numerical libraries in the evaluator process.
         evaluator_nice: By how much the evaluator process gives way to others, 0 to 19.
+        evaluator_idle: Whether it gets only what others leave of the processors (Linux).
         evaluator_message_mb: Mebibytes of one sample, or of its outcomes, on the way to or from
             the evaluator process; a larger one is not evaluated there.
         sample_timeout: Seconds for all findings of one sample.
@@ -266,6 +267,7 @@ class RagEvalConfig(BaseModel):
     )
     evaluator_threads: int = _count(1)
     evaluator_nice: int = _setting(10, "a whole number from 0 to 19", ge=0, le=19)
+    evaluator_idle: bool = _setting(True, "true or false")
     evaluator_message_mb: int = _count(64)
     sample_timeout: float = _seconds(120.0)
     queue_size: int = _count(1000)

@@ -83,6 +83,7 @@ async def _serve(sock: socket.socket) -> None:
     relay_logs(outbox)
     try:
         recipe = _recipe(start.body)
+        _give_way(recipe.config)
         sources = recipe.sources()
         incidents = RelayedIncidents(outbox)
         scorer = recipe.scorer(sources, incidents)
@@ -92,7 +93,6 @@ async def _serve(sock: socket.socket) -> None:
         text = f"{type(error).__name__}: {error}".encode(errors="replace")[:_TEXT]
         await link.send(Frame(Kind.REFUSED, body=text))
         return
-    os.nice(recipe.config.evaluator_nice)
     outbox.put(Frame(Kind.READY))
     watch = RelayedWatch(outbox)
     telling = [asyncio.create_task(work()) for work in (outbox.run, watch.run)]
@@ -107,6 +107,15 @@ def _recipe(body: bytes) -> Recipe:
     if not isinstance(recipe, Recipe):
         raise TypeError("no recipe")
     return recipe
+
+
+def _give_way(config: RagEvalConfig) -> None:
+    """Before models are loaded: that takes seconds, and threads made later inherit it."""
+    os.nice(config.evaluator_nice)
+    if config.evaluator_idle and sys.platform == "linux":
+        # Not every sandbox lets a process choose; it is nice in any case.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 async def _close(sources: Sources) -> None:

@@ -178,8 +178,8 @@ class Course:
 
     async def _deliver(self, work: Work, sample: Sample, outcomes: Outcomes) -> None:
         missed = await self.delivery.deliver(sample, outcomes, work.positions)
-        if missed and self.durable.holds(work):
-            self.redelivery.add(work, sample, outcomes, missed)
+        if missed and work.entry is not None and self.durable.holds(work):
+            self.redelivery.add(work.entry, sample, outcomes, missed)
         else:
             self.durable.finish(work, column_of(outcomes))
         self.judging.settle(work.ticket, outcomes)

@@ -151,8 +151,13 @@ class Durable:
 
     def finish(self, work: Work, column: str) -> None:
         """Lets go of a sample, before it is settled in the books: a flush waits for both."""
-        if self._spool is not None and work.entry is not None:
-            self._spool.finish(work.entry, column)
+        if work.entry is not None:
+            self.let_go(work.entry, column)
+
+    def let_go(self, entry: Entry, column: str) -> None:
+        """The same of its place in the spool."""
+        if self._spool is not None:
+            self._spool.finish(entry, column)
 
     def give_up(self, entry: Entry) -> None:
         """Has the spool hand out a sample again, to this process or another."""

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from rag_eval_hooks.config import RagEvalConfig
@@ -15,7 +15,6 @@ from rag_eval_hooks.pipeline.delivery import Delivery, Line
 from rag_eval_hooks.pipeline.durable import Durable
 from rag_eval_hooks.pipeline.judging import column_of
 from rag_eval_hooks.pipeline.spool_entry import Entry
-from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 
@@ -23,19 +22,20 @@ __all__ = ["Redelivery"]
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
+_OUTCOME_CHARS: Final = 500
 
 
 @dataclass(slots=True)
 class _Parcel:
-    work: Work
+    entry: Entry
     sample: Sample
     outcomes: Outcomes
     lines: Sequence[Line]
-    since: float = field(default_factory=time.monotonic)
 
     @property
     def chars(self) -> int:
-        return self.work.offer.size
+        """What it keeps in memory, roughly."""
+        return self.sample.chars + _OUTCOME_CHARS * len(self.outcomes)
 
 
 class Redelivery:
@@ -49,7 +49,7 @@ class Redelivery:
         durable: Holds the samples.
         incidents: Where losses are counted.
         max_chars: Characters of samples that may wait in memory.
-        keep_for: Seconds for which a result is tried.
+        keep_for: Seconds after the sample's acceptance for which its result is tried.
     """
 
     def __init__(
@@ -88,13 +88,12 @@ class Redelivery:
         """Results that wait."""
         return len(self._waiting) + len(self._elsewhere)
 
-    def add(self, work: Work, sample: Sample, outcomes: Outcomes, lines: Sequence[Line]) -> None:
+    def add(self, entry: Entry, sample: Sample, outcomes: Outcomes, lines: Sequence[Line]) -> None:
         """Takes over a result that the spool holds, and that these sinks did not take."""
-        parcel = _Parcel(work, sample, outcomes, lines)
+        parcel = _Parcel(entry, sample, outcomes, lines)
         if self._waiting and self._chars + parcel.chars > self._max_chars:
-            if work.entry is not None:
-                work.entry.forget()
-                self._elsewhere.append(work.entry)
+            entry.forget()
+            self._elsewhere.append(entry)
             return
         self._waiting.append(parcel)
         self._chars += parcel.chars
@@ -122,15 +121,15 @@ class Redelivery:
 
     async def _is_over(self, parcel: _Parcel) -> bool:
         parcel.lines = await self._delivery.again(
-            parcel.lines, parcel.sample, parcel.outcomes, parcel.work.sinks_at
+            parcel.lines, parcel.sample, parcel.outcomes, parcel.entry.positions
         )
-        late = time.monotonic() - parcel.since > self._keep_for
+        late = time.time() - parcel.entry.accepted_at > self._keep_for
         if parcel.lines and not late:
             return False
         for line in parcel.lines:
             self._incidents.count(f"{line.name}, kept too long: Lost")
         self._chars -= parcel.chars
-        self._durable.finish(parcel.work, column_of(parcel.outcomes))
+        self._durable.let_go(parcel.entry, column_of(parcel.outcomes))
         return True
 
     def _fetch(self) -> None:

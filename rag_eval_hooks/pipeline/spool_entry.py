@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -22,11 +23,12 @@ class Entry:
         probability: Inclusion probability.
         reason: The sampler's.
         generation: Of the file that it is in already.
+        positions: Where sinks stood when it was written, if it was.
+        accepted_at: When it was accepted, in seconds since the epoch; None for now.
         redaction: The mark of what is taken out of the sample.
 
     Attributes:
         generation: Which of the files that were at the spool's path holds it, or `NOWHERE`.
-        positions: Where sinks stood when it was written, or None.
         written: Set once it is known whether it is on disk.
     """
 
@@ -34,6 +36,7 @@ class Entry:
         "_build",
         "_lock",
         "_sample",
+        "accepted_at",
         "generation",
         "positions",
         "probability",
@@ -49,6 +52,8 @@ class Entry:
         probability: float,
         reason: str,
         generation: int = NOWHERE,
+        positions: Mapping[str, int] | None = None,
+        accepted_at: float | None = None,
         redaction: str = "",
     ) -> None:
         self._build = build
@@ -57,8 +62,9 @@ class Entry:
         self.probability = probability
         self.reason = reason
         self.generation = generation
+        self.accepted_at = time.time() if accepted_at is None else accepted_at
         self.redaction = redaction
-        self.positions: Mapping[str, int] | None = None
+        self.positions = positions
         self.written = threading.Event()
 
     def sample(self) -> Sample:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -49,7 +48,7 @@ _INSERT = (
     "INSERT OR IGNORE INTO samples (id, owner, sample, probability, reason, positions, accepted_at)"
     " VALUES (?, ?, ?, ?, ?, ?, ?)"
 )
-_FIELDS = "id, sample, probability, reason, positions, outcomes, tries"
+_FIELDS = "id, sample, probability, reason, positions, accepted_at, outcomes, tries"
 _WANTS = "the path of a spool of this version, or of a file that is not there yet"
 
 
@@ -67,6 +66,7 @@ class Row:
         probability: Inclusion probability.
         reason: The sampler's.
         positions: Where sinks stood when it was accepted, by their place.
+        accepted_at: When it was, in seconds since the epoch.
         outcomes: As text, once it is evaluated and not yet delivered.
         tries: How often its evaluation was begun by a process that had it from another.
     """
@@ -76,6 +76,7 @@ class Row:
     probability: float
     reason: str
     positions: Mapping[str, int]
+    accepted_at: float
     outcomes: str | None = None
     tries: int = 0
 
@@ -152,7 +153,15 @@ class SpoolFile:
             raise SpoolFullError
         self._size += len(row.sample)
         positions = json.dumps(dict(row.positions))
-        values = (row.id, owner, row.sample, row.probability, row.reason, positions, time.time())
+        values = (
+            row.id,
+            owner,
+            row.sample,
+            row.probability,
+            row.reason,
+            positions,
+            row.accepted_at,
+        )
         if self._db.execute(_INSERT, values).rowcount:
             self._counts["accepted"] += 1
 
@@ -318,14 +327,15 @@ def _told(db: sqlite3.Connection) -> tuple[int, int]:
     return int(application), int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _row(values: tuple[str, str, float, str, str, str | None, int]) -> Row:
-    sample_id, sample, probability, reason, positions, outcomes, tries = values
+def _row(values: tuple[str, str, float, str, str, float, str | None, int]) -> Row:
+    sample_id, sample, probability, reason, positions, accepted_at, outcomes, tries = values
     return Row(
         id=sample_id,
         sample=sample,
         probability=probability,
         reason=reason,
         positions=json.loads(positions),
+        accepted_at=accepted_at,
         outcomes=outcomes,
         tries=tries,
     )

@@ -58,7 +58,12 @@ def recovered(row: Row, generation: int, incidents: Incidents, redactor: Redacto
         refusal = "redaction_failed" if unredacted else "unreadable"
         sample, outcomes = Sample(question="", sample_id=row.id), None
     entry = Entry(
-        lambda: sample, probability=row.probability, reason=row.reason, generation=generation
+        lambda: sample,
+        probability=row.probability,
+        reason=row.reason,
+        generation=generation,
+        positions=row.positions,
+        accepted_at=row.accepted_at,
     )
     return Recovered(entry=entry, positions=row.positions, outcomes=outcomes, refusal=refusal)
 

@@ -298,6 +298,7 @@ class SpoolWriter:
             probability=entry.probability,
             reason=entry.reason,
             positions=entry.positions,
+            accepted_at=entry.accepted_at,
         )
         try:
             file.insert(row, owner.name)

@@ -46,10 +46,3 @@ class Work:
             Exception: Whatever building it raises.
         """
         return self.offer.sample() if self.entry is None else self.entry.sample()
-
-    @property
-    def sinks_at(self) -> Mapping[str, int] | None:
-        """Where sinks stood when it was accepted, where the spool knows."""
-        if self.positions is not None:
-            return self.positions
-        return None if self.entry is None else self.entry.positions

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -265,6 +266,7 @@ def left_in_a_spool(path: Path, **told: Any) -> Sample:
         probability=0.25,
         reason="rule:vip",
         positions={},
+        accepted_at=time.time(),
     )
     file = SpoolFile(path, 1_000_000)
     with file.writing():

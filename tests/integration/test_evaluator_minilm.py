@@ -78,6 +78,8 @@ def test_the_model_has_one_thread_and_gives_way(evals: RagEval) -> None:
     assert found["pid"] != os.getpid()
     assert found["torch_threads"] == 1
     assert found["nice"] == min(19, os.nice(0) + 10)
+    if sys.platform == "linux":
+        assert set(found["schedulers"]) == {os.SCHED_IDLE}
 
 
 def test_the_application_never_loads_the_model(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -162,8 +163,17 @@ def test_the_process_is_quiet_and_bounded(make: Make, monkeypatch: pytest.Monkey
     assert there["shapes"] == "0"
     assert there["threads"] == "2"
     assert there["nice"] == min(19, os.nice(0) + 3)
+    if sys.platform == "linux":
+        assert set(there["schedulers"]) == {os.SCHED_IDLE}
     assert there["parent"] == os.getpid()
     assert there["main"] is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has the policy")
+def test_it_need_not_live_on_what_others_leave(make: Make) -> None:
+    """`evaluator_idle=False` leaves it scheduled as the application is."""
+    there = told(make(about, evaluator_idle=False))
+    assert set(there["schedulers"]) == {os.SCHED_OTHER}
 
 
 def test_it_prints_nothing_and_logs_no_content(

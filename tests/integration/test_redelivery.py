@@ -162,10 +162,10 @@ def test_one_that_no_sink_ever_takes_stops_no_other(make: Make) -> None:
 def test_what_is_too_much_for_memory_waits_in_the_spool(make: Make) -> None:
     """Memory is bounded; what was put aside comes back when the sinks take results again."""
     table = Table()
-    evals = make(table, sink_queue_chars=3000)
+    evals = make(table, sink_queue_chars=5000)
     offer(evals, 20, question="q" * 1000)
     redelivery = evals._pipeline._course.redelivery
-    assert redelivery._chars <= 3000
+    assert redelivery._chars <= 5000
     assert len(redelivery) == 20
     table.down = False
     until(lambda: books(evals) == {"accepted": 20, "scored": 20})

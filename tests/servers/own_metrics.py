@@ -9,7 +9,9 @@ import os
 import re
 import signal
 import sys
+import threading
 import time
+from pathlib import Path
 
 from opentelemetry import metrics, trace
 
@@ -71,12 +73,21 @@ def _do(sample: Sample, findings: Findings) -> Outcome:
     return Score(value=float(len(sample.question)), normalised=1.0)
 
 
+def _schedulers() -> list[int]:
+    """How each thread but the one that looks for the parent is scheduled (Linux)."""
+    tasks = Path("/proc/self/task")
+    threads = sorted(int(task.name) for task in tasks.iterdir()) if tasks.is_dir() else []
+    mostly_asleep = {t.native_id for t in threading.enumerate() if "parent" in t.name}
+    return [os.sched_getscheduler(t) for t in threads if t not in mostly_asleep]
+
+
 def _tell(sample: Sample, findings: Findings) -> Outcome:
     torch = sys.modules.get("torch")
     told = {
         "pid": os.getpid(),
         "parent": os.getppid(),
         "nice": os.nice(0),
+        "schedulers": _schedulers(),
         "argv": sys.argv,
         "folder": os.getcwd(),
         "main": getattr(sys.modules["__main__"], "__file__", None),
