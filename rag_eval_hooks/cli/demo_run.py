@@ -16,7 +16,7 @@ from rag_eval_hooks.cli.rows import Corpus, Row
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.sinks.base import SinkSpec
-from rag_eval_hooks.sinks.outbox import Retry
+from rag_eval_hooks.sinks.outbox import RETRY
 
 if TYPE_CHECKING:
     from rag_eval_hooks import Stats
@@ -223,7 +223,7 @@ def _unbalanced(stats: Stats) -> list[str]:
     accounted = stats.scored + stats.sampled_out + stats.pending
     accounted += sum(stats.dropped.values()) + sum(stats.failed.values())
     # What was sent again was sent: a viewer that is busy loses nothing.
-    faults = [kind for kind in stats.incidents if not kind.endswith(f": {Retry.__name__}")]
+    faults = [kind for kind in stats.incidents if not kind.endswith(f": {RETRY}")]
     if accounted == stats.offered == stats.scored + undefined and not faults:
         return []
     return [f"of {stats.offered} samples offered, {stats.scored} were scored: {stats}"]

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.base import FeedbackSink, Resumable, Sink
 from rag_eval_hooks.workers import DaemonExecutor
 
-__all__ = ["Delivery", "Line"]
+__all__ = ["Delivery", "Line", "Missed"]
 
 R = TypeVar("R")
 
@@ -41,30 +42,23 @@ class Delivery:
         sample: Sample,
         outcomes: Outcomes,
         positions: Mapping[str, int] | None = None,
-    ) -> Sequence[Line]:
+    ) -> Sequence[Missed]:
         """Delivers to all sinks at once; returns when all have taken over or failed.
 
         Args:
             sample: What was evaluated.
             outcomes: The result.
-            positions: Where sinks stood when the sample was accepted, if by a process that has
-                ended: a sink that can tell whether it has the result is then asked first.
+            positions: Where sinks stood when the sample was accepted, if its result may have been
+                delivered before: a sink that can tell whether it has the result is asked first.
 
         Returns:
-            The lines to the sinks that failed, for `again`.
+            Whom it still lacks.
         """
-        return await self.again(self._lines, sample, outcomes, positions)
-
-    async def again(
-        self,
-        lines: Sequence[Line],
-        sample: Sample,
-        outcomes: Outcomes,
-        positions: Mapping[str, int] | None,
-    ) -> Sequence[Line]:
-        """Delivers to some sinks; as `deliver` otherwise."""
-        taken = await asyncio.gather(*(line.deliver(sample, outcomes, positions) for line in lines))
-        return [line for line, is_taken in zip(lines, taken, strict=True) if not is_taken]
+        lines = self._lines
+        missed = await asyncio.gather(
+            *(line.deliver(sample, outcomes, positions) for line in lines)
+        )
+        return [one for one in missed if one is not None]
 
     def positions(self) -> Mapping[str, int]:
         """Where the sinks stand that can tell what they hold, by their place."""
@@ -81,6 +75,31 @@ class Delivery:
     async def close(self) -> None:
         """Closes the sinks, after what was delivered before."""
         await asyncio.gather(*(line.close() for line in self._lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A result that a sink did not take, or not in time.
+
+    Attributes:
+        line: The way to the sink.
+        call: One that took too long, and may return yet.
+    """
+
+    line: Line
+    call: Future[Awaitable[None] | None] | None = None
+
+    async def again(
+        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
+    ) -> Missed | None:
+        """Hands the result over once more, unless the sink has taken it after all."""
+        if self.call is not None:
+            if not self.call.done():
+                return self
+            # An async one has only begun when its function returns.
+            if self.call.exception() is None and self.call.result() is None:
+                return None
+        return await self.line.deliver(sample, outcomes, positions)
 
 
 class Line:
@@ -117,8 +136,8 @@ class Line:
 
     async def deliver(
         self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
-    ) -> bool:
-        """Whether the sink took it over."""
+    ) -> Missed | None:
+        """Hands a result over; None once the sink has taken it."""
         return await self._call(partial(self._hand_over, sample, outcomes, positions))
 
     async def deliver_feedback(self, feedback: Feedback) -> None:
@@ -126,16 +145,21 @@ class Line:
         if isinstance(self._sink, FeedbackSink):
             await self._call(partial(self._sink.feedback, feedback))
 
-    async def _call(self, method: Callable[[], Awaitable[None] | None]) -> bool:
+    async def _call(self, method: Callable[[], Awaitable[None] | None]) -> Missed | None:
         try:
             pending = await self._in_turn(method)
             if inspect.isawaitable(pending):
                 async with asyncio.timeout(self._timeout):
                     await pending
-        except Exception as error:  # noqa: BLE001 - the sink's edge
+        except _OverdueError as overdue:
+            self._incidents.report(self.name, TimeoutError())
+            return Missed(self, overdue.call)
+        except BaseException as error:  # the sink's edge: even an exit ends here
+            if _is_our_own(error):
+                raise
             self._incidents.report(self.name, error)
-            return False
-        return True
+            return Missed(self)
+        return None
 
     def _hand_over(
         self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
@@ -153,7 +177,8 @@ class Line:
         """Calls the method when those before it have returned: each has all of its time.
 
         Raises:
-            TimeoutError: It took too long, or its turn never came; then it was not called.
+            TimeoutError: Its turn never came: it was not called.
+            _OverdueError: It took too long.
         """
         turn = self._lock()
         async with asyncio.timeout(self._timeout):
@@ -163,8 +188,13 @@ class Line:
                 raise TimeoutError
             # In our context: what a sink runs is no more captured than what a judge runs.
             call = self._executor.submit(copy_context().run, method)
-            async with asyncio.timeout(self._timeout):
-                return await self._returned(call)
+            try:
+                async with asyncio.timeout(self._timeout):
+                    return await self._returned(call)
+            except TimeoutError:
+                if call.done():
+                    return call.result()
+                raise _OverdueError(call) from None
         finally:
             turn.release()
 
@@ -174,6 +204,8 @@ class Line:
             # Shielded: a call that runs cannot be taken back, only waited for no longer.
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
+            if call.done():
+                raise
             self._stuck = True
             call.add_done_callback(lambda _: setattr(self, "_stuck", False))
             # What it raises later is nobody's any more: asyncio would log it, content included.
@@ -193,6 +225,20 @@ class Line:
         try:
             async with asyncio.timeout(self._timeout):
                 await self._returned(call)
-        except Exception as error:  # noqa: BLE001 - the sink's edge
+        except BaseException as error:  # the sink's edge
+            if _is_our_own(error):
+                raise
             self._incidents.report(f"{self.name} close", error)
         self._executor.shutdown()
+
+
+class _OverdueError(Exception):
+    def __init__(self, call: Future[Awaitable[None] | None]) -> None:
+        super().__init__()
+        self.call = call
+
+
+def _is_our_own(error: BaseException) -> bool:
+    """Whether we are cancelled ourselves: a sink may raise the same."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

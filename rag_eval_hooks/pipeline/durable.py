@@ -159,11 +159,6 @@ class Durable:
         if self._spool is not None:
             self._spool.finish(entry, column)
 
-    def give_up(self, entry: Entry) -> None:
-        """Has the spool hand out a sample again, to this process or another."""
-        if self._spool is not None:
-            self._spool.give_up(entry)
-
     def told(self, stats: Stats) -> Stats:
         """The books with what concerns the spool."""
         if self._spool is None:

@@ -164,7 +164,7 @@ class Pipeline:
             joining=self._joining,
             telemetry=self._telemetry,
             delivery=self._delivery,
-            redelivery=Redelivery.of(self._config, self._delivery, self._durable, self.incidents),
+            redelivery=Redelivery.of(self._config, self._durable, self.incidents),
             durable=self._durable,
             ledger=self._ledger,
             holder=self._holder,
@@ -342,6 +342,7 @@ class Pipeline:
         self._evaluator.close()
         finished = self.flush(timeout)
         self._durable.drain(_STOP_TIMEOUT)
+        self._course.redelivery.stop()
         self._evaluator.stop(_STOP_TIMEOUT)
         self._durable.stop(_STOP_TIMEOUT)
         self._clock.stop()

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import time
-from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass, field
 from typing import Final
 
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.delivery import Delivery, Line
+from rag_eval_hooks.pipeline.delivery import Line, Missed
 from rag_eval_hooks.pipeline.durable import Durable
 from rag_eval_hooks.pipeline.judging import column_of
 from rag_eval_hooks.pipeline.spool_entry import Entry
+from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.score import Outcome, Outcomes, Score
 
 __all__ = ["Redelivery"]
 
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
+_LAST_TRY: Final = 1.0
+"""Seconds that a try may still take when all ends."""
 _OUTCOME_CHARS: Final = 500
 
 
@@ -30,111 +35,189 @@ class _Parcel:
     entry: Entry
     sample: Sample
     outcomes: Outcomes
-    lines: Sequence[Line]
+    chars: int
+    sinks: int
+    """That still lack it."""
+    since: float = field(default_factory=time.monotonic)
 
-    @property
-    def chars(self) -> int:
-        """What it keeps in memory, roughly."""
-        return self.sample.chars + _OUTCOME_CHARS * len(self.outcomes)
+
+@dataclass(order=True, slots=True)
+class _Errand:
+    """A parcel for one sink; those that were tried less often come first."""
+
+    tries: int
+    number: int
+    parcel: _Parcel = field(compare=False)
+    missed: Missed = field(compare=False)
 
 
 class Redelivery:
-    """Tries again where a sink raised or hung, one result at a time, ever less often.
+    """Calls sinks again with what they did not take, each at its own pace.
 
-    Only the sinks that failed are tried. What is too much for memory waits in the spool alone,
-    and is taken from there once the sinks take results again. To be used in the evaluator's loop.
+    What is too much for memory is left in the spool, for the next process. To be used in the
+    evaluator's loop, but for `stop`.
 
     Args:
-        delivery: Calls sinks.
         durable: Holds the samples.
         incidents: Where losses are counted.
-        max_chars: Characters of samples that may wait in memory.
-        keep_for: Seconds after the sample's acceptance for which its result is tried.
+        max_chars: Characters of results that may wait in memory.
+        retry_for: Seconds for which a result is tried at least.
+        keep_for: Seconds after the sample's acceptance when it is given up.
     """
 
     def __init__(
         self,
-        delivery: Delivery,
         durable: Durable,
         incidents: Incidents,
         *,
         max_chars: int,
+        retry_for: float,
         keep_for: float,
     ) -> None:
-        self._delivery = delivery
         self._durable = durable
         self._incidents = incidents
         self._max_chars = max_chars
+        self._retry_for = retry_for
         self._keep_for = keep_for
-        self._waiting: deque[_Parcel] = deque()
-        self._elsewhere: list[Entry] = []
+        self._queues: dict[Line, _Queue] = {}
         self._chars = 0
-        self._task: asyncio.Task[None] | None = None
+        self._stopped = False
 
     @classmethod
-    def of(
-        cls, config: RagEvalConfig, delivery: Delivery, durable: Durable, incidents: Incidents
-    ) -> Redelivery:
+    def of(cls, config: RagEvalConfig, durable: Durable, incidents: Incidents) -> Redelivery:
         """With the limits that hold for platforms too."""
         return cls(
-            delivery,
             durable,
             incidents,
             max_chars=config.sink_queue_chars,
+            retry_for=config.sink_retry_for,
             keep_for=config.sink_keep_for,
         )
 
-    def __len__(self) -> int:
-        """Results that wait."""
-        return len(self._waiting) + len(self._elsewhere)
-
-    def add(self, entry: Entry, sample: Sample, outcomes: Outcomes, lines: Sequence[Line]) -> None:
+    def add(
+        self, entry: Entry, sample: Sample, outcomes: Outcomes, missed: Sequence[Missed]
+    ) -> None:
         """Takes over a result that the spool holds, and that these sinks did not take."""
-        parcel = _Parcel(entry, sample, outcomes, lines)
-        if self._waiting and self._chars + parcel.chars > self._max_chars:
-            entry.forget()
-            self._elsewhere.append(entry)
+        chars = sample.chars + sum(map(_chars_of, outcomes.values()))
+        if self._stopped or (self._chars and self._chars + chars > self._max_chars):
+            for one in missed:
+                self._incidents.count(f"{one.line.name}: left for the next process")
             return
-        self._waiting.append(parcel)
-        self._chars += parcel.chars
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
+        self._chars += chars
+        parcel = _Parcel(entry, sample, outcomes, chars, len(missed))
+        for one in missed:
+            if one.line not in self._queues:
+                self._queues[one.line] = _Queue(
+                    self._done, self._lost, self._is_late, lambda: self._stopped
+                )
+            self._queues[one.line].put(parcel, one)
+
+    def stop(self) -> None:
+        """Begins no further try. Thread-safe."""
+        self._stopped = True
 
     async def close(self) -> None:
-        """Ends; what waits is in the spool, for the next process."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Ends, after the tries in flight; what waits is in the spool, for the next process."""
+        self.stop()
+        await asyncio.gather(*(queue.close() for queue in self._queues.values()))
+
+    def _is_late(self, parcel: _Parcel) -> bool:
+        """Whether it is given up: not at once where a process comes to it late."""
+        age, waited = time.time() - parcel.entry.accepted_at, time.monotonic() - parcel.since
+        return age > self._keep_for and waited > self._retry_for
+
+    def _lost(self, errand: _Errand) -> None:
+        self._incidents.count(f"{errand.missed.line.name}, kept too long: Lost")
+        self._done(errand)
+
+    def _done(self, errand: _Errand) -> None:
+        parcel = errand.parcel
+        parcel.sinks -= 1
+        if not parcel.sinks:
+            self._chars -= parcel.chars
+            self._durable.let_go(parcel.entry, column_of(parcel.outcomes))
+
+
+class _Queue:
+    """What one sink lacks.
+
+    Args:
+        done: Called with what it has taken.
+        lost: Called with what is given up.
+        is_late: Whether a parcel is to be given up.
+        is_stopped: Whether no more is to be tried.
+    """
+
+    def __init__(
+        self,
+        done: Callable[[_Errand], None],
+        lost: Callable[[_Errand], None],
+        is_late: Callable[[_Parcel], bool],
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        self._done = done
+        self._lost = lost
+        self._is_late = is_late
+        self._is_stopped = is_stopped
+        self._waiting: list[_Errand] = []
+        self._numbers = itertools.count()
+        self._is_trying = False
+        self._task: asyncio.Task[None] | None = None
+
+    def put(self, parcel: _Parcel, missed: Missed) -> None:
+        """One more."""
+        heapq.heappush(self._waiting, _Errand(0, next(self._numbers), parcel, missed))
+        if self._task is None or self._task.done():
+            # In a context of its own: it outlives the sample that it begins with.
+            self._task = asyncio.create_task(self._run(), context=Context())
+
+    async def close(self) -> None:
+        """Waits for a try in flight, for a moment."""
+        task = self._task
+        if task is None or task.done():
+            return
+        if self._is_trying:
+            await asyncio.wait({task}, timeout=_LAST_TRY)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
         pause = _FIRST_PAUSE
-        while self._waiting:
-            await asyncio.sleep(pause)
-            parcel = self._waiting.popleft()
-            if await self._is_over(parcel):
-                pause = 0.0
-                self._fetch()
-                continue
-            # To the end of the line: one that no sink will ever take must not stop the others.
-            self._waiting.append(parcel)
-            pause = min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+        with quiet():
+            while self._waiting:
+                await asyncio.sleep(pause)
+                self._expire()
+                if self._is_stopped() or not self._waiting:
+                    return
+                taken = await self._try(heapq.heappop(self._waiting))
+                longer = min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+                pause = 0.0 if taken else longer
 
-    async def _is_over(self, parcel: _Parcel) -> bool:
-        parcel.lines = await self._delivery.again(
-            parcel.lines, parcel.sample, parcel.outcomes, parcel.entry.positions
-        )
-        late = time.time() - parcel.entry.accepted_at > self._keep_for
-        if parcel.lines and not late:
-            return False
-        for line in parcel.lines:
-            self._incidents.count(f"{line.name}, kept too long: Lost")
-        self._chars -= parcel.chars
-        self._durable.let_go(parcel.entry, column_of(parcel.outcomes))
-        return True
+    def _expire(self) -> None:
+        late = [errand for errand in self._waiting if self._is_late(errand.parcel)]
+        if late:
+            self._waiting = [one for one in self._waiting if not self._is_late(one.parcel)]
+            heapq.heapify(self._waiting)
+        for errand in late:
+            self._lost(errand)
 
-    def _fetch(self) -> None:
-        """Has the spool hand out again what waits in it alone."""
-        if self._chars <= self._max_chars // 2:
-            elsewhere, self._elsewhere = self._elsewhere, []
-            for entry in elsewhere:
-                self._durable.give_up(entry)
+    async def _try(self, errand: _Errand) -> bool:
+        parcel, self._is_trying = errand.parcel, True
+        try:
+            missed = await errand.missed.again(
+                parcel.sample, parcel.outcomes, parcel.entry.positions
+            )
+        finally:
+            self._is_trying = False
+        if missed is None:
+            self._done(errand)
+            return True
+        errand.missed, errand.tries = missed, errand.tries + 1
+        heapq.heappush(self._waiting, errand)
+        return False
+
+
+def _chars_of(outcome: Outcome) -> int:
+    """What it keeps in memory, roughly."""
+    told = len(str(outcome.explanation)) if isinstance(outcome, Score) else 0
+    return _OUTCOME_CHARS + told

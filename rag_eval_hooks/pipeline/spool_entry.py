@@ -76,6 +76,8 @@ class Entry:
         with self._lock:
             if self._sample is None:
                 self._sample = self._build()
+                # It may keep alive all that the framework handed over.
+                self._build = _unknown
             return self._sample
 
     def forget(self) -> None:
@@ -83,3 +85,8 @@ class Entry:
         with self._lock:
             if self._sample is not None:
                 self._sample = Sample(question="", sample_id=self._sample.sample_id)
+
+
+def _unknown() -> Sample:
+    """Never called: an entry whose sample was built has it."""
+    raise LookupError

@@ -291,7 +291,8 @@ class SpoolWriter:
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self._incidents.report("spool", error)
             return False
-        entry.positions = self._positions()
+        # One that is written late may be in a sink already.
+        entry.positions = self._positions() if entry.positions is None else entry.positions
         row = Row(
             id=sample.sample_id,
             sample=text,

@@ -27,8 +27,10 @@ from rag_eval_hooks.sinks.platform import (
     report_to_text,
 )
 
-__all__ = ["Limits", "Outbox"]
+__all__ = ["RETRY", "Limits", "Outbox"]
 
+RETRY: Final = "Retry"
+"""How the count of failed tries ends; what is tried again is not lost."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
 _LONGEST_WAIT: Final = 5.0
@@ -309,7 +311,7 @@ class Outbox:
             self._counts["sent"] += 1
 
     def _pause(self, error: Later, now: float) -> None:
-        self._incidents.count(f"sink {self._name}, {error.reason}: Retry")
+        self._incidents.count(f"sink {self._name}, {error.reason}: {RETRY}")
         longest = min(_FIRST_PAUSE * 2 ** min(self._failures, 10), _LONGEST_PAUSE)
         self._failures += 1
         # Spread, so that many processes do not come back at the same moment.
