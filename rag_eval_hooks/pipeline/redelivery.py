@@ -186,7 +186,9 @@ class _Queue:
         with quiet():
             while self._waiting:
                 await asyncio.sleep(pause)
-                self._expire()
+                if pause:
+                    # Not for each of the many that follow one another once a sink is back.
+                    self._expire()
                 if self._is_stopped() or not self._waiting:
                     return
                 taken = await self._try(heapq.heappop(self._waiting))
@@ -194,12 +196,12 @@ class _Queue:
                 pause = 0.0 if taken else longer
 
     def _expire(self) -> None:
-        late = [errand for errand in self._waiting if self._is_late(errand.parcel)]
-        if late:
-            self._waiting = [one for one in self._waiting if not self._is_late(one.parcel)]
-            heapq.heapify(self._waiting)
-        for errand in late:
-            self._lost(errand)
+        waiting, self._waiting = self._waiting, []
+        for errand in waiting:
+            if self._is_late(errand.parcel):
+                self._lost(errand)
+            else:
+                heapq.heappush(self._waiting, errand)
 
     async def _try(self, errand: _Errand) -> bool:
         parcel, self._is_trying = errand.parcel, True
