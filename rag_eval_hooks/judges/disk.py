@@ -123,7 +123,7 @@ class Disk:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute(_TABLE)
-        except sqlite3.Error:
+        except (sqlite3.Error, ValueError):
             connection.close()
             raise
         return connection

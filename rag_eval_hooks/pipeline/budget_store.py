@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Protocol, Self
 
 from rag_eval_hooks.forks import ForkGuard
-from rag_eval_hooks.pipeline.sqlite_file import use_log
+from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS, use_log
 
 __all__ = ["BudgetStore", "MemoryStore", "Period", "Spend", "SqliteStore"]
 
@@ -205,7 +205,7 @@ class SqliteStore:
                 connection.execute("BEGIN IMMEDIATE")
                 with connection:
                     yield connection
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise OSError(f"{self._path}: {type(error).__name__}") from error
 
     def _connected(self) -> sqlite3.Connection:
@@ -229,7 +229,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
             "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
         )
-    except sqlite3.Error:
+    except FILE_ERRORS:
         connection.close()
         raise
     return connection

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
 import time
 from collections import deque
@@ -32,6 +31,7 @@ from rag_eval_hooks.pipeline.spool_writer import (
     Operation,
     SpoolWriter,
 )
+from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.sinks.platform import Kept
 
@@ -138,7 +138,7 @@ class Spool:
             # A fork must not find this connection open either.
             with self._file_lock:
                 return spool_books(self._path)
-        except (sqlite3.Error, OSError) as error:
+        except FILE_ERRORS as error:
             self._incidents.report("spool", error)
             return {}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.pipeline.spool_owner import is_supported
 from rag_eval_hooks.pipeline.spool_reports import ReportTable, undelivered
-from rag_eval_hooks.pipeline.sqlite_file import make_private, use_log
+from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS, make_private, use_log
 
 __all__ = ["Row", "SpoolFile", "SpoolFullError", "check_spool", "spool_books"]
 
@@ -269,7 +269,7 @@ def check_spool(path: Path) -> bool:
         if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise ConfigError("spool", str(path), f"{_WANTS}; this is no database") from None
         return False
-    except OSError:
+    except FILE_ERRORS:
         return False
 
 
@@ -327,6 +327,15 @@ def _told(db: sqlite3.Connection) -> tuple[int, int]:
     return int(application), int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
+def _positions(text: str) -> Mapping[str, int]:
+    """Where sinks stood; where that is damaged, at the beginning: they are asked about all."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _row(values: tuple[str, str, float, str, str, float, str | None, int]) -> Row:
     sample_id, sample, probability, reason, positions, accepted_at, outcomes, tries = values
     return Row(
@@ -334,7 +343,7 @@ def _row(values: tuple[str, str, float, str, str, float, str | None, int]) -> Ro
         sample=sample,
         probability=probability,
         reason=reason,
-        positions=json.loads(positions),
+        positions=_positions(positions),
         accepted_at=accepted_at,
         outcomes=outcomes,
         tries=tries,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,7 +20,7 @@ from rag_eval_hooks.pipeline.spool_reports import (
     ReportHost,
     ReportOperation,
 )
-from rag_eval_hooks.pipeline.sqlite_file import is_busy
+from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS, is_busy
 from rag_eval_hooks.sinks.platform import Kept
 
 __all__ = ["Begin", "Finish", "GiveUp", "Insert", "Keep", "Operation", "SpoolWriter"]
@@ -32,7 +31,6 @@ _BUSY_PAUSE_S = 0.2
 """The same where other processes held it for too long."""
 _CLEAR_UP = 5000
 """Notes of finished samples kept for a file that fails; more are forgotten, oldest first."""
-_FAILURES = (sqlite3.Error, OSError)
 
 
 @dataclass(slots=True)
@@ -126,7 +124,7 @@ class SpoolWriter:
         """Opens the file now, so that the first sample does not wait for it."""
         try:
             self._ready()
-        except _FAILURES as error:
+        except FILE_ERRORS as error:
             self._failed(error)
 
     def write(self, operations: Sequence[Operation]) -> None:
@@ -139,7 +137,7 @@ class SpoolWriter:
             file, owner = self._ready()
             with file.writing():
                 results = [self._do(file, owner, operation) for operation in pending]
-        except _FAILURES as error:
+        except FILE_ERRORS as error:
             self._failed(error)
             self._give_up(pending)
         else:
@@ -155,7 +153,7 @@ class SpoolWriter:
                 return [], self._generation
             with file.writing():
                 return file.claim(owner.name, limit, owner.is_alive), self._generation
-        except _FAILURES as error:
+        except FILE_ERRORS as error:
             self._failed(error)
             return [], NOWHERE
 
@@ -169,7 +167,7 @@ class SpoolWriter:
                 dead = file.reports.dead(owner.name, owner.is_alive)
                 late = file.reports.expire(dead, self._reports.keep_for)
                 taken = file.reports.claim(owner.name, self._reports.room(), dead)
-        except _FAILURES as error:
+        except FILE_ERRORS as error:
             self._failed(error)
             return []
         for place, count in late.items():
@@ -183,7 +181,7 @@ class SpoolWriter:
         try:
             file, _owner = self._ready()
             return file.measure()
-        except _FAILURES as error:
+        except FILE_ERRORS as error:
             self._failed(error)
             return None, None
 
@@ -197,7 +195,7 @@ class SpoolWriter:
             if give_up and self._file is not None and self._owner is not None:
                 with self._file.writing():
                     self._file.release(self._owner.name)
-        except _FAILURES as error:
+        except FILE_ERRORS as error:
             self._incidents.report("spool", error)
         self._close_file()
         if give_up and self._owner is not None:
@@ -374,7 +372,7 @@ class SpoolWriter:
         if file is not None:
             try:
                 file.close()
-            except sqlite3.Error as error:
+            except FILE_ERRORS as error:
                 self._incidents.report("spool", error)
 
 

@@ -9,8 +9,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["is_busy", "make_private", "use_log"]
+__all__ = ["FILE_ERRORS", "is_busy", "make_private", "use_log"]
 
+FILE_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What the use of a file may raise. SQLite's words about a damaged one may quote bytes that are no
+text: then Python fails to decode the message."""
 _RETRY_S = 0.005
 
 

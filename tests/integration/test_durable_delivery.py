@@ -27,6 +27,7 @@ from rag_eval_hooks.sinks.platform import Kept
 from rag_eval_hooks.sinks.platform_sink import PlatformSink
 from rag_eval_hooks.testing import MemorySink
 from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.waiting import until
 
 METRIC = "lexical.source_citation"
 SINKS: dict[str, Callable[[str], PlatformSink]] = {
@@ -109,14 +110,6 @@ def make(tmp_path: Path) -> Iterator[Make]:
     yield build
     for evals in made:
         evals.shutdown(0.1)
-
-
-def until(condition: Callable[[], Any]) -> None:
-    for _ in range(1500):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it never came to be")
 
 
 def killed(folder: Path, script: str) -> None:

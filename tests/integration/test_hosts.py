@@ -11,11 +11,11 @@ import sys
 import textwrap
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
@@ -97,14 +97,6 @@ def questions(folder: Path) -> list[str]:
     if not path.exists():
         return []
     return [json.loads(line)["sample"]["question"] for line in path.read_text().splitlines()]
-
-
-def until(condition: Callable[[], Any]) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came to be")
 
 
 def test_gunicorn_with_a_preloaded_application(tmp_path: Path) -> None:

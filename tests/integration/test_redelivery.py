@@ -20,6 +20,7 @@ import pytest
 
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from tests.waiting import until
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 Make = Callable[..., RagEval]
@@ -65,14 +66,6 @@ def make(tmp_path: Path) -> Iterator[Make]:
     yield build
     for evals in made:
         evals.shutdown(0.1)
-
-
-def until(condition: Callable[[], Any]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it never came to be")
 
 
 def offer(evals: RagEval, count: int, **fields: Any) -> None:
@@ -168,7 +161,7 @@ def test_what_is_too_much_for_memory_is_left_in_the_spool(make: Make) -> None:
     evals = make(table, sink_queue_chars=5000, feedback_samples=0)
     offer(evals, 20, question="q" * 1000)
     gc.collect()
-    kept = [o for o in gc.get_objects() if isinstance(o, Sample) and len(o.question) == 1000]
+    kept = [o for o in gc.get_objects() if type(o) is Sample and len(o.question) == 1000]
     assert len(kept) <= 4
     table.down = False
     until(lambda: books(evals)["pending"] == 17)

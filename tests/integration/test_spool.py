@@ -26,6 +26,7 @@ from benchmarks.kill9 import run as kill_often
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.pipeline.sqlite_file import use_log
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from tests.waiting import until
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 Make = Callable[..., RagEval]
@@ -56,14 +57,6 @@ def make(tmp_path: Path) -> Iterator[Make]:
     yield build
     for evals in made:
         evals.shutdown(0.1)
-
-
-def until(condition: Callable[[], Any]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it never came to be")
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -346,6 +339,27 @@ def test_a_corrupt_file_disturbs_nobody(
     assert (stats.scored, stats.undurable) == (10, 10)
     told = [r.getMessage() for r in caplog.records if "spool" in r.getMessage()]
     assert len(told) == 1
+
+
+def test_damage_that_sqlite_cannot_put_into_words_disturbs_nobody(
+    make: Make, tmp_path: Path
+) -> None:
+    """Its message quotes bytes that are no text: neither start-up nor requests raise."""
+    path = tmp_path / "spool.sqlite"
+    make().shutdown(1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("CREATE TABLE samples (id)")
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute("UPDATE sqlite_master SET name = CAST(X'CC28' AS TEXT), sql = 'CREATE TABLE ('")
+    with pytest.raises(UnicodeDecodeError), closing(sqlite3.connect(path)) as db:
+        db.execute("SELECT 1 FROM samples")
+    evals = make()
+    for number in range(3):
+        evals.offer(sample(number))
+    assert evals.flush(20)
+    assert (evals.stats().scored, evals.stats().undurable) == (3, 3)
+    assert evals.spooled() == {}
+    assert evals.stats().incidents["spool: UnicodeDecodeError"]
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder nobody may write")

@@ -15,6 +15,7 @@ from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.pipeline.spool_file import check_spool
 from rag_eval_hooks.pipeline.spool_look import Health, spool_health
+from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS
 
 __all__ = ["check_spool_file"]
 
@@ -40,7 +41,7 @@ def check_spool_file(setup: Setup) -> Iterator[Result]:
     if path.exists() and path.stat().st_size:
         try:
             health = spool_health(path)
-        except sqlite3.Error as error:
+        except FILE_ERRORS as error:
             yield _unreadable(path, error)
         else:
             size = health.size
@@ -71,7 +72,7 @@ def _beside(path: Path) -> Iterator[Path]:
         yield path.with_name(path.name + ending)
 
 
-def _unreadable(path: Path, error: sqlite3.Error) -> Result:
+def _unreadable(path: Path, error: Exception) -> Result:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
         text, advice = f"{path} is locked by another program", "find who holds it: fuser -v"
         return _result(Status.WARNING, text, advice)

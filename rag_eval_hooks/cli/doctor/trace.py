@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from rag_eval_hooks.cli.doctor.spans import from_spans
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline import ADVICE
 from rag_eval_hooks.pipeline.spool_look import Kept, spool_samples
+from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS
 
 __all__ = ["SOURCES", "explain_trace"]
 
@@ -104,7 +104,7 @@ def _from_spool(setup: Setup, name: str) -> Iterator[Result]:
         return
     try:
         found = spool_samples(Path(path), name)
-    except sqlite3.Error as error:
+    except FILE_ERRORS as error:
         text = f"{path} cannot be read ({type(error).__name__})"
         yield Result(check="in the spool", status=Status.WARNING, text=text, advice="run doctor")
         return
