@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,7 @@ from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.servers.judge_server import JudgeServer
 from tests.servers.own_metrics import about, absent, asked, deeds, slow
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system")
 
@@ -320,6 +323,41 @@ def test_shutdown_while_it_starts(make: Make) -> None:
     assert not evals.shutdown(0.0)
     assert gone(pid)
     assert evals.stats().dropped == {"shutdown": 1}
+
+
+def test_a_process_whose_event_loop_is_gone_is_reaped(make: Make) -> None:
+    """The process of a loop that ended is ended too, and not even a zombie is left of it."""
+    scorer: Any = make(about)._pipeline._scorer
+
+    async def second_loop() -> None:
+        await scorer.score(ask())
+        assert scorer.pid != first
+        await scorer.aclose()
+
+    asyncio.run(scorer.score(ask()))
+    first = scorer.pid
+    asyncio.run(second_loop())
+    until(lambda: not Path(f"/proc/{first}").exists())
+
+
+def test_a_process_that_is_slow_to_end_is_reaped(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shutdown does not wait for a killed process that gets no core; its end is noted later."""
+    evals = make(about)
+    evals.evaluate(ask())
+    pid = pid_of(evals)
+    wait = subprocess.Popen.wait
+
+    def at_most(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout is not None:
+            raise subprocess.TimeoutExpired("evaluator", timeout)
+        return wait(process)
+
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(subprocess.Popen, "wait", at_most)
+    evals.shutdown(0.0)
+    until(lambda: not Path(f"/proc/{pid}").exists())
 
 
 async def test_an_interpreter_that_finds_nothing_is_told_of() -> None:

@@ -8,6 +8,7 @@ import itertools
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Callable
 
 from rag_eval_hooks.pipeline.process.launch import Launch
@@ -129,7 +130,7 @@ class EvaluatorProcess:
         self._why = self._why or "abandoned"
         self._ours.close()
         if self._process is not None:
-            self._process.kill()
+            _end_later(self._process)
 
     def forget(self) -> None:
         """What a forked child does with the process of its parent: nothing, but for its copies.
@@ -171,9 +172,12 @@ class EvaluatorProcess:
     def _kill(self, why: str) -> None:
         if self._process is not None:
             self._process.kill()
-            # Not longer: a process may be stuck in the system for as long as a disk is.
-            with contextlib.suppress(subprocess.TimeoutExpired):
+            # Not longer: it may be stuck in the system for as long as a disk is, and an idle
+            # process needs a moment of a core to end.
+            try:
                 self._process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                _end_later(self._process)
         self._end(why)
 
     def _end(self, why: str) -> None:
@@ -221,6 +225,14 @@ class EvaluatorProcess:
         if code >= 0:
             return f"exit status {code}"
         return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+
+
+def _end_later(process: subprocess.Popen[bytes]) -> None:
+    """Kills it and takes note of its end whenever that is: it must not stay as a zombie."""
+    process.kill()
+    # At the interpreter's end no thread starts any more, and the system takes note.
+    with contextlib.suppress(RuntimeError):
+        threading.Thread(target=process.wait, name="rag-eval-hooks-reaper", daemon=True).start()
 
 
 def _answer(reply: asyncio.Future[bytes], frame: Frame) -> None:
