@@ -205,7 +205,7 @@ class SqliteStore:
                 connection.execute("BEGIN IMMEDIATE")
                 with connection:
                     yield connection
-        except (sqlite3.Error, UnicodeDecodeError) as error:
+        except FILE_ERRORS as error:
             raise OSError(f"{self._path}: {type(error).__name__}") from error
 
     def _connected(self) -> sqlite3.Connection:

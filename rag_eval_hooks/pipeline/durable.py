@@ -140,7 +140,7 @@ class Durable:
 
     def begin(self, work: Work) -> None:
         """Notes that a recovered sample is evaluated now."""
-        if self._spool is not None and work.entry is not None and work.positions is not None:
+        if self._spool is not None and work.entry is not None and work.found is not None:
             self._spool.begin(work.entry)
 
     async def keep(self, work: Work, outcomes: Outcomes) -> bool:

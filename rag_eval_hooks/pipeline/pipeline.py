@@ -272,9 +272,7 @@ class Pipeline:
         decision = self._selection.decided_before(offer, probability, found.entry.reason)
         joinable = self._joining.remember(offer, decision, accepted=True)
         is_open = self._selection.is_open(offer)
-        return Work(
-            offer, decision, joinable, -1, is_open, found.entry, found.positions, found.outcomes
-        )
+        return Work(offer, decision, joinable, -1, is_open, found.entry, found)
 
     def hold(self, held: HeldSpan) -> None:
         """Begins to hold a span whose interaction may still be offered."""

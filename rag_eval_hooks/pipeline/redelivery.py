@@ -11,6 +11,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Final
 
+from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.delivery import Line, Missed
@@ -23,8 +24,6 @@ from rag_eval_hooks.score import Outcome, Outcomes, Score
 
 __all__ = ["Redelivery"]
 
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 15.0
 _LAST_TRY: Final = 1.0
 """Seconds that a try may still take when all ends."""
 _OUTCOME_CHARS: Final = 500
@@ -182,7 +181,8 @@ class _Queue:
         await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        backoff = Backoff()
+        pause = backoff.failed()
         with quiet():
             while self._waiting:
                 await asyncio.sleep(pause)
@@ -191,9 +191,11 @@ class _Queue:
                     self._expire()
                 if self._is_stopped() or not self._waiting:
                     return
-                taken = await self._try(heapq.heappop(self._waiting))
-                longer = min(max(2 * pause, _FIRST_PAUSE), _LONGEST_PAUSE)
-                pause = 0.0 if taken else longer
+                if await self._try(heapq.heappop(self._waiting)):
+                    backoff.succeeded()
+                    pause = 0.0
+                else:
+                    pause = backoff.failed()
 
     def _expire(self) -> None:
         waiting, self._waiting = self._waiting, []

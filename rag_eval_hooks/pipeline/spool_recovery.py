@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.errors import RedactionError
@@ -25,13 +24,11 @@ class Recovered:
 
     Attributes:
         entry: The sample.
-        positions: Where sinks stood when it was accepted: what they hold of it comes after.
         outcomes: What was found already.
         refusal: Why it is not to be evaluated, or None.
     """
 
     entry: Entry
-    positions: Mapping[str, int]
     outcomes: Outcomes | None = None
     refusal: str | None = None
 
@@ -65,7 +62,7 @@ def recovered(row: Row, generation: int, incidents: Incidents, redactor: Redacto
         positions=row.positions,
         accepted_at=row.accepted_at,
     )
-    return Recovered(entry=entry, positions=row.positions, outcomes=outcomes, refusal=refusal)
+    return Recovered(entry=entry, outcomes=outcomes, refusal=refusal)
 
 
 def _quoteless(outcomes: Outcomes) -> Outcomes:

@@ -9,6 +9,7 @@ from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.pipeline.recent import Joinable
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.spool_entry import Entry
+from rag_eval_hooks.pipeline.spool_recovery import Recovered
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 
@@ -26,8 +27,7 @@ class Work:
         ticket: Of the books.
         is_open: Whether the sample has to be looked at before the decision stands.
         entry: Its place in the spool, where there is one.
-        positions: Where sinks stood when it was accepted, by a process that has ended.
-        outcomes: What that process found.
+        found: What a process that has ended left of it, where there was one.
     """
 
     offer: Offer
@@ -36,8 +36,17 @@ class Work:
     ticket: int = -1
     is_open: bool = False
     entry: Entry | None = None
-    positions: Mapping[str, int] | None = None
-    outcomes: Outcomes | None = None
+    found: Recovered | None = None
+
+    @property
+    def positions(self) -> Mapping[str, int] | None:
+        """Where sinks stood when another process accepted it: what they hold of it comes after."""
+        return None if self.found is None else self.found.entry.positions
+
+    @property
+    def outcomes(self) -> Outcomes | None:
+        """What that process found."""
+        return None if self.found is None else self.found.outcomes
 
     def sample(self) -> Sample:
         """The sample; with a spool always the same one.

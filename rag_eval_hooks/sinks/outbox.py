@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import random
 import threading
 import time
 from collections import Counter
@@ -12,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sinks.platform import (
@@ -31,8 +31,9 @@ __all__ = ["RETRY", "Limits", "Outbox"]
 
 RETRY: Final = "Retry"
 """How the count of failed tries ends; what is tried again is not lost."""
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 15.0
+_LONGEST_ASKED: Final = 60.0
+"""Seconds for which a platform may ask to be left alone."""
+_FIRST_LOOK: Final = 0.5
 _LONGEST_WAIT: Final = 5.0
 """Seconds between two looks for a span."""
 _CHUNK: Final = 16
@@ -108,7 +109,7 @@ class Outbox:
         self._leaving = 0
         self._known: set[str] = set()
         self._chars = 0
-        self._failures = 0
+        self._backoff = Backoff()
         self._paused_until = 0.0
         self._closing: float | None = None
         self._broken: str | None = None
@@ -155,7 +156,7 @@ class Outbox:
             idle = not self._waiting and self._sending is None
             if self._closing is not None or self._broken is not None:
                 return 0
-            if self._failures:
+            if self._backoff.is_failing:
                 return 1 if idle else 0
             return _CHUNK if idle or self._chars < self._limits.queue_chars // 2 else 0
 
@@ -294,9 +295,9 @@ class Outbox:
                 self._again(parcel, now)
                 return
         else:
-            self._failures = 0
+            self._backoff.succeeded()
         if isinstance(error, Unknown) and not last:
-            wait = min(_FIRST_PAUSE * 2**parcel.looks, _LONGEST_WAIT)
+            wait = min(_FIRST_LOOK * 2**parcel.looks, _LONGEST_WAIT)
             parcel.looks += 1
             parcel.last = now + wait >= parcel.deadline
             self._again(parcel, now + wait)
@@ -312,11 +313,8 @@ class Outbox:
 
     def _pause(self, error: Later, now: float) -> None:
         self._incidents.count(f"sink {self._name}, {error.reason}: {RETRY}")
-        longest = min(_FIRST_PAUSE * 2 ** min(self._failures, 10), _LONGEST_PAUSE)
-        self._failures += 1
-        # Spread, so that many processes do not come back at the same moment.
-        pause = random.uniform(longest / 2, longest)
-        self._paused_until = now + max(pause, min(error.wait or 0.0, 4 * _LONGEST_PAUSE))
+        asked = min(error.wait or 0.0, _LONGEST_ASKED)
+        self._paused_until = now + max(self._backoff.failed(), asked)
         self._give_up_waiting(error.reason, now)
 
     def _again(self, parcel: _Parcel, due: float) -> None:
