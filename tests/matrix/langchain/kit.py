@@ -41,6 +41,7 @@ __all__ = [
     "shape",
     "store",
     "top",
+    "until_asked",
 ]
 
 PASSAGES = (
@@ -100,11 +101,13 @@ class Chat(BaseChatModel):
         reply: From the messages to the reply. What it raises is the model's failure.
         model: The name on spans.
         delay: Seconds before each word, in async streams.
+        begun: Async calls, streamed or not, so far.
     """
 
     reply: Reply
     model: str = "scripted"
     delay: float = 0.0
+    begun: int = 0
 
     @property
     def _llm_type(self) -> str:
@@ -134,6 +137,7 @@ class Chat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
+        self.begun += 1
         await asyncio.sleep(self.delay)
         return self._generate(messages)
 
@@ -154,6 +158,7 @@ class Chat(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
+        self.begun += 1
         for chunk in self._chunks(messages):
             await asyncio.sleep(self.delay)
             yield ChatGenerationChunk(message=chunk)
@@ -172,6 +177,12 @@ class Chat(BaseChatModel):
             return [AIMessageChunk(content=message.content, tool_call_chunks=calls)]
         parts = re.split(r"(?<= )", str(message.content))
         return [AIMessageChunk(content=part) for part in parts]
+
+
+async def until_asked(model: Chat, calls: int = 1) -> None:
+    """Waits until a model has begun so many calls, and thinks about the last."""
+    while model.begun < calls:
+        await asyncio.sleep(0.01)
 
 
 def prompt_text(messages: Sequence[BaseMessage]) -> str:

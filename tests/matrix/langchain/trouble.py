@@ -29,6 +29,7 @@ from tests.matrix.langchain.kit import (
     reader,
     shape,
     store,
+    until_asked,
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.shape import Expected, Shape
@@ -172,7 +173,8 @@ def closed(world: World, way: str) -> None:
 
 
 def cancelled(world: World, way: str) -> None:
-    chain, told = plain(model=reader(delay=5.0)), config(world)
+    model = reader(delay=60.0)
+    chain, told = plain(model=model), config(world)
 
     async def read() -> None:
         async for _ in chain.astream(QUESTION, told):
@@ -186,7 +188,7 @@ def cancelled(world: World, way: str) -> None:
         }
         work = calls[way]()
         task = asyncio.create_task(work)
-        await asyncio.sleep(0.2)
+        await until_asked(model)
         task.cancel()
         await asyncio.wait([task])
 
@@ -194,11 +196,11 @@ def cancelled(world: World, way: str) -> None:
 
 
 def timed_out(world: World, way: str) -> None:
-    chain = plain(model=reader(delay=5.0))
+    chain = plain(model=reader(delay=60.0))
 
     async def request() -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(chain.ainvoke(QUESTION, config(world)), 0.2)
+            await asyncio.wait_for(chain.ainvoke(QUESTION, config(world)), 1.0)
 
     asyncio.run(request())
 

@@ -25,6 +25,7 @@ from tests.matrix.llama_index.kit import (
     shape,
     top,
     traced,
+    until_asked,
 )
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
@@ -144,10 +145,10 @@ def cancelled() -> Shape:
 
     def body(world: World, way: str) -> None:
         async def run() -> None:
-            handler = FunctionAgent(
-                tools=[retriever_tool()], llm=caller(delay=0.2), streaming=False
-            ).run(user_msg=QUESTION)
-            await asyncio.sleep(0.3)
+            model = caller(delay=1.0)
+            agent = FunctionAgent(tools=[retriever_tool()], llm=model, streaming=False)
+            handler = agent.run(user_msg=QUESTION)
+            await until_asked(model, 2)
             if hasattr(handler, "cancel_run"):
                 await handler.cancel_run()
             with contextlib.suppress(Exception):

@@ -50,6 +50,7 @@ __all__ = [
     "shape",
     "top",
     "traced",
+    "until_asked",
 ]
 
 # The default tokenizer is downloaded.
@@ -115,12 +116,14 @@ class Scripted(FunctionCallingLLM):
         model: The name on spans.
         delay: Seconds before a reply, in async calls.
         breaks_after: Words after which a stream breaks, or None.
+        begun: Calls of `achat` so far.
     """
 
     reply: Reply
     model: str = "scripted"
     delay: float = 0.0
     breaks_after: int | None = None
+    begun: int = 0
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -134,6 +137,7 @@ class Scripted(FunctionCallingLLM):
 
     @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        self.begun += 1
         await asyncio.sleep(self.delay)
         return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
 
@@ -221,6 +225,12 @@ class Scripted(FunctionCallingLLM):
                 role="assistant", content=said, additional_kwargs=message.additional_kwargs
             )
             yield ChatResponse(message=part, delta=word)
+
+
+async def until_asked(model: Scripted, calls: int = 1) -> None:
+    """Waits until a model has begun so many calls, and thinks about the last."""
+    while model.begun < calls:
+        await asyncio.sleep(0.01)
 
 
 def prompt_text(messages: Sequence[ChatMessage]) -> str:

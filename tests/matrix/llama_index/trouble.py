@@ -27,6 +27,7 @@ from tests.matrix.llama_index.kit import (
     reader,
     top,
     traced,
+    until_asked,
 )
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
@@ -195,8 +196,9 @@ def cancelled(world: World, way: str) -> None:
     """A task is cancelled while the model thinks."""
 
     async def run() -> None:
-        task = asyncio.create_task(engine(streaming=False, llm=reader(delay=5)).aquery(QUESTION))
-        await asyncio.sleep(0.05)
+        model = reader(delay=60)
+        task = asyncio.create_task(engine(streaming=False, llm=model).aquery(QUESTION))
+        await until_asked(model)
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
