@@ -135,6 +135,9 @@ class Joining:
             await asyncio.wait([waiting], timeout=self._patience)
 
     async def _evaluate(self, entry: Joinable, asked: Asked) -> None:
+        fed = self._selection.fed(asked)
+        if not fed:
+            return
         admitted, admission = self._selection.admit()
         if not admitted:
             self._ledger.note("decisions", RATE_LIMIT)
@@ -142,8 +145,9 @@ class Joining:
             return
         ticket = self._ledger.accepted(*entry.ids[:1])
         self._ledger.identify(ticket, asked.sample.sample_id)
-        # Claimed before the first wait: another feedback must not ask for the same.
-        entry.evaluated |= frozenset(asked.reasons)
+        # Claimed before the first wait: another feedback must not ask for the same. What lacks a
+        # reference is not: a later feedback may bring one.
+        entry.evaluated |= fed
         try:
             self._ledger.note("decisions", next(iter(asked.reasons.values())))
             outcomes = await self._judging.only(asked.sample, frozenset(asked.reasons))

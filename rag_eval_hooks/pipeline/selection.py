@@ -10,6 +10,7 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.plan import unfed
 from rag_eval_hooks.pipeline.rate_limit import RateLimit
 from rag_eval_hooks.pipeline.rates import Names, sampler_of
 from rag_eval_hooks.pipeline.recent import Joinable
@@ -159,6 +160,10 @@ class Selection:
             for name, reason in reasons.items()
         }
         return Asked(told, reasons, probabilities) if reasons else None
+
+    def fed(self, asked: Asked) -> frozenset[str]:
+        """Ids of the metrics asked for that the sample can feed: the others stay open."""
+        return frozenset(asked.reasons) - frozenset(unfed(self._metrics, asked.sample))
 
     def _newly_fed(self, sample: Sample, told: Sample, decision: Decision) -> Iterable[str]:
         if told is sample:

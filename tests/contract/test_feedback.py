@@ -160,6 +160,22 @@ def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None
     assert evals.stats() == Stats(offered=2, scored=2)
 
 
+def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -> None:
+    """It asks for no metric that the sample cannot feed, so a reference still adds all of them."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], tail=[{"thumbs_down": True, "then": ["all"]}])
+    one = sample(answer="Right")
+    evals.offer(one)
+    evals.feedback(one.sample_id, score=0)
+    evals.flush(5)
+    assert evals.stats() == Stats(offered=1, scored=1)
+    evals.feedback(one.sample_id, reference="right")
+    evals.flush(5)
+    _first, second = memory.results
+    assert set(second.outcomes) == {"ragas.context_recall", "lexical.exact_match"}
+    assert second.outcomes["lexical.exact_match"].reason == "reference"
+
+
 def test_a_reference_heeds_the_rates(make: Make) -> None:
     """A metric that its rate left out is not brought in by a reference."""
     memory = MemorySink()
