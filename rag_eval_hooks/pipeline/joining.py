@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger
-from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.offer import Offer, as_judged
 from rag_eval_hooks.pipeline.recent import Joinable, Recent
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.selection import Asked, Selection, by_feedback
@@ -48,6 +49,7 @@ class Joining:
         judging: Evaluates.
         delivery: Where feedback and outcomes go.
         ledger: The books.
+        incidents: Where samples that cannot be built are counted.
         patience: Seconds to wait for an evaluation that is still going on.
     """
 
@@ -58,6 +60,7 @@ class Joining:
         judging: Judging,
         delivery: Delivery,
         ledger: Ledger,
+        incidents: Incidents,
         patience: float,
     ) -> None:
         self._recent = recent
@@ -65,6 +68,7 @@ class Joining:
         self._judging = judging
         self._delivery = delivery
         self._ledger = ledger
+        self._incidents = incidents
         self._patience = patience
 
     def remember(self, offer: Offer, decision: Decision | None, *, accepted: bool) -> Joinable:
@@ -116,7 +120,7 @@ class Joining:
         """Delivers a feedback, and evaluates what it asks for."""
         entry = work.entry
         await self._settled(entry)
-        sample = None if entry.build is None else entry.build()
+        sample = self._sample(entry)
         feedback = replace(
             work.feedback,
             sample_id=None if sample is None else sample.sample_id,
@@ -127,6 +131,19 @@ class Joining:
         asked = None if sample is None else self._selection.asked_by(feedback, sample, entry)
         if asked is not None:
             await self._evaluate(entry, asked)
+
+    def _sample(self, entry: Joinable) -> Sample | None:
+        """The sample of an interaction, the same for each feedback; None where only ids are kept."""
+        if entry.build is None:
+            return None
+        try:
+            sample = as_judged(entry.build())
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+            self._incidents.report("feedback", error)
+            self.unreadable(entry)
+            return None
+        self._recent.update(entry, sample, (), [id_of(sample.sample_id)])
+        return sample
 
     async def _settled(self, entry: Joinable) -> None:
         """Waits for the interaction's own evaluation, which was queued before."""

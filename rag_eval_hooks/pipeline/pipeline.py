@@ -126,6 +126,7 @@ class Pipeline:
             self._judging,
             self._delivery,
             self._ledger,
+            self.incidents,
             patience=self._config.sample_timeout,
         )
         self._outbound.open(self._durable.store)

@@ -395,3 +395,57 @@ def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
     assert evals.stats() == Stats(
         offered=1, dropped={"capture_failed": 1}, incidents={"capture: KeyError": 1}
     )
+
+
+def captured(evals: RagEval, question: str = "q") -> str:
+    """The trace id of a request that was captured."""
+    with TracerProvider().get_tracer("app").start_as_current_span("request") as span:
+        with evals.interaction(question) as it:
+            it.contexts(["c"])
+            it.answer("a")
+        return f"{span.get_span_context().trace_id:032x}"
+
+
+def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) -> None:
+    """Each feedback, and what one of them has evaluated, name the same sample, found by its id."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], provider=TracerProvider(), sample_rate=0.0, tail=[DOWN])
+    trace_id = captured(evals)
+    for told in ({"label": "hm"}, {"score": 0.0}, {"label": "again"}):
+        assert evals.feedback(trace_id, **told)  # type: ignore[arg-type]
+    evals.flush(5)
+    (result,) = memory.results
+    assert {told.sample_id for told in memory.feedbacks} == {result.sample.sample_id}
+    assert evals.feedback(result.sample.sample_id, score=1)
+
+
+def test_feedback_on_what_cannot_be_redacted_is_told(make: Make) -> None:
+    """A sample that cannot be built costs its evaluation, not the feedback; it is counted."""
+
+    def broken(_text: str) -> str:
+        raise KeyError
+
+    memory = MemorySink()
+    config = RagEvalConfig(sample_rate=0.0, tail=[DOWN])
+    provider = TracerProvider()
+    with RagEval(
+        METRICS, ScriptedJudge(CLAIMS), sinks=[memory], config=config, redact=broken,
+        tracer_provider=provider,
+    ) as evals:
+        trace_id = captured(evals)
+        assert evals.feedback(trace_id, score=0)
+        evals.flush(5)
+        assert evals.stats().incidents["feedback: RedactionError"] == 1
+    assert [told.trace_id for told in memory.feedbacks] == [trace_id]
+    assert memory.results == []
+
+
+def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> None:
+    """What came of a request that failed is no answer that anybody got, here as elsewhere."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], rules=[{"error": True, "rate": 0.0}], tail=[DOWN])
+    one = sample(status=Status.ERROR, error_type="X", reference="r")
+    evals.offer(one)
+    evals.feedback(one.sample_id, score=0)
+    evals.flush(5)
+    assert [result.sample.answer for result in memory.results] == [None]
