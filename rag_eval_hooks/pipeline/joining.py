@@ -128,16 +128,25 @@ class Joining:
             span_id=entry.span_id,
         )
         await self._delivery.deliver_feedback(feedback)
-        asked = None if sample is None else self._selection.asked_by(feedback, sample, entry)
+        asked = None if sample is None else await self._asked(feedback, sample, entry)
         if asked is not None:
             await self._evaluate(entry, asked)
+
+    async def _asked(self, feedback: Feedback, sample: Sample, entry: Joinable) -> Asked | None:
+        """What a feedback asks for, of the sample with the reference of a golden question."""
+        asked = self._selection.asked_by(feedback, sample, entry)
+        if asked is None or asked.sample.reference is not None:
+            return asked
+        similar = await self._judging.with_alike(sample)
+        # Anew: another feedback may have asked for the same meanwhile.
+        return self._selection.asked_by(feedback, similar, entry)
 
     def _sample(self, entry: Joinable) -> Sample | None:
         """The sample of an interaction, the same for each feedback; None where only ids are kept."""
         if entry.build is None:
             return None
         try:
-            sample = as_judged(entry.build())
+            sample = self._judging.with_equal(as_judged(entry.build()))
         except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
             self._incidents.report("feedback", error)
             self.unreadable(entry)

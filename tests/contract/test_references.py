@@ -278,3 +278,27 @@ async def test_private_golden_questions_are_neither_embedded_nor_lent_by_likenes
         told = await evals.aevaluate(Sample(question="When is the quay open?", answer="At 8."))
         assert isinstance(told[MATCH], Score)
     assert embedder.asked[0] == ["When does the quay open?"]
+
+
+@pytest.mark.parametrize("question", ["When did the quay open?", "The quay: open since?"])
+def test_a_thumb_down_on_a_golden_question_has_its_reference(tmp_path: Path, question: str) -> None:
+    """What feedback has evaluated gets its reference like anything else, by both ways."""
+    path = tmp_path / "golden.jsonl"
+    path.write_text('{"question": "When did the quay open?", "answer": "In 1931."}\n')
+    config = RagEvalConfig(
+        references=str(path),
+        references_threshold=0.9,
+        sample_rate=0.0,
+        tail=[{"thumbs_down": True, "then": ["lexical"]}],
+    )
+    memory = MemorySink()
+    sample = Sample(question=question, answer="in 1931.")
+    with RagEval(
+        MATCH, ScriptedJudge(), sinks=[memory], config=config, embedder=Embedder()
+    ) as evals:
+        evals.offer(sample)
+        evals.feedback(sample.sample_id, score=0)
+        assert evals.flush(5)
+    (result,) = memory.results
+    assert isinstance(result.outcomes[MATCH], Score)
+    assert result.sample.reference == "In 1931."
