@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -175,10 +176,12 @@ class Joining:
         # reference is not: a later feedback may bring one.
         entry.evaluated |= fed
         try:
-            self._ledger.note("decisions", next(iter(asked.reasons.values())))
+            reason, start = next(iter(asked.reasons.values())), time.time_ns()
+            self._ledger.note("decisions", reason)
             outcomes = await self._judging.only(asked.sample, frozenset(asked.reasons))
             outcomes = by_feedback(outcomes, asked, admission)
             self._recent.update(entry, asked.sample, _settled(outcomes))
+            self._judging.publish(asked.sample, outcomes, reason=reason, start=start)
             await self._delivery.deliver(asked.sample, outcomes)
             self._judging.settle(ticket, outcomes)
         finally:

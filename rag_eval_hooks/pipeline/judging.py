@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -69,6 +70,20 @@ class Judging:
         """One outcome per chosen metric, none for others."""
         outcomes = await self.score(sample, chosen)
         return {name: outcome for name, outcome in outcomes.items() if name in chosen}
+
+    def publish(self, sample: Sample, outcomes: Outcomes, *, reason: str, start: int) -> None:
+        """Sends telemetry of what was evaluated after its RAG span had ended.
+
+        Args:
+            sample: What was evaluated.
+            outcomes: The result.
+            reason: Why it was evaluated.
+            start: When that began, in nanoseconds since the epoch.
+        """
+        evaluation = self._telemetry.evaluated(
+            sample, outcomes, probability=None, reason=reason, start=start, end=max(start, time.time_ns())
+        )
+        self._telemetry.publish(evaluation, lambda *_: None)
 
     async def inline(self, sample: Sample) -> Outcomes:
         """The outcomes of all metrics, as online."""

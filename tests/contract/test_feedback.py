@@ -256,6 +256,23 @@ def test_feedback_stands_in_the_traces(make: Make) -> None:
     assert not any("secret" in one.to_json() for one in spans)
 
 
+def test_what_feedback_has_evaluated_stands_in_the_traces(make: Make) -> None:
+    """Its scores are on a carrier that links to the RAG span, though no sink takes them."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    evals = make(provider=provider, sample_rate=0.0, tail=[DOWN])
+    evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
+    evals.feedback("ab" * 16, score=0.0)
+    evals.flush(5)
+    (carrier,) = (one for one in exporter.get_finished_spans() if one.name == "evaluation")
+    (link,) = carrier.links
+    assert f"{link.context.trace_id:032x}" == "ab" * 16
+    assert carrier.attributes is not None
+    assert carrier.attributes["evaluations.0.evaluation.name"] == "ragas.faithfulness"
+    assert "rag.eval.sample_rate" not in carrier.attributes
+
+
 def test_feedback_is_an_event_on_its_trace() -> None:
     """The log event stands in the RAG span's context; an answer without a span has none."""
     exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
