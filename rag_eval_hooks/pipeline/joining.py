@@ -26,7 +26,7 @@ RATE_LIMIT: Final = "rate_limit"
 """Why a sample was dropped, or a feedback asked in vain: the limit had no room."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class FeedbackWork:
     """A feedback on its way through the queue.
 
@@ -34,11 +34,13 @@ class FeedbackWork:
         feedback: What was said.
         entry: What it is about.
         ticket: In the ledger.
+        told: Whether the sinks were called with it.
     """
 
     feedback: Feedback
     entry: Joinable
     ticket: int
+    told: bool = False
 
 
 class Joining:
@@ -129,9 +131,16 @@ class Joining:
             span_id=entry.span_id,
         )
         await self._delivery.deliver_feedback(feedback)
+        work.told = True
         asked = None if sample is None else await self._asked(feedback, sample, entry)
         if asked is not None:
             await self._evaluate(entry, asked)
+
+    def end(self, work: FeedbackWork) -> None:
+        """Whatever ended the work: what no sink was told by then is lost."""
+        if not work.told:
+            self._incidents.count("feedback: lost")
+        self._ledger.end_errand(work.ticket)
 
     async def _asked(self, feedback: Feedback, sample: Sample, entry: Joinable) -> Asked | None:
         """What a feedback asks for, of the sample with the reference of a golden question."""

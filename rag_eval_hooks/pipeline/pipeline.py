@@ -373,7 +373,7 @@ class Pipeline:
 
     def _on_end(self, work: Work | FeedbackWork) -> None:
         if isinstance(work, FeedbackWork):
-            self._ledger.end_errand(work.ticket)
+            self._joining.end(work)
         else:
             self._course.end(work)
 

@@ -319,6 +319,18 @@ def test_feedback_after_shutdown_is_counted(make: Make) -> None:
     assert evals.flush(1)
 
 
+def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
+    """What was told as joined and reached no sink is not lost uncounted."""
+    memory = MemorySink()
+    evals = make(ScriptedJudge(CLAIMS, latency=30), [memory])
+    one = sample()
+    evals.offer(one)
+    assert evals.feedback(one.sample_id, score=1)
+    evals.shutdown(0.1)
+    assert memory.feedbacks == []
+    assert evals.stats().incidents == {"feedback: lost": 1}
+
+
 def test_feedback_can_be_switched_off(make: Make) -> None:
     """With no entries kept, every id is unknown."""
     evals = make(feedback_samples=0)
