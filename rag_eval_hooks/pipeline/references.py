@@ -87,6 +87,7 @@ class References:
         self._incidents = incidents
         self._clock = clock
         self._units: list[list[float]] = []
+        self._made: list[list[float]] = []
         self._retry_at = 0.0
         self.reset()
 
@@ -143,11 +144,15 @@ class References:
         # Rules take a while over a long file, and what is taken out must not reach the embedder.
         self._golden = await asyncio.to_thread(self._open_ones)
         texts = [one.question for one in self._golden]
-        units: list[list[float]] = []
-        for start in range(0, len(texts), _BATCH):
-            vectors = await embedder.embed(texts[start : start + _BATCH])
-            units += map(_unit, vectors)
-        self._units = units
+        while len(self._made) < len(texts):
+            part = texts[len(self._made) : len(self._made) + _BATCH]
+            vectors = await embedder.embed(part)
+            if len(vectors) != len(part):
+                raise ValueError("not one vector per text")
+            # Kept where the time of this sample runs out: the next one goes on from here, at once.
+            self._made += map(_unit, vectors)
+            self._retry_at = self._clock()
+        self._units = self._made
 
     def _open_ones(self) -> tuple[Golden, ...]:
         return tuple(one for one in self._golden if self._is_open(one.question, one.reference))

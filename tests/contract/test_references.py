@@ -110,6 +110,45 @@ async def test_a_failing_embedder_lends_nothing_and_is_left_alone_for_a_while() 
     assert (await golden.alike(one)).reference == "In 1931."
 
 
+async def test_a_long_file_is_embedded_by_as_many_samples_as_it_takes() -> None:
+    """What was made when a sample's time ran out is kept: nothing is embedded a second time."""
+
+    class Slow(Embedder):
+        calls = 0
+
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            self.calls += len(texts) > 1
+            if len(texts) > 1 and self.calls % 2 == 0:
+                await asyncio.sleep(60)
+            return await super().embed(texts)
+
+    embedder = Slow()
+    many = [Golden(f"quay {n}", "In 1931.") for n in range(1000)]
+    golden = References(
+        many, threshold=0.5, embedder=embedder, timeout=0.1, incidents=Incidents()
+    )
+    one = Sample(question="quay open quay")
+    told = [await golden.alike(one) for _ in range(5)]
+    assert told[0].reference is None
+    assert told[-1].reference == "In 1931."
+    asked = [text for texts in embedder.asked if len(texts) > 1 for text in texts]
+    assert len(asked) == len(set(asked)) == len(many)
+
+
+async def test_too_few_vectors_lend_nothing() -> None:
+    """An embedder that leaves some out would have every later question lend a wrong answer."""
+
+    class Short(Embedder):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            return (await super().embed(texts))[-1:]
+
+    incidents = Incidents()
+    golden = store(threshold=0.5, embedder=Short(), incidents=incidents)
+    one = Sample(question="ferry fare")
+    assert await golden.alike(one) is one
+    assert incidents.counts() == {"references: ValueError": 1}
+
+
 async def test_an_embedder_that_hangs_is_not_waited_for() -> None:
     """Past its time a sample goes on without a reference."""
 
