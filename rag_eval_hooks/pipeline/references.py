@@ -187,17 +187,21 @@ def read_golden(path: str) -> tuple[Golden, ...]:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("references", path, f"a readable file ({type(error).__name__})") from None
-    rows = _csv_rows(text) if path.lower().endswith(".csv") else _json_rows(text, path)
+    rows = _csv_rows(text, path) if path.lower().endswith(".csv") else _json_rows(text, path)
     golden = tuple(_golden(row, f"{path}:{line}") for line, row in rows)
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
     return golden
 
 
-def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    for row in reader:
-        yield reader.line_num, row
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        place = f"{path}:{reader.line_num}"
+        raise ConfigError("references", place, f"lines of CSV ({error})") from None
 
 
 def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -205,7 +209,7 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError:
+            except (json.JSONDecodeError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise ConfigError("references", f"{path}:{number}", "a JSON object on each line")

@@ -231,6 +231,19 @@ def test_a_file_without_golden_questions_is_refused_at_start(text: str, tmp_path
     assert caught.value.field == "references"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("golden.csv", f"question,reference\nq,{'x' * 200_000}\n"), ("golden.jsonl", "[" * 100_000)],
+)
+def test_a_line_that_no_parser_takes_is_named(name: str, text: str, tmp_path: Path) -> None:
+    """A field past the limit of CSV, or JSON that is too deep, is an error like any other."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"{name}:\d") as caught:
+        read_golden(str(path))
+    assert caught.value.field == "references"
+
+
 def test_likeness_needs_an_embedder(tmp_path: Path) -> None:
     """A threshold that nothing can be measured by is an error at start-up."""
     path = tmp_path / "golden.jsonl"
