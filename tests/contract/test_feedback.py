@@ -358,6 +358,23 @@ async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
     assert evals.stats().incidents == {"sink Slow: OSError": 1}
 
 
+@pytest.mark.parametrize(
+    ("label", "down"),
+    [
+        ("thumbs_down", True),
+        ("Thumb down", True),
+        ("user_thumbs_down", True),
+        ("thumbs_down_button", True),
+        ("👎🏽", True),
+        ("thumbs_up", False),
+        ("thumbs downstream", False),
+    ],
+)
+def test_a_label_says_thumbs_down_beside_other_words(label: str, down: bool) -> None:
+    """However the words are joined."""
+    assert Feedback(label=label).is_thumbs_down is down
+
+
 def test_ids_are_read_as_they_are_written_anywhere() -> None:
     """UUIDs with and without dashes, capitals and whole numbers name the same thing."""
     one = uuid.UUID("12345678-1234-5678-1234-56781234ABCD")
