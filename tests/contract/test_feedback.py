@@ -425,6 +425,20 @@ def test_what_is_remembered_is_bounded(
     assert (len(recent), recent.chars) == (0, 0)
 
 
+def test_too_much_text_costs_the_oldest_theirs_and_not_their_ids() -> None:
+    """As many requests as allowed can be joined, however long they are."""
+    recent = Recent(10, 100, 60.0)
+    for number in range(10):
+        recent.add(Joinable(ids=(str(number),), build=sample, size=30))
+    found = [recent.find([str(number)]) for number in range(10)]
+    assert [entry is not None and entry.build is not None for entry in found] == [
+        *[False] * 7,
+        *[True] * 3,
+    ]
+    assert None not in found
+    assert recent.chars == 90
+
+
 def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
     """Feedback on what could not be read reaches the sinks and breaks nothing."""
 
