@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import (
+    AskedMetric,
     ConfigError,
     Metric,
     NotScored,
@@ -283,6 +284,19 @@ def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str)
     with pytest.raises(ConfigError) as caught:
         RagEval(METRICS, ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
     assert caught.value.field == field
+
+
+def test_a_metric_that_asks_somebody_is_no_condition() -> None:
+    """It would be asked for every request, whatever its rate and the budget."""
+
+    async def ask(_sample: Sample) -> Score:
+        return UNIT.score(0.0)
+
+    own = AskedMetric(id="my.own", ask=ask, needs=frozenset())
+    rule = {"metric": "my.own", "below": 0.5, "then": ["all"]}
+    with pytest.raises(ConfigError) as caught:
+        RagEval([own], ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
+    assert caught.value.field == "tail[0].metric"
 
 
 def test_the_rate_limit_drops_and_counts(make: Make) -> None:
