@@ -152,7 +152,7 @@ class Joining:
         return self._selection.asked_by(feedback, similar, entry)
 
     def _sample(self, entry: Joinable) -> Sample | None:
-        """The sample of an interaction, the same for each feedback; None where only ids are kept."""
+        """The interaction's sample, the same for each feedback; None where only ids are kept."""
         if entry.build is None:
             return None
         try:

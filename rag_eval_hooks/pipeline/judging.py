@@ -80,8 +80,10 @@ class Judging:
             reason: Why it was evaluated.
             start: When that began, in nanoseconds since the epoch.
         """
+        # The wall clock may have been set back meanwhile.
+        end = max(start, time.time_ns())
         evaluation = self._telemetry.evaluated(
-            sample, outcomes, probability=None, reason=reason, start=start, end=max(start, time.time_ns())
+            sample, outcomes, probability=None, reason=reason, start=start, end=end
         )
         self._telemetry.publish(evaluation, lambda *_: None)
 
