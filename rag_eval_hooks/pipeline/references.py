@@ -29,7 +29,8 @@ SIMILARITY: Final = "reference_similarity"
 _BATCH: Final = 256
 _PAUSE: Final = 30.0
 """Seconds until an embedder that failed is asked for the golden questions again."""
-_REFERENCE_KEYS: Final = ("reference", "answer", "ground_truth")
+# Beside a `ground_truth`, an `answer` is what some pipeline answered.
+_REFERENCE_KEYS: Final = ("reference", "ground_truth", "answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ def read_golden(path: str) -> tuple[Golden, ...]:
 
     Args:
         path: A CSV file by its ending, with a header, else JSON lines. Keys: `question`,
-            `reference` (or `answer`, or `ground_truth`), and `question_id` (or `id`).
+            `reference` (or `ground_truth`, or `answer`), and `question_id` (or `id`).
 
     Raises:
         ConfigError: The file cannot be read, or a line lacks a question or a reference.

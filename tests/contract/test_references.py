@@ -218,6 +218,13 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
     assert read_golden(str(one))[1] == Golden("d", "e")
 
 
+def test_what_a_pipeline_answered_is_no_reference(tmp_path: Path) -> None:
+    """In a file of results the truth counts, wherever it stands beside an answer."""
+    path = tmp_path / "results.csv"
+    path.write_text("question,answer,ground_truth\nq,wrong,right\n")
+    assert read_golden(str(path)) == (Golden("q", "right"),)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]\n", "no json\n", '{"question": "q"}\n', '{"question": " ", "answer": "a"}\n'],
