@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -42,6 +41,11 @@ class FeedbackWork:
     ticket: int
     told: bool = False
 
+    @property
+    def size(self) -> int:
+        """Characters that it keeps in memory."""
+        return len(self.feedback.reference or "") + len(self.feedback.label or "")
+
 
 class Joining:
     """Remembers what ended, and brings feedback to it. Thread-safe but for `handle`.
@@ -53,7 +57,7 @@ class Joining:
         delivery: Where feedback and outcomes go.
         ledger: The books.
         incidents: Where samples that cannot be built are counted.
-        patience: Seconds to wait for an evaluation that is still going on.
+        most: Feedback that may wait for evaluations that still go on.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Joining:
         delivery: Delivery,
         ledger: Ledger,
         incidents: Incidents,
-        patience: float,
+        most: int,
     ) -> None:
         self._recent = recent
         self._selection = selection
@@ -72,7 +76,8 @@ class Joining:
         self._delivery = delivery
         self._ledger = ledger
         self._incidents = incidents
-        self._patience = patience
+        self._most = most
+        self._waiting: set[FeedbackWork] = set()
 
     def remember(self, offer: Offer, decision: Decision | None, *, accepted: bool) -> Joinable:
         """Keeps an ended interaction: as a whole where a feedback may ask for its evaluation.
@@ -119,10 +124,35 @@ class Joining:
         """The latest interaction with one of the ids, if it is still remembered."""
         return self._recent.find(names)
 
+    def queue(self, work: FeedbackWork, submit: Callable[..., str | None]) -> str | None:
+        """Queues a feedback, behind the interaction's own evaluation. Never blocks.
+
+        It takes no place in the evaluator while it waits for that.
+
+        Args:
+            work: The feedback.
+            submit: Of the evaluator.
+
+        Returns:
+            None when it is taken, else why not.
+        """
+        done = work.entry.done
+        if done is None or done.done():
+            return submit(work, work.size)
+        if len(self._waiting) >= self._most:
+            return "queue_full"
+        self._waiting.add(work)
+        done.add_done_callback(lambda _: self._resume(work, submit))
+        return None
+
+    def _resume(self, work: FeedbackWork, submit: Callable[..., str | None]) -> None:
+        self._waiting.discard(work)
+        if submit(work, work.size, promised=True) is not None:
+            self.end(work)
+
     async def handle(self, work: FeedbackWork) -> None:
         """Delivers a feedback, and evaluates what it asks for."""
         entry = work.entry
-        await self._settled(entry)
         sample = self._sample(entry)
         feedback = replace(
             work.feedback,
@@ -163,12 +193,6 @@ class Joining:
             return None
         self._recent.update(entry, sample, (), [id_of(sample.sample_id)])
         return sample
-
-    async def _settled(self, entry: Joinable) -> None:
-        """Waits for the interaction's own evaluation, which was queued before."""
-        if entry.done is not None and not entry.done.done():
-            waiting = asyncio.shield(asyncio.wrap_future(entry.done))
-            await asyncio.wait([waiting], timeout=self._patience)
 
     async def _evaluate(self, entry: Joinable, asked: Asked) -> None:
         fed = self._selection.fed(asked)

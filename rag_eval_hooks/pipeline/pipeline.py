@@ -127,7 +127,7 @@ class Pipeline:
             self._delivery,
             self._ledger,
             self.incidents,
-            patience=self._config.sample_timeout,
+            most=self._config.queue_size,
         )
         self._outbound.open(self._durable.store)
         self._exit = ExitHook(self, self._config.exit_timeout)
@@ -222,8 +222,7 @@ class Pipeline:
             return False
         work = FeedbackWork(feedback, entry, self._ledger.errand())
         self._exit.arm()
-        size = len(feedback.reference or "") + len(feedback.label or "")
-        reason = self._start_threads() or self._evaluator.submit(work, size)
+        reason = self._start_threads() or self._joining.queue(work, self._evaluator.submit)
         if reason is not None:
             self._ledger.end_errand(work.ticket)
         self._ledger.note("feedback", reason or "joined")

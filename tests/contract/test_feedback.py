@@ -25,6 +25,7 @@ from rag_eval_hooks.pipeline import Offer
 from rag_eval_hooks.pipeline.recent import Joinable, Recent
 from rag_eval_hooks.sinks import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
+from tests.waiting import until
 
 CLAIMS = Findings(
     answer_claims=("a",),
@@ -199,6 +200,31 @@ def test_feedback_waits_for_an_evaluation_that_goes_on(make: Make) -> None:
     assert len(memory.feedbacks) == 1
 
 
+def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None:
+    """However much is said of a sample that the judge still thinks about, others are evaluated."""
+
+    class Thinking(ScriptedJudge):
+        until = threading.Event()
+
+        async def _reply(self, task: Any) -> Findings:
+            while task.question == "hard" and not self.until.is_set():
+                await asyncio.sleep(0.01)
+            return await super()._reply(task)
+
+    judge, memory = Thinking(CLAIMS), MemorySink()
+    evals = make(judge, [memory], evaluator_concurrency=2)
+    hard, easy = sample(question="hard"), sample(question="easy")
+    evals.offer(hard)
+    for _ in range(5):
+        assert evals.feedback(hard.sample_id, label="and?")
+    evals.offer(easy)
+    until(lambda: [result.sample.question for result in memory.results] == ["easy"])
+    assert memory.feedbacks == []
+    judge.until.set()
+    assert evals.flush(10)
+    assert len(memory.feedbacks) == 5
+
+
 def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
     """An evaluation that a feedback asks for has to pass the limit; the feedback is told anyway."""
     memory = MemorySink()
@@ -329,6 +355,18 @@ def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
     evals.shutdown(0.1)
     assert memory.feedbacks == []
     assert evals.stats().incidents == {"feedback: lost": 1}
+
+
+def test_feedback_that_waits_is_told_while_all_is_finished(make: Make) -> None:
+    """A shutdown that finishes the sample has its feedback told, too."""
+    memory = MemorySink()
+    evals = make(ScriptedJudge(CLAIMS, latency=0.2), [memory])
+    one = sample()
+    evals.offer(one)
+    assert evals.feedback(one.sample_id, score=1)
+    assert evals.shutdown(10)
+    assert [told.sample_id for told in memory.feedbacks] == [one.sample_id]
+    assert evals.stats().incidents == {}
 
 
 def test_feedback_can_be_switched_off(make: Make) -> None:
