@@ -53,8 +53,10 @@ class Meter:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """One request. One that is refused takes no tokens; what one takes that gets no reply in
-        time, or is cut short, nobody tells: its estimate stays spent.
+        """One request.
+
+        One that is refused takes no tokens. What one takes that gets no reply in time, or is cut
+        short, nobody tells: its estimate stays spent.
 
         Raises:
             BudgetError: The budget has no room for it.

@@ -176,10 +176,8 @@ def attributes_of(
         semconv.EVAL_DURATION_MS: round(duration * 1000, 3),
         semconv.EVAL_VERSION: __version__,
     }
-    if probability is not None:
-        attributes[semconv.EVAL_SAMPLE_RATE] = probability
     # Scores come last: where room is short, they are also on the carrier.
-    attributes |= _chosen(outcomes, reason)
+    attributes |= _chosen(outcomes, probability, reason)
     if passed is not None:
         attributes[semconv.EVAL_PASS] = passed
     if failed := failed_of(outcomes):
@@ -196,8 +194,12 @@ def attributes_of(
     return attributes
 
 
-def _chosen(outcomes: Outcomes, reason: str) -> dict[str, str | bool]:
-    told: dict[str, str | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+def _chosen(
+    outcomes: Outcomes, probability: float | None, reason: str
+) -> dict[str, str | float | bool]:
+    told: dict[str, str | float | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+    if probability is not None:
+        told[semconv.EVAL_SAMPLE_RATE] = probability
     if any(outcome.probability_estimated for outcome in outcomes.values()):
         told[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
     return told

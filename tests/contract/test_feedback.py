@@ -510,7 +510,7 @@ def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) 
     evals = make(sinks=[memory], provider=TracerProvider(), sample_rate=0.0, tail=[DOWN])
     trace_id = captured(evals)
     for told in ({"label": "hm"}, {"score": 0.0}, {"label": "again"}):
-        assert evals.feedback(trace_id, **told)  # type: ignore[arg-type]
+        assert evals.feedback(trace_id, **told)
     evals.flush(5)
     (result,) = memory.results
     assert {told.sample_id for told in memory.feedbacks} == {result.sample.sample_id}
@@ -520,14 +520,20 @@ def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) 
 def test_feedback_on_what_cannot_be_redacted_is_told(make: Make) -> None:
     """A sample that cannot be built costs its evaluation, not the feedback; it is counted."""
 
-    def broken(_text: str) -> str:
-        raise KeyError
+    def broken(text: str) -> str:
+        if text:
+            raise KeyError
+        return text
 
     memory = MemorySink()
     config = RagEvalConfig(sample_rate=0.0, tail=[DOWN])
     provider = TracerProvider()
     with RagEval(
-        METRICS, ScriptedJudge(CLAIMS), sinks=[memory], config=config, redact=broken,
+        METRICS,
+        ScriptedJudge(CLAIMS),
+        sinks=[memory],
+        config=config,
+        redact=broken,
         tracer_provider=provider,
     ) as evals:
         trace_id = captured(evals)

@@ -274,8 +274,7 @@ def test_events_have_the_rag_spans_context(world: World) -> None:
 
 
 def test_each_score_tells_its_own_probability_wherever_it_is() -> None:
-    """Metrics of one request have different rates: carrier and events say each one's, not the
-    request's, which is that of the likeliest."""
+    """Carrier and events say the rate of each metric, not that of the likeliest alone."""
     rates = {"ragas": 0.25, "lexical": 1.0}
     metrics = ["ragas.faithfulness", "lexical.source_citation"]
     world = World(metrics=metrics, metric_rates=rates)

@@ -256,11 +256,15 @@ async def test_a_request_without_a_reply_in_time_is_charged_its_estimate(
     """Whoever gave up waiting has not taken the request back; one that is refused takes nothing."""
     limited = budget({"tokens_per_hour": 1000})
     meter = Meter()
-    with pytest.raises(error), allowing(limited), meter.charging():
-        with contextlib.suppress(error), meter.sending():
-            raise error
+
+    def send() -> None:
         with meter.sending():
             raise error
+
+    with allowing(limited), meter.charging():
+        for _ in range(2):
+            with pytest.raises(error):
+                send()
     spent = limited.spent()["hour"]
     assert (spent.calls, spent.tokens) == (2, 2 * tokens)
 

@@ -231,4 +231,4 @@ def test_what_was_chosen_at_other_rates_keeps_its_probability(
         error = (count * probability * (1 - probability)) ** 0.5
         assert abs(number - count * probability) <= 5 * error
         assert probability <= before.decide("k", Traits).probability
-    assert seen["ragas.faithfulness"] <= {rate for rate in (*then.values(), *now.values())}
+    assert seen["ragas.faithfulness"] <= {*then.values(), *now.values()}
