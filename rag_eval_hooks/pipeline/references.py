@@ -187,7 +187,8 @@ def read_golden(path: str) -> tuple[Golden, ...]:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("references", path, f"a readable file ({type(error).__name__})") from None
+        wants = f"a readable file in UTF-8 ({type(error).__name__})"
+        raise ConfigError("references", path, wants) from None
     rows = _csv_rows(text, path) if path.lower().endswith(".csv") else _json_rows(text, path)
     golden = tuple(_golden(row, f"{path}:{line}") for line, row in rows)
     if not golden:
@@ -198,6 +199,9 @@ def read_golden(path: str) -> tuple[Golden, ...]:
 def _csv_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
+        if "question" not in (reader.fieldnames or ()):
+            wants = "a header with 'question' and 'reference', and commas between"
+            raise ConfigError("references", f"{path}:1", wants)
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:

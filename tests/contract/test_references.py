@@ -238,10 +238,16 @@ def test_a_file_without_golden_questions_is_refused_at_start(text: str, tmp_path
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("golden.csv", f"question,reference\nq,{'x' * 200_000}\n"), ("golden.jsonl", "[" * 100_000)],
+    [
+        ("golden.csv", f"question,reference\nq,{'x' * 200_000}\n"),
+        ("golden.csv", "question;reference\nq;a\n"),
+        ("golden.csv", "Question,Reference\nq,a\n"),
+        ("golden.csv", "\n\n"),
+        ("golden.jsonl", "[" * 100_000),
+    ],
 )
 def test_a_line_that_no_parser_takes_is_named(name: str, text: str, tmp_path: Path) -> None:
-    """A field past the limit of CSV, or JSON that is too deep, is an error like any other."""
+    """A field past the limit of CSV, another header, or JSON that is too deep is an error too."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(ConfigError, match=rf"{name}:\d") as caught:
