@@ -177,6 +177,18 @@ def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -
     assert second.outcomes["lexical.exact_match"].reason == "reference"
 
 
+def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
+    """Whoever can write a feedback cannot make prompts, spans and memory as large as they like."""
+    memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
+    evals = make(judge, [memory], max_text_chars=100)
+    one = sample()
+    evals.offer(one)
+    evals.feedback(one.sample_id, reference="r" * 1000, label="l" * 1000)
+    evals.flush(5)
+    assert memory.results[1].sample.reference == "r" * 100
+    assert memory.feedbacks[0].label == "l" * 100
+
+
 def test_a_reference_heeds_the_rates(make: Make) -> None:
     """A metric that its rate left out is not brought in by a reference."""
     memory = MemorySink()
