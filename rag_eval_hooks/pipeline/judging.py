@@ -117,7 +117,8 @@ def column_of(outcomes: Outcomes) -> str:
         return f"dropped:{BUDGET}"
     if any(isinstance(outcome, Score) for outcome in outcomes.values()):
         return "scored"
-    causes = _causes(outcomes)
+    # What its rate left out is no reason why those that were chosen have no score.
+    causes = [cause for cause in _causes(outcomes) if cause is not Cause.SAMPLED_OUT]
     failures = [cause for cause in causes if cause.is_failure]
     # No outcome at all: the sample feeds no metric.
     return f"failed:{next(iter(failures or causes), Cause.MISSING_INPUT).value}"

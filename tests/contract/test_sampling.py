@@ -88,6 +88,16 @@ def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
     assert evals.stats().scored == 1
 
 
+def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
+    """Where the chosen metrics lack an input, that is what is told, not what another's rate did."""
+    evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
+    one = sample(reference=None)
+    evals.offer(one)
+    evals.flush(5)
+    assert evals.stats().failed == {"missing_input": 1}
+    assert "missing_input" in str(evals.explain(one.sample_id)[0])
+
+
 def test_every_outcome_tells_its_own_probability(make: Make) -> None:
     """Metrics of one sample carry the rates by which each was chosen."""
     memory = MemorySink()
