@@ -12,7 +12,8 @@ from typing import Final
 __all__ = ["Feedback", "id_of"]
 
 _LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
-_DOWN: Final = re.compile(r"\bthumbs?[ _-]?down\b|👎", re.IGNORECASE)
+# Between letters and digits it is another word; an underscore joins words.
+_DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,23 +92,26 @@ class Assembler:
         return self._redactor.sample(self._known(sample)) if self._redactor.active else sample
 
     def reference(self, text: str | None) -> str | None:
-        """A reference that comes by itself, after its sample was redacted.
+        """A reference that comes by itself, after its sample was redacted; cut to the limit.
 
         Raises:
             RedactionError: Something would be taken out of it. Its placeholders would not be those
                 of the sample, so it cannot be compared with the answer.
         """
-        if self._redactor.sample(Sample(question="", reference=text)).reference != text:
+        read = _first(text, self.text_chars)
+        if self._redactor.sample(Sample(question="", reference=read)).reference != read:
             raise RedactionError("the reference holds what redaction takes out")
-        return text
+        return _first(text, self._config.max_text_chars)
 
     def label(self, text: str | None) -> str | None:
-        """A feedback's label, redacted.
+        """A feedback's label, redacted, and cut to the limit.
 
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        return self._redactor.sample(Sample(question="", answer=text)).answer
+        read = _first(text, self.text_chars)
+        redacted = self._redactor.sample(Sample(question="", answer=read)).answer
+        return _first(redacted, self._config.max_text_chars)
 
     def attributes(self, session: Session, values: Contents) -> Attributes:
         """Attributes with content or ids, redacted; none where that fails."""
@@ -121,3 +124,8 @@ class Assembler:
             return {}
         kept = {k: undivided(v) if isinstance(v, str) else v for k, v in redacted.items()}
         return plain(kept)
+
+
+def _first(text: str | None, most: int) -> str | None:
+    """The beginning of a text; what is none is left to whoever checks it."""
+    return text[:most] if isinstance(text, str) else text

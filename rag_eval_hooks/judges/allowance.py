@@ -23,7 +23,7 @@ class Reservation(Protocol):
         ...
 
     def fail(self) -> None:
-        """The call gave no reply: it counts as a call, and took no tokens that anyone told."""
+        """The call was refused: it counts as a call, and took no tokens."""
         ...
 
 

@@ -133,8 +133,8 @@ class ForeignChat:
 
     async def _once(self, send: Send, meter: Meter) -> Reply:
         async with self._slots.here() as call, asyncio.timeout(self._limits.timeout):
-            meter.sent()
-            reply = await _apart(send())
+            with meter.sending():
+                reply = await _apart(send())
             call.input_tokens = token_count(reply.input_tokens)
             call.output_tokens = token_count(reply.output_tokens)
             return reply

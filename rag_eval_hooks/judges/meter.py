@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.allowance import Allowance, Reservation, current_allowance
 from rag_eval_hooks.judges.deadline import charge
+from rag_eval_hooks.judges.failures import is_time_out
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.prompts.parts import tokens
 from rag_eval_hooks.usage import Usage
@@ -43,12 +44,31 @@ class Meter:
         Raises:
             BudgetError: The budget has no room for it.
         """
-        self._give_up()
+        self._reserved = None
         if self._allowance is not None:
             self._reserved = self._allowance.reserve(
                 self._expected(), embedding=self._embedded is not None
             )
         self._add(Usage(calls=1))
+
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """One request.
+
+        One that is refused takes no tokens. What one takes that gets no reply in time, or is cut
+        short, nobody tells: its estimate stays spent.
+
+        Raises:
+            BudgetError: The budget has no room for it.
+        """
+        self.sent()
+        try:
+            yield
+        except Exception as error:
+            if self._reserved is not None and not is_time_out(error):
+                self._reserved.fail()
+                self._reserved = None
+            raise
 
     def told(self, input_tokens: object, output_tokens: object) -> None:
         """Counts tokens as an endpoint tells them; what is no such number counts as none."""
@@ -75,12 +95,6 @@ class Meter:
             error.usage = self.usage
             raise
         finally:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        """A request that was sent before and told nothing has failed."""
-        if self._reserved is not None:
-            self._reserved.fail()
             self._reserved = None
 
     def _expected(self) -> float:

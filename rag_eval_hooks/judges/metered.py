@@ -73,8 +73,8 @@ class MeteredJudge:
     async def _asked(self, ask: Callable[[], Awaitable[Findings]]) -> Findings:
         meter = Meter()
         with meter.charging(), told(Caller(self.name), is_request=False):
-            meter.sent()
-            findings = await ask()
+            with meter.sending():
+                findings = await ask()
             used = sum(findings.usage.values(), start=Usage())
             meter.told(round(used.input_tokens), round(used.output_tokens))
             return findings
@@ -116,8 +116,8 @@ class AllowedEmbedder:
         meter = Meter(embedded=texts)
         caller = Caller(self.name, Operation.EMBEDDINGS)
         with meter.charging(), told(caller, is_request=False):
-            meter.sent()
-            vectors, used = await self._embedder.embed_metered(texts)
+            with meter.sending():
+                vectors, used = await self._embedder.embed_metered(texts)
             meter.told(round(used.input_tokens), 0)
             return vectors, used
 

@@ -126,10 +126,10 @@ class Endpoint:
         async with self._slots.here() as call:
             # The first call makes the client, which reads certificates: no part of the call's time.
             client = self._client()
-            meter.sent()
-            async with asyncio.timeout(self._options.timeout):
-                with honest_connection_errors():
-                    reply = await request(client)
+            with meter.sending():
+                async with asyncio.timeout(self._options.timeout):
+                    with honest_connection_errors():
+                        reply = await request(client)
             _tell(call, reply)
             return reply
 

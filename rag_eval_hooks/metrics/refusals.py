@@ -33,6 +33,10 @@ _LACKED = (
 )
 _FACTS = r"(?:answers?|context|data|details?|information|knowledge|mention|evidence(?! that))"
 _NOT_KNOWN = r"(?:not (?:clear|known|certain|stated|specified)|unclear|unknown|uncertain)"
+_GIVEN = (
+    r"(?:available|provided|given|included|found|present|mentioned|stated|specified|contained|"
+    r"covered|addressed|described|discussed)"
+)
 _SELF = r"(?:i|we)"
 _CANNOT = r"(?:cannot|can not|can't|couldn't|could not)"
 
@@ -43,7 +47,13 @@ _REFUSES = re.compile(
             rf"(?:(?:{_SELF}|it) )?{_CANNOT} (?:\w+ly )?{_TELL}\b",
             rf"(?:it|this|the (?:answer|question)\b[^,;]*) {_CANNOT} be {_TOLD}\b",
             rf"{_SELF} (?:do not|don't) (?:\w+ly )?know\b",
-            rf"{_SELF} (?:do not|don't) have (?:(?:enough|sufficient|any|the) )(?:\w+ )?{_FACTS}\b",
+            rf"{_SELF} (?:do not|don't) have (?:enough|sufficient|any|the|that|this) "
+            rf"(?:\w+ )?{_FACTS}\b",
+            rf"{_SELF} have no (?:\w+ )?{_FACTS}\b",
+            rf"{_SELF} {_CANNOT} help (?:you )?with (?:that|this)\b",
+            rf"(?:this|that|such|the) (?:information|answer|data) (?:is not|isn't) {_GIVEN}\b",
+            rf"(?:this|that|it) (?:is not|isn't) (?:\w+ly )?{_GIVEN} (?:in|by) {_SOURCES}\b",
+            r"there(?: is|'s) nothing (?:\w+ )?(?:about|on|regarding) (?:this|that|it)\b",
             rf"(?:{_SELF}(?: am|'m| are|'re) )?not (?:\w+ly |quite )?(?:sure|certain|familiar)\b",
             rf"(?:it is|it's|it remains) (?:{_NOT_KNOWN}|(?:not possible|impossible) to {_TELL})\b",
             rf"the answer\b[^,;]* (?:is|remains) (?:{_NOT_KNOWN}|not available|inconclusive)\b",

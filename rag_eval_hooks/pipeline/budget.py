@@ -40,9 +40,9 @@ class Budget:
     Before a call is sent, its room is taken: one call, the estimated tokens of its prompt, the
     mean tokens of the replies so far, and their price. With the reply the true amount takes its
     place. So calls are never more than the limit, and tokens and money are passed at most by
-    what calls in flight take beyond their estimate. A call without a reply counts as a call.
-    An endpoint that does not count tokens is charged the estimate. Requests for embeddings are
-    calls too, of a price of their own and without tokens of a reply.
+    what calls in flight take beyond their estimate. A call that is refused counts as a call. One
+    that gets no reply in time, or none that counts tokens, is charged the estimate. Requests for
+    embeddings are calls too, of a price of their own and without tokens of a reply.
 
     Args:
         limits: By `<unit>_per_<period>`, such as `calls_per_hour`.

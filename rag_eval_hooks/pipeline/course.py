@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from opentelemetry.trace import SpanContext
 
@@ -19,11 +19,12 @@ from rag_eval_hooks.pipeline.endings import dropped, sampled_out
 from rag_eval_hooks.pipeline.joining import RATE_LIMIT, Joining
 from rag_eval_hooks.pipeline.judging import BUDGET, Judging, column_of, is_refused
 from rag_eval_hooks.pipeline.ledger import Ledger
+from rag_eval_hooks.pipeline.offer import as_judged
 from rag_eval_hooks.pipeline.redelivery import Redelivery
 from rag_eval_hooks.pipeline.sampler import SAMPLED_OUT, Decision
 from rag_eval_hooks.pipeline.selection import Selection, by_rates
 from rag_eval_hooks.pipeline.work import Work
-from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.sinks.held_span import SpanHolder
@@ -129,10 +130,7 @@ class Course:
             self._drop(work, reason)
             return None
         self.ledger.identify(work.ticket, sample.sample_id)
-        if work.offer.status is Status.ERROR:
-            # What came of it is no answer that anybody got.
-            sample = replace(sample, answer=None)
-        return sample
+        return as_judged(sample)
 
     async def _decided(self, work: Work, sample: Sample) -> Decision | None:
         """The decision that stands, or None: the sample is settled without an evaluation."""

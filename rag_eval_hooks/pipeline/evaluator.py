@@ -69,7 +69,12 @@ class Evaluator(Generic[W]):
         return 0 if self._closed else self._queue_size - len(self._queue)
 
     def submit(
-        self, item: W, size: int, *, on_taken: Callable[[], None] = lambda: None
+        self,
+        item: W,
+        size: int,
+        *,
+        on_taken: Callable[[], None] = lambda: None,
+        promised: bool = False,
     ) -> str | None:
         """Queues an item. O(1), never waits for the evaluator.
 
@@ -77,15 +82,16 @@ class Evaluator(Generic[W]):
             item: What to work on.
             size: Characters that it keeps in memory.
             on_taken: Called when the item is taken, before it is worked on.
+            promised: Whether it was taken before, and has its place also in a full queue, and
+                after `close`.
 
         Returns:
             None when the item is taken, else why not: `shutdown`, `queue_full` or `no_thread`.
         """
         with self._lock:
-            if self._closed:
+            if self._stopping or (self._closed and not promised):
                 return "shutdown"
-            too_large = self._queue and self._waiting_chars + size > self._queue_chars
-            if len(self._queue) >= self._queue_size or too_large:
+            if not promised and self._is_full(size):
                 return "queue_full"
             try:
                 self._start()
@@ -97,6 +103,10 @@ class Evaluator(Generic[W]):
             self._waiting_chars += size
             self._wake()
         return None
+
+    def _is_full(self, size: int) -> bool:
+        too_large = self._queue and self._waiting_chars + size > self._queue_chars
+        return len(self._queue) >= self._queue_size or bool(too_large)
 
     def __len__(self) -> int:
         """Items that wait to be begun."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.delivery import Delivery
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.ledger import Ledger
-from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.offer import Offer, as_judged
 from rag_eval_hooks.pipeline.recent import Joinable, Recent
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.pipeline.selection import Asked, Selection, by_feedback
@@ -24,7 +25,7 @@ RATE_LIMIT: Final = "rate_limit"
 """Why a sample was dropped, or a feedback asked in vain: the limit had no room."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class FeedbackWork:
     """A feedback on its way through the queue.
 
@@ -32,11 +33,18 @@ class FeedbackWork:
         feedback: What was said.
         entry: What it is about.
         ticket: In the ledger.
+        told: Whether the sinks were called with it.
     """
 
     feedback: Feedback
     entry: Joinable
     ticket: int
+    told: bool = False
+
+    @property
+    def size(self) -> int:
+        """Characters that it keeps in memory."""
+        return len(self.feedback.reference or "") + len(self.feedback.label or "")
 
 
 class Joining:
@@ -48,7 +56,8 @@ class Joining:
         judging: Evaluates.
         delivery: Where feedback and outcomes go.
         ledger: The books.
-        patience: Seconds to wait for an evaluation that is still going on.
+        incidents: Where samples that cannot be built are counted.
+        most: Feedback that may wait for evaluations that still go on.
     """
 
     def __init__(
@@ -58,14 +67,17 @@ class Joining:
         judging: Judging,
         delivery: Delivery,
         ledger: Ledger,
-        patience: float,
+        incidents: Incidents,
+        most: int,
     ) -> None:
         self._recent = recent
         self._selection = selection
         self._judging = judging
         self._delivery = delivery
         self._ledger = ledger
-        self._patience = patience
+        self._incidents = incidents
+        self._most = most
+        self._waiting: set[FeedbackWork] = set()
 
     def remember(self, offer: Offer, decision: Decision | None, *, accepted: bool) -> Joinable:
         """Keeps an ended interaction: as a whole where a feedback may ask for its evaluation.
@@ -112,11 +124,36 @@ class Joining:
         """The latest interaction with one of the ids, if it is still remembered."""
         return self._recent.find(names)
 
+    def queue(self, work: FeedbackWork, submit: Callable[..., str | None]) -> str | None:
+        """Queues a feedback, behind the interaction's own evaluation. Never blocks.
+
+        It takes no place in the evaluator while it waits for that.
+
+        Args:
+            work: The feedback.
+            submit: Of the evaluator.
+
+        Returns:
+            None when it is taken, else why not.
+        """
+        done = work.entry.done
+        if done is None or done.done():
+            return submit(work, work.size)
+        if len(self._waiting) >= self._most:
+            return "queue_full"
+        self._waiting.add(work)
+        done.add_done_callback(lambda _: self._resume(work, submit))
+        return None
+
+    def _resume(self, work: FeedbackWork, submit: Callable[..., str | None]) -> None:
+        self._waiting.discard(work)
+        if submit(work, work.size, promised=True) is not None:
+            self.end(work)
+
     async def handle(self, work: FeedbackWork) -> None:
         """Delivers a feedback, and evaluates what it asks for."""
         entry = work.entry
-        await self._settled(entry)
-        sample = None if entry.build is None else entry.build()
+        sample = self._sample(entry)
         feedback = replace(
             work.feedback,
             sample_id=None if sample is None else sample.sample_id,
@@ -124,17 +161,43 @@ class Joining:
             span_id=entry.span_id,
         )
         await self._delivery.deliver_feedback(feedback)
-        asked = None if sample is None else self._selection.asked_by(feedback, sample, entry)
+        work.told = True
+        asked = None if sample is None else await self._asked(feedback, sample, entry)
         if asked is not None:
             await self._evaluate(entry, asked)
 
-    async def _settled(self, entry: Joinable) -> None:
-        """Waits for the interaction's own evaluation, which was queued before."""
-        if entry.done is not None and not entry.done.done():
-            waiting = asyncio.shield(asyncio.wrap_future(entry.done))
-            await asyncio.wait([waiting], timeout=self._patience)
+    def end(self, work: FeedbackWork) -> None:
+        """Whatever ended the work: what no sink was told by then is lost."""
+        if not work.told:
+            self._incidents.count("feedback: lost")
+        self._ledger.end_errand(work.ticket)
+
+    async def _asked(self, feedback: Feedback, sample: Sample, entry: Joinable) -> Asked | None:
+        """What a feedback asks for, of the sample with the reference of a golden question."""
+        asked = self._selection.asked_by(feedback, sample, entry)
+        if asked is None or asked.sample.reference is not None:
+            return asked
+        similar = await self._judging.with_alike(sample)
+        # Anew: another feedback may have asked for the same meanwhile.
+        return self._selection.asked_by(feedback, similar, entry)
+
+    def _sample(self, entry: Joinable) -> Sample | None:
+        """The interaction's sample, the same for each feedback; None where only ids are kept."""
+        if entry.build is None:
+            return None
+        try:
+            sample = self._judging.with_equal(as_judged(entry.build()))
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+            self._incidents.report("feedback", error)
+            self.unreadable(entry)
+            return None
+        self._recent.update(entry, sample, (), [id_of(sample.sample_id)])
+        return sample
 
     async def _evaluate(self, entry: Joinable, asked: Asked) -> None:
+        fed = self._selection.fed(asked)
+        if not fed:
+            return
         admitted, admission = self._selection.admit()
         if not admitted:
             self._ledger.note("decisions", RATE_LIMIT)
@@ -142,13 +205,16 @@ class Joining:
             return
         ticket = self._ledger.accepted(*entry.ids[:1])
         self._ledger.identify(ticket, asked.sample.sample_id)
-        # Claimed before the first wait: another feedback must not ask for the same.
-        entry.evaluated |= frozenset(asked.reasons)
+        # Claimed before the first wait: another feedback must not ask for the same. What lacks a
+        # reference is not: a later feedback may bring one.
+        entry.evaluated |= fed
         try:
-            self._ledger.note("decisions", next(iter(asked.reasons.values())))
+            reason, start = next(iter(asked.reasons.values())), time.time_ns()
+            self._ledger.note("decisions", reason)
             outcomes = await self._judging.only(asked.sample, frozenset(asked.reasons))
             outcomes = by_feedback(outcomes, asked, admission)
             self._recent.update(entry, asked.sample, _settled(outcomes))
+            self._judging.publish(asked.sample, outcomes, reason=reason, start=start)
             await self._delivery.deliver(asked.sample, outcomes)
             self._judging.settle(ticket, outcomes)
         finally:

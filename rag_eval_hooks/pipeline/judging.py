@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -70,6 +71,22 @@ class Judging:
         outcomes = await self.score(sample, chosen)
         return {name: outcome for name, outcome in outcomes.items() if name in chosen}
 
+    def publish(self, sample: Sample, outcomes: Outcomes, *, reason: str, start: int) -> None:
+        """Sends telemetry of what was evaluated after its RAG span had ended.
+
+        Args:
+            sample: What was evaluated.
+            outcomes: The result.
+            reason: Why it was evaluated.
+            start: When that began, in nanoseconds since the epoch.
+        """
+        # The wall clock may have been set back meanwhile.
+        end = max(start, time.time_ns())
+        evaluation = self._telemetry.evaluated(
+            sample, outcomes, probability=None, reason=reason, start=start, end=end
+        )
+        self._telemetry.publish(evaluation, lambda *_: None)
+
     async def inline(self, sample: Sample) -> Outcomes:
         """The outcomes of all metrics, as online."""
         with quiet():
@@ -100,7 +117,8 @@ def column_of(outcomes: Outcomes) -> str:
         return f"dropped:{BUDGET}"
     if any(isinstance(outcome, Score) for outcome in outcomes.values()):
         return "scored"
-    causes = _causes(outcomes)
+    # What its rate left out is no reason why those that were chosen have no score.
+    causes = [cause for cause in _causes(outcomes) if cause is not Cause.SAMPLED_OUT]
     failures = [cause for cause in causes if cause.is_failure]
     # No outcome at all: the sample feeds no metric.
     return f"failed:{next(iter(failures or causes), Cause.MISSING_INPUT).value}"

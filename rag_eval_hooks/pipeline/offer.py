@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline.rules import Traits, traits_of
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.sinks.held_span import HeldSpan
 
-__all__ = ["Offer"]
+__all__ = ["Offer", "as_judged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +58,8 @@ class Offer:
             trace_id=sample.trace_id,
             span_id=sample.span_id,
         )
+
+
+def as_judged(sample: Sample) -> Sample:
+    """A sample as it is evaluated: what came of one that failed is no answer that anybody got."""
+    return replace(sample, answer=None) if sample.status is Status.ERROR else sample

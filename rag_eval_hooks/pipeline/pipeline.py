@@ -126,7 +126,8 @@ class Pipeline:
             self._judging,
             self._delivery,
             self._ledger,
-            patience=self._config.sample_timeout,
+            self.incidents,
+            most=self._config.queue_size,
         )
         self._outbound.open(self._durable.store)
         self._exit = ExitHook(self, self._config.exit_timeout)
@@ -221,8 +222,7 @@ class Pipeline:
             return False
         work = FeedbackWork(feedback, entry, self._ledger.errand())
         self._exit.arm()
-        size = len(feedback.reference or "") + len(feedback.label or "")
-        reason = self._start_threads() or self._evaluator.submit(work, size)
+        reason = self._start_threads() or self._joining.queue(work, self._evaluator.submit)
         if reason is not None:
             self._ledger.end_errand(work.ticket)
         self._ledger.note("feedback", reason or "joined")
@@ -372,7 +372,7 @@ class Pipeline:
 
     def _on_end(self, work: Work | FeedbackWork) -> None:
         if isinstance(work, FeedbackWork):
-            self._ledger.end_errand(work.ticket)
+            self._joining.end(work)
         else:
             self._course.end(work)
 

@@ -18,9 +18,10 @@ _REMEMBERED: Final = 60
 class RateLimit:
     """Lets through at most so many in any window of time. Thread-safe, O(1).
 
-    Exact: the window slides, so no stretch of its length holds more than the limit, and under
-    load each holds just that many. The first to come are let through; a limit for the minute
-    alone may let all of them through in its first second.
+    Exact: the window slides, so no stretch of its length holds more than the limit. Under load it
+    lacks no more than the time between a place's becoming free and the next request: at ten times
+    the load, a limit of n admits n / (1 + 1 / 10n). The first to come are let through; a limit
+    for the minute alone may let all of them through in its first second.
 
     Libraries for this count by fixed windows, which let twice the limit through at their border,
     or read the wall clock, which may be set back.

@@ -55,7 +55,8 @@ class Joinable:
 class Recent:
     """At most so many entries, with so much text, for so long. Thread-safe.
 
-    The oldest leave first. Of several entries with one id, as of two interactions in one trace,
+    The oldest leave first; where there is too much text, the oldest lose theirs and keep their ids.
+    Of several entries with one id, as of two interactions in one trace,
     the latest is found.
 
     Args:
@@ -75,6 +76,8 @@ class Recent:
         self._lock = threading.Lock()
         # In order of arrival, which is the order of their deadlines.
         self._entries: OrderedDict[Joinable, None] = OrderedDict()
+        # Those of them with text, likewise.
+        self._whole: OrderedDict[Joinable, None] = OrderedDict()
         self._by_id: dict[str, Joinable] = {}
         self._kept = 0
 
@@ -101,7 +104,7 @@ class Recent:
         with self._lock:
             entry.deadline = self._clock() + self._ttl
             self._entries[entry] = None
-            self._kept += entry.size
+            self._resize(entry, entry.build, entry.size, before=0)
             for name in entry.ids:
                 self._by_id[name] = entry
             self._trim()
@@ -121,11 +124,10 @@ class Recent:
             entry.evaluated |= frozenset(evaluated)
             if entry not in self._entries:
                 return
-            fits = sample.chars <= self._chars
-            self._kept -= entry.size
-            entry.build = (lambda: sample) if fits else None
-            entry.size = sample.chars if fits else 0
-            self._kept += entry.size
+            if sample.chars <= self._chars:
+                self._resize(entry, lambda: sample, sample.chars, before=entry.size)
+            else:
+                self._resize(entry, None, 0, before=entry.size)
             self._name(entry, ids)
             self._trim()
 
@@ -133,9 +135,19 @@ class Recent:
         """Keeps no more than the ids of an entry."""
         with self._lock:
             if entry in self._entries:
-                self._kept -= entry.size
+                self._resize(entry, None, 0, before=entry.size)
                 self._name(entry, ids)
             entry.build, entry.size = None, 0
+
+    def _resize(
+        self, entry: Joinable, build: Callable[[], Sample] | None, size: int, *, before: int
+    ) -> None:
+        self._kept += size - before
+        entry.build, entry.size = build, size
+        if size:
+            self._whole[entry] = None
+        else:
+            self._whole.pop(entry, None)
 
     def _name(self, entry: Joinable, ids: Iterable[str]) -> None:
         for name in ids:
@@ -147,14 +159,17 @@ class Recent:
         now = self._clock()
         while self._entries:
             oldest = next(iter(self._entries))
-            full = len(self._entries) > self._size or self._kept > self._chars
-            if not full and oldest.deadline > now:
-                return
+            if len(self._entries) <= self._size and oldest.deadline > now:
+                break
             self._forget(oldest)
+        while self._kept > self._chars:
+            oldest = next(iter(self._whole))
+            self._resize(oldest, None, 0, before=oldest.size)
 
     def _forget(self, entry: Joinable) -> None:
         del self._entries[entry]
         self._kept -= entry.size
+        self._whole.pop(entry, None)
         for name in entry.ids:
             if self._by_id.get(name) is entry:
                 del self._by_id[name]

@@ -29,7 +29,8 @@ SIMILARITY: Final = "reference_similarity"
 _BATCH: Final = 256
 _PAUSE: Final = 30.0
 """Seconds until an embedder that failed is asked for the golden questions again."""
-_REFERENCE_KEYS: Final = ("reference", "answer", "ground_truth")
+# Beside a `ground_truth`, an `answer` is what some pipeline answered.
+_REFERENCE_KEYS: Final = ("reference", "ground_truth", "answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class References:
         self._incidents = incidents
         self._clock = clock
         self._units: list[list[float]] = []
+        self._made: list[list[float]] = []
         self._retry_at = 0.0
         self.reset()
 
@@ -143,11 +145,15 @@ class References:
         # Rules take a while over a long file, and what is taken out must not reach the embedder.
         self._golden = await asyncio.to_thread(self._open_ones)
         texts = [one.question for one in self._golden]
-        units: list[list[float]] = []
-        for start in range(0, len(texts), _BATCH):
-            vectors = await embedder.embed(texts[start : start + _BATCH])
-            units += map(_unit, vectors)
-        self._units = units
+        while len(self._made) < len(texts):
+            part = texts[len(self._made) : len(self._made) + _BATCH]
+            vectors = await embedder.embed(part)
+            if len(vectors) != len(part):
+                raise ValueError("not one vector per text")
+            # Kept where the time of this sample runs out: the next one goes on from here, at once.
+            self._made += map(_unit, vectors)
+            self._retry_at = self._clock()
+        self._units = self._made
 
     def _open_ones(self) -> tuple[Golden, ...]:
         return tuple(one for one in self._golden if self._is_open(one.question, one.reference))
@@ -173,7 +179,7 @@ def read_golden(path: str) -> tuple[Golden, ...]:
 
     Args:
         path: A CSV file by its ending, with a header, else JSON lines. Keys: `question`,
-            `reference` (or `answer`, or `ground_truth`), and `question_id` (or `id`).
+            `reference` (or `ground_truth`, or `answer`), and `question_id` (or `id`).
 
     Raises:
         ConfigError: The file cannot be read, or a line lacks a question or a reference.
@@ -181,18 +187,26 @@ def read_golden(path: str) -> tuple[Golden, ...]:
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("references", path, f"a readable file ({type(error).__name__})") from None
-    rows = _csv_rows(text) if path.lower().endswith(".csv") else _json_rows(text, path)
+        wants = f"a readable file in UTF-8 ({type(error).__name__})"
+        raise ConfigError("references", path, wants) from None
+    rows = _csv_rows(text, path) if path.lower().endswith(".csv") else _json_rows(text, path)
     golden = tuple(_golden(row, f"{path}:{line}") for line, row in rows)
     if not golden:
         raise ConfigError("references", path, "a file with at least one question")
     return golden
 
 
-def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _csv_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    for row in reader:
-        yield reader.line_num, row
+    try:
+        if "question" not in (reader.fieldnames or ()):
+            wants = "a header with 'question' and 'reference', and commas between"
+            raise ConfigError("references", f"{path}:1", wants)
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        place = f"{path}:{reader.line_num}"
+        raise ConfigError("references", place, f"lines of CSV ({error})") from None
 
 
 def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -200,7 +214,7 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError:
+            except (json.JSONDecodeError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise ConfigError("references", f"{path}:{number}", "a JSON object on each line")

@@ -78,6 +78,15 @@ class Rates:
         """The rates with another share for some metrics."""
         return Rates({**self._shares, **dict.fromkeys(ids, share)})
 
+    def bounded(self, share: Share) -> Rates:
+        """The likeliest metrics at exactly this share, the others at most at its rate."""
+        highest = self.highest.rate
+        told = {
+            name: share if own.rate == highest else replace(own, rate=min(own.rate, share.rate))
+            for name, own in self._shares.items()
+        }
+        return Rates(told)
+
     def raised(self, ids: Iterable[str], share: Share) -> Rates:
         """The rates, raised to a share for those of the metrics that are below it."""
         return self.set((name for name in ids if self._shares[name].rate < share.rate), share)
@@ -140,6 +149,21 @@ class Decision:
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
         """The decision with higher rates for some metrics."""
         return replace(self, rates=self.rates.raised(ids, share))
+
+    def chosen_before(self, probability: float, reason: str) -> Decision:
+        """The decision, about a key that was chosen when rates may have been others.
+
+        It was chosen for the likeliest metrics, so these are evaluated, at the probability of
+        then. The others are by their rates of now: of those that were chosen then, as rates nest.
+
+        Args:
+            probability: Of the sample, then.
+            reason: The same.
+        """
+        if probability == self.rates.highest.rate:
+            return self
+        place = max(0, min(self.place, round(probability * _RANGE) - 1))
+        return replace(self, place=place, rates=self.rates.bounded(Share(probability, reason)))
 
     @property
     def _admitted(self) -> float:

@@ -10,6 +10,7 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.pipeline.offer import Offer
+from rag_eval_hooks.pipeline.plan import unfed
 from rag_eval_hooks.pipeline.rate_limit import RateLimit
 from rag_eval_hooks.pipeline.rates import Names, sampler_of
 from rag_eval_hooks.pipeline.recent import Joinable
@@ -86,8 +87,9 @@ class Selection:
     def decided_before(self, offer: Offer, probability: float, reason: str) -> Decision:
         """The decision about a sample that an earlier process chose.
 
-        It is made anew, with the share of then where a rate limit had a part in it. What the
-        settings of now leave out is evaluated as it was chosen then, by all metrics.
+        It is made anew, with the share of then where a rate limit had a part in it. Where rates
+        are others now, the likeliest metrics are evaluated at the probability of then. What no
+        rule of now is about is evaluated as it was chosen then, by all metrics.
 
         Args:
             offer: The sample.
@@ -97,11 +99,12 @@ class Selection:
         decision = self.decide(offer)
         if decision is not None and self.is_open(offer):
             return decision
-        if decision is None or not decision.sampled:
+        if decision is None:
             ids = (metric.id for metric in self._metrics)
             return Decision(0, Rates(dict.fromkeys(ids, Share(probability, reason))))
-        limited = probability < decision.probability
-        return decision.admitted(probability / decision.probability if limited else None)
+        if self._limits and decision.sampled and probability < decision.probability:
+            return decision.admitted(probability / decision.probability)
+        return decision.chosen_before(probability, reason)
 
     def _decided(self, offer: Offer, traits: Callable[[], Traits]) -> Decision | None:
         if offer.status is Status.OK:
@@ -159,6 +162,10 @@ class Selection:
             for name, reason in reasons.items()
         }
         return Asked(told, reasons, probabilities) if reasons else None
+
+    def fed(self, asked: Asked) -> frozenset[str]:
+        """Ids of the metrics asked for that the sample can feed: the others stay open."""
+        return frozenset(asked.reasons) - frozenset(unfed(self._metrics, asked.sample))
 
     def _newly_fed(self, sample: Sample, told: Sample, decision: Decision) -> Iterable[str]:
         if told is sample:

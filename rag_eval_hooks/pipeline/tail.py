@@ -11,7 +11,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.metrics.dont_know import confession
 from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import DontKnow
@@ -158,6 +158,9 @@ def _looked_at(rules: Sequence[TailSettings], known: Sequence[Metric]) -> list[M
 
 def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
     """Whether the embedded judge makes what the metric reads, of the example at least."""
+    if isinstance(metric, AskedMetric):
+        # Whom it asks is not known, and it would be asked for every request.
+        return False
     kinds = metric.findings | read_by(metric, SAMPLE, FINDINGS, incidents)
     # Without generated questions a metric may read something else in their stead.
     questions = Finding.QUESTION_SIMILARITY in kinds and metric.then is None

@@ -128,7 +128,7 @@ def _common(evaluation: Evaluation) -> Attributes:
 
 
 def _about(score: Score, content: bool) -> dict[str, Any]:
-    """What else is known of a score: of what parts it is, by what version, at what cost."""
+    """What else is known of a score: its parts, version and cost, and how likely it was made."""
     used = score.usage
     usage = {
         "calls": used.calls,
@@ -140,6 +140,9 @@ def _about(score: Score, content: bool) -> dict[str, Any]:
         "parts": dict(score.parts),
         "version": score.version,
         "usage": {key: value for key, value in usage.items() if value},
+        "sample_rate": score.probability,
+        "sample_rate_estimated": score.probability_estimated,
+        "reason": score.reason,
         # A metric of the user's may quote the application in a warning.
         "warnings": list(score.warnings) if content else len(score.warnings),
     }

@@ -82,6 +82,8 @@ class EventEmitter:
                 name, self._max_chars, content=self._content
             ),
             semconv.EVAL_PASS: evaluation.verdicts.get(name),
+            semconv.EVAL_SAMPLE_RATE: score.probability,
+            semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
         }
         return {key: value for key, value in told.items() if value is not None}
 

@@ -166,5 +166,8 @@ def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
         "version": score.version,
         "parts": dict(score.parts),
         "usage": usage,
+        "sample_rate": score.probability,
+        "sample_rate_estimated": score.probability_estimated or None,
+        "reason": score.reason,
     }
     return {key: value for key, value in told.items() if value not in (None, "", {})}

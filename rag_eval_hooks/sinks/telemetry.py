@@ -85,7 +85,7 @@ class Telemetry:
         sample: Sample,
         outcomes: Outcomes,
         *,
-        probability: float,
+        probability: float | None,
         reason: str,
         start: int,
         end: int,
@@ -96,7 +96,7 @@ class Telemetry:
         Args:
             sample: What was evaluated.
             outcomes: What it gave.
-            probability: Inclusion probability of the sample.
+            probability: Inclusion probability of the sample; None where feedback asked for it.
             reason: Why it was chosen.
             start: In nanoseconds since the epoch.
             end: The same.

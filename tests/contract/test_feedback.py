@@ -25,6 +25,7 @@ from rag_eval_hooks.pipeline import Offer
 from rag_eval_hooks.pipeline.recent import Joinable, Recent
 from rag_eval_hooks.sinks import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
+from tests.waiting import until
 
 CLAIMS = Findings(
     answer_claims=("a",),
@@ -160,6 +161,34 @@ def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None
     assert evals.stats() == Stats(offered=2, scored=2)
 
 
+def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -> None:
+    """It asks for no metric that the sample cannot feed, so a reference still adds all of them."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], tail=[{"thumbs_down": True, "then": ["all"]}])
+    one = sample(answer="Right")
+    evals.offer(one)
+    evals.feedback(one.sample_id, score=0)
+    evals.flush(5)
+    assert evals.stats() == Stats(offered=1, scored=1)
+    evals.feedback(one.sample_id, reference="right")
+    evals.flush(5)
+    _first, second = memory.results
+    assert set(second.outcomes) == {"ragas.context_recall", "lexical.exact_match"}
+    assert second.outcomes["lexical.exact_match"].reason == "reference"
+
+
+def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
+    """Whoever can write a feedback cannot make prompts, spans and memory as large as they like."""
+    memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
+    evals = make(judge, [memory], max_text_chars=100)
+    one = sample()
+    evals.offer(one)
+    evals.feedback(one.sample_id, reference="r" * 1000, label="l" * 1000)
+    evals.flush(5)
+    assert memory.results[1].sample.reference == "r" * 100
+    assert memory.feedbacks[0].label == "l" * 100
+
+
 def test_a_reference_heeds_the_rates(make: Make) -> None:
     """A metric that its rate left out is not brought in by a reference."""
     memory = MemorySink()
@@ -181,6 +210,31 @@ def test_feedback_waits_for_an_evaluation_that_goes_on(make: Make) -> None:
     evals.flush(5)
     assert len(memory.results) == 1
     assert len(memory.feedbacks) == 1
+
+
+def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None:
+    """However much is said of a sample that the judge still thinks about, others are evaluated."""
+
+    class Thinking(ScriptedJudge):
+        until = threading.Event()
+
+        async def _reply(self, task: Any) -> Findings:
+            while task.question == "hard" and not self.until.is_set():
+                await asyncio.sleep(0.01)
+            return await super()._reply(task)
+
+    judge, memory = Thinking(CLAIMS), MemorySink()
+    evals = make(judge, [memory], evaluator_concurrency=2)
+    hard, easy = sample(question="hard"), sample(question="easy")
+    evals.offer(hard)
+    for _ in range(5):
+        assert evals.feedback(hard.sample_id, label="and?")
+    evals.offer(easy)
+    until(lambda: [result.sample.question for result in memory.results] == ["easy"])
+    assert memory.feedbacks == []
+    judge.until.set()
+    assert evals.flush(10)
+    assert len(memory.feedbacks) == 5
 
 
 def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
@@ -240,6 +294,23 @@ def test_feedback_stands_in_the_traces(make: Make) -> None:
     assert not any("secret" in one.to_json() for one in spans)
 
 
+def test_what_feedback_has_evaluated_stands_in_the_traces(make: Make) -> None:
+    """Its scores are on a carrier that links to the RAG span, though no sink takes them."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    evals = make(provider=provider, sample_rate=0.0, tail=[DOWN])
+    evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
+    evals.feedback("ab" * 16, score=0.0)
+    evals.flush(5)
+    (carrier,) = (one for one in exporter.get_finished_spans() if one.name == "evaluation")
+    (link,) = carrier.links
+    assert f"{link.context.trace_id:032x}" == "ab" * 16
+    assert carrier.attributes is not None
+    assert carrier.attributes["evaluations.0.evaluation.name"] == "ragas.faithfulness"
+    assert "rag.eval.sample_rate" not in carrier.attributes
+
+
 def test_feedback_is_an_event_on_its_trace() -> None:
     """The log event stands in the RAG span's context; an answer without a span has none."""
     exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
@@ -286,6 +357,30 @@ def test_feedback_after_shutdown_is_counted(make: Make) -> None:
     assert evals.flush(1)
 
 
+def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
+    """What was told as joined and reached no sink is not lost uncounted."""
+    memory = MemorySink()
+    evals = make(ScriptedJudge(CLAIMS, latency=30), [memory])
+    one = sample()
+    evals.offer(one)
+    assert evals.feedback(one.sample_id, score=1)
+    evals.shutdown(0.1)
+    assert memory.feedbacks == []
+    assert evals.stats().incidents == {"feedback: lost": 1}
+
+
+def test_feedback_that_waits_is_told_while_all_is_finished(make: Make) -> None:
+    """A shutdown that finishes the sample has its feedback told, too."""
+    memory = MemorySink()
+    evals = make(ScriptedJudge(CLAIMS, latency=0.2), [memory])
+    one = sample()
+    evals.offer(one)
+    assert evals.feedback(one.sample_id, score=1)
+    assert evals.shutdown(10)
+    assert [told.sample_id for told in memory.feedbacks] == [one.sample_id]
+    assert evals.stats().incidents == {}
+
+
 def test_feedback_can_be_switched_off(make: Make) -> None:
     """With no entries kept, every id is unknown."""
     evals = make(feedback_samples=0)
@@ -311,6 +406,23 @@ async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
     assert await asyncio.to_thread(evals.flush, 5)
     assert len(told) == 1
     assert evals.stats().incidents == {"sink Slow: OSError": 1}
+
+
+@pytest.mark.parametrize(
+    ("label", "down"),
+    [
+        ("thumbs_down", True),
+        ("Thumb down", True),
+        ("user_thumbs_down", True),
+        ("thumbs_down_button", True),
+        ("👎🏽", True),
+        ("thumbs_up", False),
+        ("thumbs downstream", False),
+    ],
+)
+def test_a_label_says_thumbs_down_beside_other_words(label: str, down: bool) -> None:
+    """However the words are joined."""
+    assert Feedback(label=label).is_thumbs_down is down
 
 
 def test_ids_are_read_as_they_are_written_anywhere() -> None:
@@ -363,6 +475,20 @@ def test_what_is_remembered_is_bounded(
     assert (len(recent), recent.chars) == (0, 0)
 
 
+def test_too_much_text_costs_the_oldest_theirs_and_not_their_ids() -> None:
+    """As many requests as allowed can be joined, however long they are."""
+    recent = Recent(10, 100, 60.0)
+    for number in range(10):
+        recent.add(Joinable(ids=(str(number),), build=sample, size=30))
+    found = [recent.find([str(number)]) for number in range(10)]
+    assert [entry is not None and entry.build is not None for entry in found] == [
+        *[False] * 7,
+        *[True] * 3,
+    ]
+    assert None not in found
+    assert recent.chars == 90
+
+
 def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
     """Feedback on what could not be read reaches the sinks and breaks nothing."""
 
@@ -379,3 +505,63 @@ def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
     assert evals.stats() == Stats(
         offered=1, dropped={"capture_failed": 1}, incidents={"capture: KeyError": 1}
     )
+
+
+def captured(evals: RagEval, question: str = "q") -> str:
+    """The trace id of a request that was captured."""
+    with TracerProvider().get_tracer("app").start_as_current_span("request") as span:
+        with evals.interaction(question) as it:
+            it.contexts(["c"])
+            it.answer("a")
+        return f"{span.get_span_context().trace_id:032x}"
+
+
+def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) -> None:
+    """Each feedback, and what one of them has evaluated, name the same sample, found by its id."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], provider=TracerProvider(), sample_rate=0.0, tail=[DOWN])
+    trace_id = captured(evals)
+    for told in ({"label": "hm"}, {"score": 0.0}, {"label": "again"}):
+        assert evals.feedback(trace_id, **told)
+    evals.flush(5)
+    (result,) = memory.results
+    assert {told.sample_id for told in memory.feedbacks} == {result.sample.sample_id}
+    assert evals.feedback(result.sample.sample_id, score=1)
+
+
+def test_feedback_on_what_cannot_be_redacted_is_told(make: Make) -> None:
+    """A sample that cannot be built costs its evaluation, not the feedback; it is counted."""
+
+    def broken(text: str) -> str:
+        if text:
+            raise KeyError
+        return text
+
+    memory = MemorySink()
+    config = RagEvalConfig(sample_rate=0.0, tail=[DOWN])
+    provider = TracerProvider()
+    with RagEval(
+        METRICS,
+        ScriptedJudge(CLAIMS),
+        sinks=[memory],
+        config=config,
+        redact=broken,
+        tracer_provider=provider,
+    ) as evals:
+        trace_id = captured(evals)
+        assert evals.feedback(trace_id, score=0)
+        evals.flush(5)
+        assert evals.stats().incidents["feedback: RedactionError"] == 1
+    assert [told.trace_id for told in memory.feedbacks] == [trace_id]
+    assert memory.results == []
+
+
+def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> None:
+    """What came of a request that failed is no answer that anybody got, here as elsewhere."""
+    memory = MemorySink()
+    evals = make(sinks=[memory], rules=[{"error": True, "rate": 0.0}], tail=[DOWN])
+    one = sample(status=Status.ERROR, error_type="X", reference="r")
+    evals.offer(one)
+    evals.feedback(one.sample_id, score=0)
+    evals.flush(5)
+    assert [result.sample.answer for result in memory.results] == [None]

@@ -110,6 +110,43 @@ async def test_a_failing_embedder_lends_nothing_and_is_left_alone_for_a_while() 
     assert (await golden.alike(one)).reference == "In 1931."
 
 
+async def test_a_long_file_is_embedded_by_as_many_samples_as_it_takes() -> None:
+    """What was made when a sample's time ran out is kept: nothing is embedded a second time."""
+
+    class Slow(Embedder):
+        calls = 0
+
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            self.calls += len(texts) > 1
+            if len(texts) > 1 and self.calls % 2 == 0:
+                await asyncio.sleep(60)
+            return await super().embed(texts)
+
+    embedder = Slow()
+    many = [Golden(f"quay {n}", "In 1931.") for n in range(1000)]
+    golden = References(many, threshold=0.5, embedder=embedder, timeout=0.1, incidents=Incidents())
+    one = Sample(question="quay open quay")
+    told = [await golden.alike(one) for _ in range(5)]
+    assert told[0].reference is None
+    assert told[-1].reference == "In 1931."
+    asked = [text for texts in embedder.asked if len(texts) > 1 for text in texts]
+    assert len(asked) == len(set(asked)) == len(many)
+
+
+async def test_too_few_vectors_lend_nothing() -> None:
+    """An embedder that leaves some out would have every later question lend a wrong answer."""
+
+    class Short(Embedder):
+        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+            return (await super().embed(texts))[-1:]
+
+    incidents = Incidents()
+    golden = store(threshold=0.5, embedder=Short(), incidents=incidents)
+    one = Sample(question="ferry fare")
+    assert await golden.alike(one) is one
+    assert incidents.counts() == {"references: ValueError": 1}
+
+
 async def test_an_embedder_that_hangs_is_not_waited_for() -> None:
     """Past its time a sample goes on without a reference."""
 
@@ -179,6 +216,13 @@ def test_csv_and_json_lines_say_the_same(tmp_path: Path) -> None:
     assert read_golden(str(one))[1] == Golden("d", "e")
 
 
+def test_what_a_pipeline_answered_is_no_reference(tmp_path: Path) -> None:
+    """In a file of results the truth counts, wherever it stands beside an answer."""
+    path = tmp_path / "results.csv"
+    path.write_text("question,answer,ground_truth\nq,wrong,right\n")
+    assert read_golden(str(path)) == (Golden("q", "right"),)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]\n", "no json\n", '{"question": "q"}\n', '{"question": " ", "answer": "a"}\n'],
@@ -189,6 +233,25 @@ def test_a_file_without_golden_questions_is_refused_at_start(text: str, tmp_path
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"golden\.jsonl") as caught:
         RagEval(config=RagEvalConfig(references=str(path), embedder="none"))
+    assert caught.value.field == "references"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("golden.csv", f"question,reference\nq,{'x' * 200_000}\n"),
+        ("golden.csv", "question;reference\nq;a\n"),
+        ("golden.csv", "Question,Reference\nq,a\n"),
+        ("golden.csv", "\n\n"),
+        ("golden.jsonl", "[" * 100_000),
+    ],
+)
+def test_a_line_that_no_parser_takes_is_named(name: str, text: str, tmp_path: Path) -> None:
+    """A field past the limit of CSV, another header, or JSON that is too deep is an error too."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=rf"{name}:\d") as caught:
+        read_golden(str(path))
     assert caught.value.field == "references"
 
 
@@ -278,3 +341,27 @@ async def test_private_golden_questions_are_neither_embedded_nor_lent_by_likenes
         told = await evals.aevaluate(Sample(question="When is the quay open?", answer="At 8."))
         assert isinstance(told[MATCH], Score)
     assert embedder.asked[0] == ["When does the quay open?"]
+
+
+@pytest.mark.parametrize("question", ["When did the quay open?", "The quay: open since?"])
+def test_a_thumb_down_on_a_golden_question_has_its_reference(tmp_path: Path, question: str) -> None:
+    """What feedback has evaluated gets its reference like anything else, by both ways."""
+    path = tmp_path / "golden.jsonl"
+    path.write_text('{"question": "When did the quay open?", "answer": "In 1931."}\n')
+    config = RagEvalConfig(
+        references=str(path),
+        references_threshold=0.9,
+        sample_rate=0.0,
+        tail=[{"thumbs_down": True, "then": ["lexical"]}],
+    )
+    memory = MemorySink()
+    sample = Sample(question=question, answer="in 1931.")
+    with RagEval(
+        MATCH, ScriptedJudge(), sinks=[memory], config=config, embedder=Embedder()
+    ) as evals:
+        evals.offer(sample)
+        evals.feedback(sample.sample_id, score=0)
+        assert evals.flush(5)
+    (result,) = memory.results
+    assert isinstance(result.outcomes[MATCH], Score)
+    assert result.sample.reference == "In 1931."

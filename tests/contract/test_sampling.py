@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rag_eval_hooks import (
+    AskedMetric,
     ConfigError,
     Metric,
     NotScored,
@@ -85,6 +86,16 @@ def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
     assert isinstance(scored, Score)
     assert (scored.probability, scored.reason) == (1.0, "ratio")
     assert evals.stats().scored == 1
+
+
+def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
+    """Where the chosen metrics lack an input, that is what is told, not what another's rate did."""
+    evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
+    one = sample(reference=None)
+    evals.offer(one)
+    evals.flush(5)
+    assert evals.stats().failed == {"missing_input": 1}
+    assert "missing_input" in str(evals.explain(one.sample_id)[0])
 
 
 def test_every_outcome_tells_its_own_probability(make: Make) -> None:
@@ -283,6 +294,19 @@ def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str)
     with pytest.raises(ConfigError) as caught:
         RagEval(METRICS, ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
     assert caught.value.field == field
+
+
+def test_a_metric_that_asks_somebody_is_no_condition() -> None:
+    """It would be asked for every request, whatever its rate and the budget."""
+
+    async def ask(_sample: Sample) -> Score:
+        return UNIT.score(0.0)
+
+    own = AskedMetric(id="my.own", ask=ask, needs=frozenset())
+    rule = {"metric": "my.own", "below": 0.5, "then": ["all"]}
+    with pytest.raises(ConfigError) as caught:
+        RagEval([own], ScriptedJudge(), config=RagEvalConfig(tail=[rule]))
+    assert caught.value.field == "tail[0].metric"
 
 
 def test_the_rate_limit_drops_and_counts(make: Make) -> None:

@@ -110,6 +110,28 @@ def test_defaults_are_well(tmp_path: Path) -> None:
     assert "none  (variable RAG_EVAL_EMBEDDER)" in text
 
 
+@pytest.mark.parametrize(
+    ("settings", "status", "text"),
+    [
+        (
+            'sample_rate = 0.0\n[[rules]]\ntags = ["a"]\nrate = 1.0\n',
+            "ok",
+            "0 of all requests; rules",
+        ),
+        ('sample_rate = 0.0\n[[tail]]\ndont_know = true\nthen = "all"\n', "ok", "tail rules may"),
+        ('metrics = ["lexical"]\n[metric_rates]\nlexical = 0.1\n', "ok", "0.1 of all requests"),
+        ('metrics = ["lexical"]\n[metric_rates]\nlexical = 0\nragas = 1\n', "warning", "are 0"),
+    ],
+)
+def test_what_is_evaluated_is_told_as_it_is(
+    settings: str, status: str, text: str, tmp_path: Path
+) -> None:
+    """Rates of metrics that are not chosen do not count; rules may evaluate what rates do not."""
+    (tmp_path / "rag_eval_hooks.toml").write_text('embedder = "none"\n' + settings)
+    _code, rows = results(tmp_path)
+    assert (rows["sampling"]["status"], text in rows["sampling"]["text"]) == (status, True)
+
+
 def test_everything_configured_and_well(judge: JudgeServer, tmp_path: Path) -> None:
     """Judge, receiver, sinks and redaction are tried for real, with time, tokens and shape."""
     collector = Collector()

@@ -269,6 +269,32 @@ def test_events_have_the_rag_spans_context(world: World) -> None:
         "gen_ai.evaluation.score.value": 0.5,
         "gen_ai.evaluation.score.label": "fail",
         "rag.eval.pass": False,
+        "rag.eval.sample_rate": 1.0,
+    }
+
+
+def test_each_score_tells_its_own_probability_wherever_it_is() -> None:
+    """Carrier and events say the rate of each metric, not that of the likeliest alone."""
+    rates = {"ragas": 0.25, "lexical": 1.0}
+    metrics = ["ragas.faithfulness", "lexical.source_citation"]
+    world = World(metrics=metrics, metric_rates=rates)
+    while len(world.events()) < 2:
+        world.spans.clear()
+        world.logs.clear()
+        world.ask()
+    world.evals.shutdown()
+    told = attributes(world.one("evaluation"))
+    expected = {"ragas.faithfulness": 0.25, "lexical.source_citation": 1.0}
+    places = range(len(expected))
+    assert expected == {
+        told[f"evaluations.{n}.evaluation.name"]: json.loads(
+            told[f"evaluations.{n}.evaluation.metadata"]
+        )["sample_rate"]
+        for n in places
+    }
+    assert expected == {
+        event.attributes["gen_ai.evaluation.name"]: event.attributes["rag.eval.sample_rate"]
+        for event in world.events()
     }
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
-from rag_eval_hooks.errors import BudgetError
+from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.allowance import allowing
 from rag_eval_hooks.judges.base import MeteredEmbedder
@@ -244,6 +244,29 @@ async def test_every_try_of_a_question_asks_first() -> None:
         tries()
     assert caught.value.usage.calls == 2
     assert limited.spent()["hour"].calls == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "tokens"),
+    [(TimeoutError, 256), (asyncio.CancelledError, 256), (ConnectionError, 0), (JudgeError, 0)],
+)
+async def test_a_request_without_a_reply_in_time_is_charged_its_estimate(
+    error: type[BaseException], tokens: float
+) -> None:
+    """Whoever gave up waiting has not taken the request back; one that is refused takes nothing."""
+    limited = budget({"tokens_per_hour": 1000})
+    meter = Meter()
+
+    def send() -> None:
+        with meter.sending():
+            raise error
+
+    with allowing(limited), meter.charging():
+        for _ in range(2):
+            with pytest.raises(error):
+                send()
+    spent = limited.spent()["hour"]
+    assert (spent.calls, spent.tokens) == (2, 2 * tokens)
 
 
 async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:

@@ -63,6 +63,12 @@ def test_a_longer_none_is_an_answer(answer: str) -> None:
         "Insufficient data",
         "The answer is not available.",
         "It is unclear from the passages whether she ever returned.",
+        "This information is not available in the provided context.",
+        "I'm sorry, but that is not covered by the documents.",
+        "I don't have that information.",
+        "I have no information about that.",
+        "Sorry, I can't help with that.",
+        "There's nothing about this in the handbook.",
     ],
 )
 def test_what_refuses(answer: str) -> None:
@@ -76,6 +82,9 @@ def test_what_refuses(answer: str) -> None:
         "The Tomb of the Unknown Soldier is in Arlington.",
         "She died of unknown causes.",
         "The author is unknown, but the poem dates from the tenth century.",
+        "It is not available in paperback; it came out in cloth in 2004.",
+        "This is not covered by the guarantee.",
+        "This information is not available to guests, but members find it on the last page.",
         "He told the court that he was not sure whether the door was locked.",
         "The film is not available on streaming services; it came out on DVD in 2004.",
         "I'm not sure, but I think that it was 1990.",

@@ -195,3 +195,40 @@ def test_names_of_metrics_that_are_not_chosen_stand_for_nothing() -> None:
     config = RagEvalConfig(metric_rates={"ragas": 0.1}, sample_rate=0.5)
     decision = sampler_of(config, Names(lexical, ALL_METRICS)).decide("k", Traits)
     assert decision.probability == 0.5
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ({"lexical": 1.0, "ragas": 0.1}, {"lexical": 1.0, "ragas": 0.1}),
+        ({"lexical": 1.0, "ragas": 0.1}, {"lexical": 0.1, "ragas": 0.0}),
+        ({"lexical": 0.5, "ragas": 0.2}, {"lexical": 1.0, "ragas": 0.4}),
+        ({"all": 0.5}, {"all": 0.2}),
+        ({"all": 0.2}, {"all": 0.5}),
+    ],
+)
+def test_what_was_chosen_at_other_rates_keeps_its_probability(
+    then: dict[str, float], now: dict[str, float]
+) -> None:
+    """However rates changed meanwhile, each metric is evaluated for just the share that it tells.
+
+    A costly metric is not brought in by a change that lowers all rates.
+    """
+    before, after = (sampler(sample_rate=0.0, metric_rates=told) for told in (then, now))
+    count = 4000
+    chosen = {"lexical.exact_match": 0, "ragas.faithfulness": 0}
+    seen: dict[str, set[float]] = {name: set() for name in chosen}
+    for key in map(str, range(count)):
+        first = before.decide(key, Traits)
+        if first.sampled:
+            decision = after.decide(key, Traits).chosen_before(first.probability, first.reason)
+            assert decision.sampled
+            for name in chosen:
+                chosen[name] += name in decision.chosen
+                seen[name].add(decision.probability_of(name))
+    for name, number in chosen.items():
+        (probability,) = seen[name]
+        error = (count * probability * (1 - probability)) ** 0.5
+        assert abs(number - count * probability) <= 5 * error
+        assert probability <= before.decide("k", Traits).probability
+    assert seen["ragas.faithfulness"] <= {*then.values(), *now.values()}

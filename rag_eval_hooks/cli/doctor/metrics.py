@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.cli.doctor.sampler import share_of_requests
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import build
@@ -34,13 +35,4 @@ def check_metrics(setup: Setup) -> Iterator[Result]:
         advice = f"set {error.field}: {error.wants}"
         yield Result(check="sampling", status=Status.FAILED, text=str(error), advice=advice)
         return
-    rate = max((setup.config.sample_rate, *setup.config.metric_rates.values()))
-    if rate == 0:
-        yield Result(
-            check="sampling",
-            status=Status.WARNING,
-            text="sample_rate is 0: nothing is evaluated",
-            advice="set sample_rate above 0",
-        )
-    else:
-        yield Result(check="sampling", status=Status.OK, text=f"{rate:.4g} of all requests")
+    yield share_of_requests(setup.config)

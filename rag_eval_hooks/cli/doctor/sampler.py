@@ -13,7 +13,19 @@ from rag_eval_hooks.pipeline.rates import Names, sampler_of
 from rag_eval_hooks.pipeline.sampler import Decision
 from rag_eval_hooks.wiring import chosen_metrics, metric_options
 
-__all__ = ["from_sampler"]
+__all__ = ["from_sampler", "share_of_requests"]
+
+
+def share_of_requests(config: RagEvalConfig) -> Result:
+    """How many requests the rates of the chosen metrics take, without what rules say."""
+    _metrics, decision = _decided(config, "")
+    rate, more = decision.probability, _more(config)
+    if rate or config.rules or config.tail:
+        text = f"{rate:.4g} of all requests{more}"
+        return Result(check="sampling", status=Status.OK, text=text)
+    text = "all rates of the chosen metrics are 0: nothing is evaluated"
+    advice = "set sample_rate, or one of metric_rates, above 0"
+    return Result(check="sampling", status=Status.WARNING, text=text, advice=advice)
 
 
 def from_sampler(setup: Setup, key: str) -> Result:
