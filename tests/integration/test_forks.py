@@ -104,6 +104,49 @@ def test_what_a_forked_child_writes_is_kept(kind: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def run(folder: Path, code: str) -> str:
+    """What a script prints, run as its own process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> None:
+    """A judge whose calls were all in flight when the process forked is asked in the child too."""
+    told = run(
+        tmp_path,
+        """
+        import asyncio, os, threading, time
+        from rag_eval_hooks.judges.threads import Threads
+
+        threads, begun = Threads("judge", 1), threading.Event()
+
+        def work():
+            begun.set()
+            time.sleep(2)
+            return "parent"
+
+        parent = threading.Thread(target=lambda: print(asyncio.run(threads.run(work))))
+        parent.start()
+        begun.wait()
+        if (child := os.fork()) == 0:
+            assert asyncio.run(threads.run(lambda: "child")) == "child"
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        parent.join()
+        """,
+    )
+    assert told == "parent\n"
+
+
 def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:
     """While one writes, another of the same process that opens the file lets nobody else in."""
     path = tmp_path / "spool.sqlite"
