@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -145,6 +146,42 @@ def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> Non
         """,
     )
     assert told == "parent\n"
+
+
+def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
+    """Parent and child take turns at a file that was open at the fork, as strangers do."""
+    run(
+        tmp_path,
+        """
+        import fcntl, os, time
+        from rag_eval_hooks import JsonlSink, Sample
+
+        sink, begun = JsonlSink("r.jsonl"), os.pipe()
+        sink.deliver(Sample(question="before"), {})
+        if (child := os.fork()) == 0:
+            sink.deliver(Sample(question="child"), {})
+            os.write(begun[1], b".")
+            fcntl.flock(sink._file, fcntl.LOCK_EX)
+            os.write(begun[1], b".")
+            time.sleep(1)
+            os._exit(0)
+        os.read(begun[0], 1), os.read(begun[0], 1)
+        try:
+            fcntl.flock(sink._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        else:
+            raise AssertionError("two hold one lock")
+        sink.deliver(Sample(question="parent"), {})
+        assert os.waitpid(child, 0)[1] == 0
+        """,
+    )
+    lines = (tmp_path / "r.jsonl").read_text().splitlines()
+    assert [json.loads(line)["sample"]["question"] for line in lines] == [
+        "before",
+        "child",
+        "parent",
+    ]
 
 
 def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:
