@@ -184,6 +184,33 @@ def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
     ]
 
 
+def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
+    """Exit hooks that a child inherits are its parent's: it does not wait a second time."""
+    told = run(
+        tmp_path,
+        """
+        import os
+        from rag_eval_hooks.pipeline.exit import ExitHook
+
+        class Pipeline:
+            def flush(self, timeout):
+                print("flush", os.getpid() == parent, flush=True)
+                return True
+
+            def shutdown(self, timeout):
+                print("shutdown", os.getpid() == parent, flush=True)
+                return True
+
+        parent, pipeline = os.getpid(), Pipeline()
+        hook = ExitHook(pipeline, 1.0)
+        hook.arm()
+        if child := os.fork():
+            assert os.waitpid(child, 0)[1] == 0
+        """,
+    )
+    assert told.splitlines() == ["flush True", "shutdown True"]
+
+
 def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:
     """While one writes, another of the same process that opens the file lets nobody else in."""
     path = tmp_path / "spool.sqlite"
