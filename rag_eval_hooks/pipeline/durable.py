@@ -138,10 +138,10 @@ class Durable:
         """Whether the disk holds a sample, for another process to take over."""
         return work.entry is not None and work.entry.generation != NOWHERE
 
-    def begin(self, work: Work) -> None:
-        """Notes that a recovered sample is evaluated now."""
+    async def begin(self, work: Work) -> None:
+        """Notes that a recovered sample is evaluated now; returns when that is on disk."""
         if self._spool is not None and work.entry is not None and work.found is not None:
-            self._spool.begin(work.entry)
+            await self._spool.begin(work.entry)
 
     async def keep(self, work: Work, outcomes: Outcomes) -> bool:
         """Keeps outcomes until they are delivered; whether they are ours to deliver."""

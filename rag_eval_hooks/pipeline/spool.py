@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -190,9 +191,14 @@ class Spool:
             return False
         return entry.generation != NOWHERE
 
-    def begin(self, entry: Entry) -> None:
-        """Notes that a sample of another process is evaluated now."""
-        self._add(Begin(entry))
+    async def begin(self, entry: Entry) -> None:
+        """Notes that a sample of another process is evaluated now.
+
+        Waits for the note to be on disk: the sample may end this process at once.
+        """
+        operation = Begin(entry)
+        self._add(operation)
+        await self._told(operation.mine)
 
     async def keep(self, entry: Entry, outcomes: Outcomes) -> bool:
         """Keeps outcomes until they are delivered.
@@ -202,16 +208,21 @@ class Spool:
         """
         try:
             operation = Keep(entry, outcomes_to_text(outcomes))
-            self._add(operation)
-            if self._stalled:
-                return True
-            async with asyncio.timeout(_PATIENCE_S):
-                return await asyncio.wrap_future(operation.mine)
-        except TimeoutError as error:
-            self._stalled = True
+        except Exception as error:  # noqa: BLE001 - a metric of the user's explains by any object
             self._incidents.report("spool", error)
             return True
-        except Exception as error:  # noqa: BLE001 - a metric of the user's explains by any object
+        self._add(operation)
+        return await self._told(operation.mine)
+
+    async def _told(self, mine: Future[bool]) -> bool:
+        """What the writing thread tells; True where that takes too long, or did before."""
+        if self._stalled:
+            return True
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await asyncio.wrap_future(mine)
+        except TimeoutError as error:
+            self._stalled = True
             self._incidents.report("spool", error)
             return True
 
