@@ -60,7 +60,7 @@ class SpoolParts(TypedDict):
     incidents: Incidents
     positions: Callable[[], Mapping[str, int]]
     room: Callable[[], int]
-    take: Callable[[Row, int], None]
+    take: Callable[[Row, int], bool]
     reports: ReportHost
 
 
@@ -75,7 +75,8 @@ class Spool:
         incidents: Counts failures.
         positions: Where sinks stand, by their place.
         room: How many more samples the evaluator can take.
-        take: Called with a sample of a process that has ended, and its entry.
+        take: Called with a sample of a process that has ended, and the file's generation; tells
+            whether there was room for it.
         reports: Those who send reports.
     """
 
@@ -89,7 +90,7 @@ class Spool:
         incidents: Incidents,
         positions: Callable[[], Mapping[str, int]],
         room: Callable[[], int],
-        take: Callable[[Row, int], None],
+        take: Callable[[Row, int], bool],
         reports: ReportHost,
     ) -> None:
         self._path = path
@@ -353,11 +354,11 @@ class Spool:
             reports = self._writer.claim_reports()
             if self._measures:
                 self._measured = self._writer.measure()
-        for row in rows:
-            self._take(row, generation)
+        taken = [self._take(row, generation) for row in rows]
         for kept in reports:
             self._reports.take(kept)
-        if len(rows) == _CHUNK or reports:
+        # What found no room finds none a moment later either.
+        if (len(rows) == _CHUNK and all(taken)) or reports:
             self._look_at = 0.0
 
 
