@@ -25,7 +25,7 @@ class Gate:
 
     The limit falls by half at a 429 and at a time-out, at most once for all the calls that were
     in flight together, and grows by one for every full round of replies. What a server asks for
-    by Retry-After holds for all calls. While the breaker is open, nobody waits.
+    by Retry-After holds for all calls, probes included. While the breaker is open, nobody waits.
 
     Args:
         most: Calls in flight at once, at most; it begins with this.
@@ -70,7 +70,7 @@ class Gate:
     async def _enter(self) -> bool:
         """Waits for room; tells whether the call is a probe."""
         if not self._breaker.is_closed:
-            if not self._breaker.probe():
+            if self._is_paused() or not self._breaker.probe():
                 raise JudgeUnavailable(_UNAVAILABLE)
             self._in_flight += 1
             return True
@@ -99,7 +99,10 @@ class Gate:
             self._let_in()
 
     def _has_room(self) -> bool:
-        return self._in_flight < int(self._limit) and time.monotonic() >= self._paused_until
+        return self._in_flight < int(self._limit) and not self._is_paused()
+
+    def _is_paused(self) -> bool:
+        return time.monotonic() < self._paused_until
 
     def _let_in(self) -> None:
         while self._waiting and self._has_room():

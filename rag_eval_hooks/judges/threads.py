@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import TypeVar
@@ -19,7 +20,8 @@ class Threads:
 
     Args:
         name: Name of the threads.
-        limit: How many at most. A call that outlives its time-out keeps its thread until it ends.
+        limit: How many at most. A call that outlives its time-out keeps its thread until it ends;
+            a forked child has threads of its own.
     """
 
     def __init__(self, name: str, limit: int) -> None:
@@ -33,6 +35,9 @@ class Threads:
         Raises:
             TimeoutError: Calls that hang hold every thread.
         """
+        if self._process != os.getpid():
+            # They are the parent's: those that were at work when it forked never become idle here.
+            self._close_all()
         worker = self._idle.pop() if self._idle else self._start()
         idle = self._idle
         future = worker.submit(copy_context().run, call)
@@ -46,6 +51,7 @@ class Threads:
         self._close_all()
 
     def _close_all(self) -> None:
+        self._process = os.getpid()
         self._all: list[DaemonExecutor] = []
         self._idle: list[DaemonExecutor] = []
 

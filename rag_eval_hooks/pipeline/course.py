@@ -82,7 +82,7 @@ class Course:
         decision = await self._decided(work, sample)
         if decision is None:
             return
-        self.durable.begin(work)
+        await self.durable.begin(work)
         sample = await self.judging.with_alike(sample)
         outcomes = by_rates(await self.judging.score(sample, decision.chosen), decision)
         # The wall clock may be set meanwhile; what the evaluation took must stay true.

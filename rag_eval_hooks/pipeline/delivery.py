@@ -97,7 +97,7 @@ class Missed:
             if not self.call.done():
                 return self
             # An async one has only begun when its function returns.
-            if self.call.exception() is None and self.call.result() is None:
+            if self.call.exception() is None and not inspect.isawaitable(self.call.result()):
                 return None
         return await self.line.deliver(sample, outcomes, positions)
 

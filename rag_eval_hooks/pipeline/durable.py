@@ -138,10 +138,10 @@ class Durable:
         """Whether the disk holds a sample, for another process to take over."""
         return work.entry is not None and work.entry.generation != NOWHERE
 
-    def begin(self, work: Work) -> None:
-        """Notes that a recovered sample is evaluated now."""
+    async def begin(self, work: Work) -> None:
+        """Notes that a recovered sample is evaluated now; returns when that is on disk."""
         if self._spool is not None and work.entry is not None and work.found is not None:
-            self._spool.begin(work.entry)
+            await self._spool.begin(work.entry)
 
     async def keep(self, work: Work, outcomes: Outcomes) -> bool:
         """Keeps outcomes until they are delivered; whether they are ours to deliver."""
@@ -199,19 +199,24 @@ class Durable:
         if self._spool is not None:
             self._spool.after_fork()
 
-    def _recover(self, row: Row, generation: int) -> None:
-        """Takes over a sample of a process that has ended; called in the spool's thread."""
+    def _recover(self, row: Row, generation: int) -> bool:
+        """Takes over a sample of a process that has ended, if there is room for it.
+
+        Called in the spool's thread.
+        """
         assert self._spool is not None
         found = recovered(row, generation, self._incidents, self._host.redactor)
         if found.refusal is not None:
             self._recovered += 1
             self._ledger.dropped(found.refusal, id_of(row.id))
             self._spool.finish(found.entry, f"dropped:{found.refusal}")
-            return
+            return True
         work = self._host.work(found, row.probability)
-        if self._host.submit(work, lambda: self._enter(work)) is not None:
-            work.joinable.finish()
-            self._spool.give_up(found.entry)
+        if self._host.submit(work, lambda: self._enter(work)) is None:
+            return True
+        work.joinable.finish()
+        self._spool.give_up(found.entry)
+        return False
 
     def _enter(self, work: Work) -> None:
         self._recovered += 1

@@ -65,8 +65,13 @@ class Evaluator(Generic[W]):
         self._calls: set[_Call[Any]] = set()
 
     def room(self) -> int:
-        """How many more items may wait."""
-        return 0 if self._closed else self._queue_size - len(self._queue)
+        """How many more items may wait of those that can wait elsewhere.
+
+        They get half of the queue, by number and by text: the rest is for what has no other place.
+        """
+        if self._closed or 2 * self._waiting_chars > self._queue_chars:
+            return 0
+        return max(0, (self._queue_size + 1) // 2 - len(self._queue))
 
     def submit(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import sys
 import threading
 import time
@@ -38,6 +39,7 @@ class ExitHook:
     def __init__(self, pipeline: _Pipeline, timeout: float) -> None:
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
+        self._process = os.getpid()
         self._armed = False
         self._finalizers: list[Any] = []
 
@@ -74,9 +76,12 @@ class ExitHook:
         for finalizer in self._finalizers:
             finalizer.cancel()
 
+    def _ours(self) -> _Pipeline | None:
+        """The pipeline, if there is something to end; a forked child has a hook of its own."""
+        return self._pipeline() if self._armed and self._process == os.getpid() else None
+
     def _at_main_end(self) -> None:
-        pipeline = self._pipeline()
-        if self._armed and pipeline is not None:
+        if (pipeline := self._ours()) is not None:
             self._flush(pipeline)
 
     def _flush(self, pipeline: _Pipeline) -> bool:
@@ -86,12 +91,11 @@ class ExitHook:
         return finished
 
     def _at_child_end(self) -> None:
-        pipeline = self._pipeline()
+        pipeline = self._ours()
         # What other threads of the child still offer is finished when the last of them ends.
-        if self._armed and pipeline is not None and not self._flush(pipeline):
+        if pipeline is not None and not self._flush(pipeline):
             pipeline.shutdown(0.0)
 
     def _at_exit(self) -> None:
-        pipeline = self._pipeline()
-        if self._armed and pipeline is not None:
+        if (pipeline := self._ours()) is not None:
             pipeline.shutdown(self._left)

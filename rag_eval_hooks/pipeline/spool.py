@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -59,7 +60,7 @@ class SpoolParts(TypedDict):
     incidents: Incidents
     positions: Callable[[], Mapping[str, int]]
     room: Callable[[], int]
-    take: Callable[[Row, int], None]
+    take: Callable[[Row, int], bool]
     reports: ReportHost
 
 
@@ -74,7 +75,8 @@ class Spool:
         incidents: Counts failures.
         positions: Where sinks stand, by their place.
         room: How many more samples the evaluator can take.
-        take: Called with a sample of a process that has ended, and its entry.
+        take: Called with a sample of a process that has ended, and the file's generation; tells
+            whether there was room for it.
         reports: Those who send reports.
     """
 
@@ -88,7 +90,7 @@ class Spool:
         incidents: Incidents,
         positions: Callable[[], Mapping[str, int]],
         room: Callable[[], int],
-        take: Callable[[Row, int], None],
+        take: Callable[[Row, int], bool],
         reports: ReportHost,
     ) -> None:
         self._path = path
@@ -190,9 +192,14 @@ class Spool:
             return False
         return entry.generation != NOWHERE
 
-    def begin(self, entry: Entry) -> None:
-        """Notes that a sample of another process is evaluated now."""
-        self._add(Begin(entry))
+    async def begin(self, entry: Entry) -> None:
+        """Notes that a sample of another process is evaluated now.
+
+        Waits for the note to be on disk: the sample may end this process at once.
+        """
+        operation = Begin(entry)
+        self._add(operation)
+        await self._told(operation.mine)
 
     async def keep(self, entry: Entry, outcomes: Outcomes) -> bool:
         """Keeps outcomes until they are delivered.
@@ -202,16 +209,21 @@ class Spool:
         """
         try:
             operation = Keep(entry, outcomes_to_text(outcomes))
-            self._add(operation)
-            if self._stalled:
-                return True
-            async with asyncio.timeout(_PATIENCE_S):
-                return await asyncio.wrap_future(operation.mine)
-        except TimeoutError as error:
-            self._stalled = True
+        except Exception as error:  # noqa: BLE001 - a metric of the user's explains by any object
             self._incidents.report("spool", error)
             return True
-        except Exception as error:  # noqa: BLE001 - a metric of the user's explains by any object
+        self._add(operation)
+        return await self._told(operation.mine)
+
+    async def _told(self, mine: Future[bool]) -> bool:
+        """What the writing thread tells; True where that takes too long, or did before."""
+        if self._stalled:
+            return True
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await asyncio.wrap_future(mine)
+        except TimeoutError as error:
+            self._stalled = True
             self._incidents.report("spool", error)
             return True
 
@@ -342,11 +354,11 @@ class Spool:
             reports = self._writer.claim_reports()
             if self._measures:
                 self._measured = self._writer.measure()
-        for row in rows:
-            self._take(row, generation)
+        taken = [self._take(row, generation) for row in rows]
         for kept in reports:
             self._reports.take(kept)
-        if len(rows) == _CHUNK or reports:
+        # What found no room finds none a moment later either.
+        if (len(rows) == _CHUNK and all(taken)) or reports:
             self._look_at = 0.0
 
 

@@ -51,9 +51,10 @@ class Keep:
 
 @dataclass(slots=True)
 class Begin:
-    """Count a try."""
+    """Count a try; the future tells when it is counted."""
 
     entry: Entry
+    mine: Future[bool] = field(default_factory=Future)
 
 
 @dataclass(slots=True)
@@ -309,7 +310,7 @@ class SpoolWriter:
         return True
 
     def _settle(self, operation: Operation, result: bool) -> None:
-        if isinstance(operation, Keep):
+        if isinstance(operation, Keep | Begin):
             _tell(operation, result)
         elif isinstance(operation, Insert):
             operation.entry.generation = self._generation if result else NOWHERE
@@ -382,10 +383,10 @@ def _unfinished(operations: Sequence[Operation]) -> set[Entry | Kept]:
     return kept - {one.entry for one in operations if isinstance(one, Finish | DropReport)}
 
 
-def _tell(keep: Keep, result: bool) -> None:
+def _tell(asked: Keep | Begin, result: bool) -> None:
     # Who asked may have lost patience.
-    if keep.mine.set_running_or_notify_cancel():
-        keep.mine.set_result(result)
+    if asked.mine.set_running_or_notify_cancel():
+        asked.mine.set_result(result)
 
 
 _JUST_NOW = -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -43,6 +44,7 @@ class JsonlSink:
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
         self._content = content
         self._file: BinaryIO | None = None
+        self._process = os.getpid()
 
     @property
     def place(self) -> str:
@@ -76,6 +78,10 @@ class JsonlSink:
     def _write(self, told: Mapping[str, Any]) -> None:
         record = _finite(told)
         line = json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
+        if self._process != os.getpid():
+            # By its parent's descriptor a forked child would share the parent's lock and place.
+            self.close()
+            self._process = os.getpid()
         if self._file is None:
             self._file = self._path.open("ab+", buffering=0)
         # A lone surrogate, which some models give, must not cost the line.

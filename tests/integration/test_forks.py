@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -102,6 +103,112 @@ def test_what_a_forked_child_writes_is_kept(kind: str, tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
     )
     assert done.returncode == 0, done.stderr
+
+
+def run(folder: Path, code: str) -> str:
+    """What a script prints, run as its own process."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> None:
+    """A judge whose calls were all in flight when the process forked is asked in the child too."""
+    told = run(
+        tmp_path,
+        """
+        import asyncio, os, threading, time
+        from rag_eval_hooks.judges.threads import Threads
+
+        threads, begun = Threads("judge", 1), threading.Event()
+
+        def work():
+            begun.set()
+            time.sleep(2)
+            return "parent"
+
+        parent = threading.Thread(target=lambda: print(asyncio.run(threads.run(work))))
+        parent.start()
+        begun.wait()
+        if (child := os.fork()) == 0:
+            assert asyncio.run(threads.run(lambda: "child")) == "child"
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        parent.join()
+        """,
+    )
+    assert told == "parent\n"
+
+
+def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
+    """Parent and child take turns at a file that was open at the fork, as strangers do."""
+    run(
+        tmp_path,
+        """
+        import fcntl, os, time
+        from rag_eval_hooks import JsonlSink, Sample
+
+        sink, begun = JsonlSink("r.jsonl"), os.pipe()
+        sink.deliver(Sample(question="before"), {})
+        if (child := os.fork()) == 0:
+            sink.deliver(Sample(question="child"), {})
+            os.write(begun[1], b".")
+            fcntl.flock(sink._file, fcntl.LOCK_EX)
+            os.write(begun[1], b".")
+            time.sleep(1)
+            os._exit(0)
+        os.read(begun[0], 1), os.read(begun[0], 1)
+        try:
+            fcntl.flock(sink._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        else:
+            raise AssertionError("two hold one lock")
+        sink.deliver(Sample(question="parent"), {})
+        assert os.waitpid(child, 0)[1] == 0
+        """,
+    )
+    lines = (tmp_path / "r.jsonl").read_text().splitlines()
+    assert [json.loads(line)["sample"]["question"] for line in lines] == [
+        "before",
+        "child",
+        "parent",
+    ]
+
+
+def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
+    """Exit hooks that a child inherits are its parent's: it does not wait a second time."""
+    told = run(
+        tmp_path,
+        """
+        import os
+        from rag_eval_hooks.pipeline.exit import ExitHook
+
+        class Pipeline:
+            def flush(self, timeout):
+                print("flush", os.getpid() == parent, flush=True)
+                return True
+
+            def shutdown(self, timeout):
+                print("shutdown", os.getpid() == parent, flush=True)
+                return True
+
+        parent, pipeline = os.getpid(), Pipeline()
+        hook = ExitHook(pipeline, 1.0)
+        hook.arm()
+        if child := os.fork():
+            assert os.waitpid(child, 0)[1] == 0
+        """,
+    )
+    assert told.splitlines() == ["flush True", "shutdown True"]
 
 
 def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:

@@ -218,13 +218,15 @@ def test_no_exception_of_a_sink_ends_anything(
     assert evals.shutdown(5)
 
 
-def test_what_a_slow_sink_took_in_the_end_is_not_repeated(make: Make) -> None:
-    """A call that outlasted its time and returned well has delivered."""
+@pytest.mark.parametrize("returned", [None, 1, "INSERT 1"])
+def test_what_a_slow_sink_took_in_the_end_is_not_repeated(make: Make, returned: Any) -> None:
+    """A call that outlasted its time and returned well has delivered, whatever it returned."""
     rows: Counter[str] = Counter()
 
-    def slow(sample: Sample, outcomes: Outcomes) -> None:
+    def slow(sample: Sample, outcomes: Outcomes) -> Any:
         time.sleep(0.4)
         rows[sample.sample_id] += 1
+        return returned
 
     evals = make(slow, sink_timeout=0.1)
     offer(evals, 3)

@@ -15,6 +15,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -499,11 +500,13 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     script = """
     class Deadly(ScriptedJudge):
         async def decompose(self, task):
-            time.sleep(0.5)
+            # The first time not before it is on disk, then at once, as a native crash is.
+            time.sleep(0.5 if first else 0.0)
             os.kill(os.getpid(), signal.SIGKILL)
     evals = RagEval(metrics=["ragas.faithfulness"], judge=Deadly(GOOD),
-                    config=RagEvalConfig(spool="spool.sqlite", durability="sync", spool_wait=10.0))
-    if not evals.spooled().get("pending"): evals.offer(sample("deadly"))
+                    config=RagEvalConfig(spool="spool.sqlite", spool_wait=10.0))
+    first = not evals.spooled().get("pending")
+    if first: evals.offer(sample("deadly"))
     time.sleep(60)
     """
     for tries in range(3):
@@ -516,6 +519,36 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     until(lambda: evals.spooled()["pending"] == 0)
     assert evals.spooled()["dropped:gave_up"] == 1
     assert evals.stats().dropped == {"gave_up": 1}
+
+
+def test_what_finds_no_room_is_not_taken_over_without_pause(tmp_path: Path) -> None:
+    """Samples too long for the queue stay in the spool; looking for them takes no processor."""
+    seen: Counter[str] = Counter()
+
+    def count(text: str) -> str:
+        seen[text] += 1
+        return text
+
+    def make(redact: Any = None, **config: Any) -> RagEval:
+        return RagEval(
+            metrics=["ragas.faithfulness"],
+            judge=ScriptedJudge(GOOD, latency=60),
+            redact=redact,
+            config=RagEvalConfig(
+                spool=str(tmp_path / "spool.sqlite"), evaluator_concurrency=1, **config
+            ),
+        )
+
+    first = make()
+    for number in range(40):
+        assert first.offer(sample(number, contexts=("c" * 1000,)))
+    first.shutdown(0.1)
+    # It is asked once about each text of a sample whenever that is taken over.
+    second = make(count, queue_chars=3000)
+    until(lambda: second.stats().recovered == 3)
+    time.sleep(2)
+    second.shutdown(0.1)
+    assert seen["c" * 1000] < 200
 
 
 def test_eight_processes_share_a_spool(tmp_path: Path) -> None:
