@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -146,9 +147,13 @@ class Joining:
         entry.evaluated |= frozenset(asked.reasons)
         try:
             self._ledger.note("decisions", next(iter(asked.reasons.values())))
+            start, began = time.time_ns(), time.monotonic_ns()
             outcomes = await self._judging.only(asked.sample, frozenset(asked.reasons))
             outcomes = by_feedback(outcomes, asked, admission)
             self._recent.update(entry, asked.sample, _settled(outcomes))
+            self._judging.publish_late(
+                asked.sample, outcomes, start, start + time.monotonic_ns() - began
+            )
             await self._delivery.deliver(asked.sample, outcomes)
             self._judging.settle(ticket, outcomes)
         finally:

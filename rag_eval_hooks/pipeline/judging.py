@@ -70,6 +70,26 @@ class Judging:
         outcomes = await self.score(sample, chosen)
         return {name: outcome for name, outcome in outcomes.items() if name in chosen}
 
+    def publish_late(self, sample: Sample, outcomes: Outcomes, start: int, end: int) -> None:
+        """Shows what a feedback had evaluated, where its RAG span can be found.
+
+        Args:
+            sample: What was evaluated.
+            outcomes: The added ones.
+            start: In nanoseconds since the epoch.
+            end: The same.
+        """
+        drawn = [one.probability for one in outcomes.values() if one.probability is not None]
+        evaluation = self._telemetry.evaluated(
+            sample,
+            outcomes,
+            probability=max(drawn, default=None),
+            reason=next((one.reason for one in outcomes.values()), ""),
+            start=start,
+            end=end,
+        )
+        self._telemetry.publish_late(evaluation)
+
     async def inline(self, sample: Sample) -> Outcomes:
         """The outcomes of all metrics, as online."""
         with quiet():

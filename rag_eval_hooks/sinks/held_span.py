@@ -157,7 +157,7 @@ class SpanHolder:
 def attributes_of(
     outcomes: Outcomes,
     *,
-    probability: float,
+    probability: float | None,
     duration: float,
     passed: bool | None = None,
     reason: str = "",
@@ -166,7 +166,7 @@ def attributes_of(
 
     Args:
         outcomes: What the evaluation gave.
-        probability: Inclusion probability of the sample.
+        probability: Inclusion probability of the sample, or None where no draw chose it.
         duration: Seconds that the evaluation took.
         passed: Pass or fail by the thresholds, where known.
         reason: Why the sample was chosen.
@@ -174,11 +174,10 @@ def attributes_of(
     attributes: dict[str, str | float | int | bool | list[str]] = {
         semconv.EVAL_STATUS: status_of(outcomes).value,
         semconv.EVAL_DURATION_MS: round(duration * 1000, 3),
-        semconv.EVAL_SAMPLE_RATE: probability,
         semconv.EVAL_VERSION: __version__,
     }
     # Scores come last: where room is short, they are also on the carrier.
-    attributes |= _chosen(outcomes, reason)
+    attributes |= _chosen(outcomes, reason, probability)
     if passed is not None:
         attributes[semconv.EVAL_PASS] = passed
     if failed := failed_of(outcomes):
@@ -195,8 +194,12 @@ def attributes_of(
     return attributes
 
 
-def _chosen(outcomes: Outcomes, reason: str) -> dict[str, str | bool]:
-    told: dict[str, str | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+def _chosen(
+    outcomes: Outcomes, reason: str, probability: float | None
+) -> dict[str, str | float | bool]:
+    told: dict[str, str | float | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+    if probability is not None:
+        told[semconv.EVAL_SAMPLE_RATE] = probability
     if any(outcome.probability_estimated for outcome in outcomes.values()):
         told[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
     return told
