@@ -105,11 +105,12 @@ def _why(error: Exception) -> str:
     """The error in a line: what is missing, by its words; of any other its type alone.
 
     Nothing of a sample can stand in it, as none has been seen; but objects of the user's are made
-    here, which may hold keys, and repeat them.
+    here, which may hold keys, and repeat them. HTTP clients derive theirs from OSError.
     """
-    kind = type(error).__name__
-    told = isinstance(error, RagEvalError | ImportError | AttributeError)
-    return f"{kind}: {error}" if told else kind
+    kind = type(error)
+    plain = kind.__module__ == "builtins" and isinstance(error, AttributeError | OSError)
+    told = plain or isinstance(error, RagEvalError | ImportError)
+    return f"{kind.__name__}: {error}" if told else kind.__name__
 
 
 def _recipe(body: bytes) -> Recipe:
