@@ -16,10 +16,16 @@ __all__ = [
     "JudgeUnavailable",
     "RagEvalError",
     "RedactionError",
+    "masked",
 ]
 
-_SECRETS: Final = re.compile(r"(?<=://)[^\s/@]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
+_SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
 """Of a URL: credentials, and parameters, which may be keys."""
+
+
+def masked(text: str) -> str:
+    """A text without the credentials and parameters of URLs in it."""
+    return _SECRETS.sub("**********", text) if "://" in text else text
 
 
 class RagEvalError(Exception):
@@ -38,10 +44,10 @@ class ConfigError(RagEvalError, ValueError):
 
     def __init__(self, field: str, got: object, wants: str) -> None:
         told = repr(got)
-        masked = _SECRETS.sub("**********", told) if "://" in told else told
-        super().__init__(f"{field}: got {masked}; wants {wants}")
+        shown = masked(told)
+        super().__init__(f"{field}: got {shown}; wants {wants}")
         self.field = field
-        self.got = got if masked == told else masked
+        self.got = got if shown == told else shown
         self.wants = wants
 
     @classmethod

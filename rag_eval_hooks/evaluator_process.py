@@ -15,6 +15,7 @@ import time
 
 from rag_eval_hooks.calls import CallLog, CallWatch, logged, watching
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import RagEvalError
 from rag_eval_hooks.judges.allowance import Allowance, allowing
 from rag_eval_hooks.pipeline import Scorer, Sources
 from rag_eval_hooks.pipeline.budget import budget_of
@@ -89,9 +90,7 @@ async def _serve(sock: socket.socket) -> None:
         scorer = recipe.scorer(sources, incidents)
         budget = budget_of(recipe.config, sources, incidents)
     except Exception as error:  # noqa: BLE001 - it imports the user's own modules
-        # Nothing of a sample can stand in the text: none has been seen.
-        text = f"{type(error).__name__}: {error}".encode(errors="replace")[:_TEXT]
-        await link.send(Frame(Kind.REFUSED, body=text))
+        await link.send(Frame(Kind.REFUSED, body=_why(error).encode(errors="replace")[:_TEXT]))
         return
     outbox.put(Frame(Kind.READY))
     watch = RelayedWatch(outbox)
@@ -100,6 +99,18 @@ async def _serve(sock: socket.socket) -> None:
     for task in telling:
         task.cancel()
     await _close(sources)
+
+
+def _why(error: Exception) -> str:
+    """The error in a line: what is missing, by its words; of any other its type alone.
+
+    Nothing of a sample can stand in it, as none has been seen; but objects of the user's are made
+    here, which may hold keys, and repeat them. HTTP clients derive theirs from OSError.
+    """
+    kind = type(error)
+    plain = kind.__module__ == "builtins" and isinstance(error, AttributeError | OSError)
+    told = plain or isinstance(error, RagEvalError | ImportError)
+    return f"{kind.__name__}: {error}" if told else kind.__name__
 
 
 def _recipe(body: bytes) -> Recipe:

@@ -84,9 +84,13 @@ def origins(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, str]
 
 
 def otlp_endpoint() -> str | None:
-    """The receiver of spans that OpenTelemetry's own variables name."""
+    """The URL to which OpenTelemetry's own variables send spans, as its SDK reads them.
+
+    The variable for traces is taken as it is; the one for all signals is a base.
+    """
     traces = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    return traces or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or None
+    base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)
 
 
 def _refuse_unknown_variables(known: set[str]) -> None:

@@ -157,7 +157,8 @@ def settings(
     if isinstance(judge, str):
         explicit["judge"] = judge
     elif judge is not None and (isinstance(judge, type) or not isinstance(judge, Judge)):
-        raise ConfigError("judge", judge, "'local', 'openai:<model>' or a Judge")
+        # Not the object itself: a client, or its arguments, may show a key.
+        raise ConfigError("judge", type(judge).__name__, "'local', 'openai:<model>' or a Judge")
     if isinstance(embedder, str):
         explicit["embedder"] = embedder
     if sample_rate is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
@@ -18,6 +19,7 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
+NOT_READ: Final = 141
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,18 +42,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0 when all went well, 1 when the command found something wrong, 2 for
-        wrong input, 130 after an interrupt.
+        wrong input, 130 after an interrupt, 141 where nobody reads the output to its end.
     """
     arguments = build_parser().parse_args(argv)
     run: Run = arguments.run
     try:
-        return run(arguments)
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
     except (UsageError, ConfigError) as error:
         print(f"rag-eval-hooks: error: {error}", file=sys.stderr)
         return USAGE_ERROR
     except KeyboardInterrupt:
         print("rag-eval-hooks: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        # As behind `| head`. The interpreter would complain about what is not written yet.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOT_READ
 
 
 if __name__ == "__main__":

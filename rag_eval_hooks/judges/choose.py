@@ -122,7 +122,13 @@ def _openai_judge(config: RagEvalConfig, model: str) -> OpenAIJudge:
 def _prices(config: RagEvalConfig) -> Prices | None:
     from rag_eval_hooks.judges.prices import Prices
 
-    return None if config.judge_prices is None else Prices.read(config.judge_prices)
+    if config.judge_prices is None:
+        return None
+    try:
+        return Prices.read(config.judge_prices)
+    except ConfigError as error:
+        # The table's own word for itself is not that of the setting.
+        raise ConfigError(f"judge_{error.field}", error.got, error.wants) from None
 
 
 def _endpoint(config: RagEvalConfig) -> dict[str, Any]:

@@ -28,6 +28,14 @@ _PUT = "INSERT OR REPLACE INTO replies_1 (key, text) VALUES (?, ?)"
 _TRIM = "DELETE FROM replies_1 WHERE id <= (SELECT MAX(id) FROM replies_1) - ?"
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether a folder is, or can be made, at a path."""
+    try:
+        return path.is_dir() or not path.exists()
+    except OSError:
+        return False
+
+
 class Disk:
     """Texts by key, in a thread of its own, for any number of processes.
 
@@ -45,7 +53,7 @@ class Disk:
     """
 
     def __init__(self, folder: Path, size: int, incidents: Incidents) -> None:
-        if folder.exists() and not folder.is_dir():
+        if not _is_folder(folder):
             raise ConfigError("judge_memo", str(folder), "the path of a folder")
         self._folder = folder
         self._size = size

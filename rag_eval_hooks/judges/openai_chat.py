@@ -107,10 +107,7 @@ class OpenAIChat:
         body: dict[str, Any] = {"model": self._model, **_asking(prompt, dialect.rung)}
         if dialect.temperature:
             body["temperature"] = self._temperature
-        # The raw route: the typed one spends more on checking the schema than on the call.
-        return await self._endpoint.call(
-            lambda client: client.post("/chat/completions", body=body, cast_to=object), meter
-        )
+        return await self._endpoint.post("/chat/completions", body, meter)
 
 
 def _asking(prompt: Prompt, rung: Rung) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -25,7 +25,7 @@ except ImportError as missing:
 
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.failures import describe
-from rag_eval_hooks.judges.http_client import honest_connection_errors, lean_http_client
+from rag_eval_hooks.judges.http_client import honest_connection_errors, lean_http_client, posted
 from rag_eval_hooks.judges.limits import Slots
 
 __all__ = ["Endpoint", "RequestRefusedError"]
@@ -102,6 +102,16 @@ class Endpoint:
         except (openai.OpenAIError, TimeoutError, ValueError) as error:
             # Errors of the client may repeat a part of the request: they are not passed on.
             raise self._judge_error(error) from None
+
+    async def post(self, path: str, body: Mapping[str, Any], meter: Meter) -> Any:
+        """The JSON reply to a document that no log of the client's shows; as `call`.
+
+        Args:
+            path: Behind the base URL.
+            body: The document.
+            meter: Counts what is sent.
+        """
+        return await self.call(lambda client: posted(client, path, body), meter)
 
     async def aclose(self) -> None:
         """Closes this event loop's connections; a later call opens new ones."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from rag_eval_hooks.calls import Operation
@@ -132,23 +131,25 @@ class OpenAIEmbedder(Rebuilt):
 
     async def _asked(self, texts: Sequence[str]) -> list[Vector]:
         """The vectors of one request, sent again while the reply is malformed."""
+        lost = 0.0
         for _ in range(self._retries):
-            with suppress(_MalformedError):
-                return await self._request(texts)
-        return await self._request(texts)
+            try:
+                return await self._request(texts, lost)
+            except _MalformedError as error:
+                lost += error.usage.input_tokens
+        return await self._request(texts, lost)
 
-    async def _request(self, texts: Sequence[str]) -> list[Vector]:
+    async def _request(self, texts: Sequence[str], lost: float) -> list[Vector]:
+        """The vectors of one request, which bear the tokens of those before it as well."""
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [sendable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
         meter = Meter(embedded=sent)
         with meter.charging():
-            reply = await self._endpoint.call(
-                lambda client: client.post("/embeddings", body=body, cast_to=object), meter
-            )
+            reply = await self._endpoint.post("/embeddings", body, meter)
             meter.told(round(_tokens(reply)), 0)
-        vectors = self._vectors(reply, len(sent))
-        each = _tokens(reply) / sum(map(len, sent))
+            vectors = self._vectors(reply, len(sent))
+        each = (_tokens(reply) + lost) / sum(map(len, sent))
         return [Vector(v, each * len(text)) for v, text in zip(vectors, sent, strict=True)]
 
     def _vectors(self, reply: Any, count: int) -> list[array[float]]:
@@ -176,7 +177,7 @@ class _MalformedError(JudgeError):
 
 def _tokens(reply: Any) -> float:
     """Tokens of one request, as the endpoint tells them; 0 where it does not."""
-    told = reply.get("usage")
+    told = reply.get("usage") if isinstance(reply, dict) else None
     return token_count(told.get("prompt_tokens")) if isinstance(told, dict) else 0.0
 
 

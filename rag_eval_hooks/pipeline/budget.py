@@ -22,6 +22,7 @@ from rag_eval_hooks.pipeline.budget_store import (
     SqliteStore,
 )
 from rag_eval_hooks.pipeline.inquiry import Sources
+from rag_eval_hooks.places import is_place
 from rag_eval_hooks.score import AnnotatorKind
 
 __all__ = ["Budget", "budget_of"]
@@ -202,7 +203,7 @@ def budget_of(config: RagEvalConfig, sources: Sources, incidents: Incidents) -> 
 def _store(path: str | None) -> BudgetStore:
     if path is None:
         return MemoryStore()
-    if Path(path).is_dir() or not Path(path).parent.is_dir():
+    if not is_place(Path(path)):
         raise ConfigError("budget_path", path, "a file in a folder that exists")
     return SqliteStore(path)
 

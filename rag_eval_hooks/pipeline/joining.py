@@ -209,12 +209,13 @@ class Joining:
         # reference is not: a later feedback may bring one.
         entry.evaluated |= fed
         try:
-            reason, start = next(iter(asked.reasons.values())), time.time_ns()
-            self._ledger.note("decisions", reason)
+            self._ledger.note("decisions", next(iter(asked.reasons.values())))
+            start, began = time.time_ns(), time.monotonic_ns()
             outcomes = await self._judging.only(asked.sample, frozenset(asked.reasons))
             outcomes = by_feedback(outcomes, asked, admission)
             self._recent.update(entry, asked.sample, _settled(outcomes))
-            self._judging.publish(asked.sample, outcomes, reason=reason, start=start)
+            end = start + time.monotonic_ns() - began
+            self._judging.publish_late(asked.sample, outcomes, start, end)
             await self._delivery.deliver(asked.sample, outcomes)
             self._judging.settle(ticket, outcomes)
         finally:

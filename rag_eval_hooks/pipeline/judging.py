@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -71,21 +70,25 @@ class Judging:
         outcomes = await self.score(sample, chosen)
         return {name: outcome for name, outcome in outcomes.items() if name in chosen}
 
-    def publish(self, sample: Sample, outcomes: Outcomes, *, reason: str, start: int) -> None:
-        """Sends telemetry of what was evaluated after its RAG span had ended.
+    def publish_late(self, sample: Sample, outcomes: Outcomes, start: int, end: int) -> None:
+        """Shows what a feedback had evaluated, where its RAG span can be found.
 
         Args:
             sample: What was evaluated.
-            outcomes: The result.
-            reason: Why it was evaluated.
-            start: When that began, in nanoseconds since the epoch.
+            outcomes: The added ones.
+            start: In nanoseconds since the epoch.
+            end: The same.
         """
-        # The wall clock may have been set back meanwhile.
-        end = max(start, time.time_ns())
+        drawn = [one.probability for one in outcomes.values() if one.probability is not None]
         evaluation = self._telemetry.evaluated(
-            sample, outcomes, probability=None, reason=reason, start=start, end=end
+            sample,
+            outcomes,
+            probability=max(drawn, default=None),
+            reason=next((one.reason for one in outcomes.values()), ""),
+            start=start,
+            end=end,
         )
-        self._telemetry.publish(evaluation, lambda *_: None)
+        self._telemetry.publish_late(evaluation)
 
     async def inline(self, sample: Sample) -> Outcomes:
         """The outcomes of all metrics, as online."""

@@ -15,6 +15,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.pipeline.spool_owner import is_supported
 from rag_eval_hooks.pipeline.spool_reports import ReportTable, undelivered
 from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS, make_private, use_log
+from rag_eval_hooks.places import is_place
 
 __all__ = ["Row", "SpoolFile", "SpoolFullError", "check_spool", "spool_books"]
 
@@ -256,7 +257,7 @@ def check_spool(path: Path) -> bool:
     """
     if not is_supported():
         raise ConfigError("spool", str(path), "a system with POSIX file locks, or 'none'")
-    if path.is_dir() or not path.parent.is_dir():
+    if not is_place(path):
         raise ConfigError("spool", str(path), "a file in a folder that exists")
     try:
         if not path.exists() or not path.stat().st_size:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Health", "Kept", "spool_health", "spool_samples"]
+from rag_eval_hooks.pipeline.spool_owner import is_held
+
+__all__ = ["Health", "Kept", "Unsent", "spool_health", "spool_samples", "spool_unsent"]
 
 _BUSY_S: Final = 0.5
 
@@ -43,12 +45,12 @@ def spool_health(path: Path) -> Health:
     with closing(_reader(path)) as db:
         damage = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
         pages = _number(db, "page_count") - _number(db, "freelist_count")
-        count = "SELECT COUNT(*), COUNT(*) - COUNT(owner), MIN(accepted_at) FROM samples"
-        samples, unclaimed, oldest = db.execute(count).fetchone()
+        rows = db.execute("SELECT owner, COUNT(*) FROM samples GROUP BY owner").fetchall()
+        (oldest,) = db.execute("SELECT MIN(accepted_at) FROM samples").fetchone()
         return Health(
             version=_number(db, "user_version"),
-            samples=samples,
-            unclaimed=unclaimed,
+            samples=sum(count for _, count in rows),
+            unclaimed=sum(count for owner, count in rows if _alive(path, owner) is None),
             oldest=oldest,
             size=pages * _number(db, "page_size"),
             damage=None if damage == "ok" else damage,
@@ -67,7 +69,7 @@ class Kept:
         tries: How often its evaluation was begun by a process that had it from another.
         accepted_at: In seconds since the epoch.
         is_evaluated: Whether it has outcomes that are still to be delivered.
-        owner: Name of the process that has it, or None.
+        owner: Name of the process that has it and lives, or None.
     """
 
     id: str
@@ -107,10 +109,58 @@ def spool_samples(path: Path, name: str) -> list[Kept]:
                 tries=row[4],
                 accepted_at=row[5],
                 is_evaluated=bool(row[6]),
-                owner=row[7],
+                owner=_alive(path, row[7]),
             )
             for row in db.execute(query, (name,))
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsent:
+    """Scores of a sample in a spool that a platform has not taken.
+
+    Attributes:
+        platform: Its name.
+        scores: How many.
+        kept_at: Since when, in seconds since the epoch.
+        owner: Name of the process that sends them and lives, or None.
+    """
+
+    platform: str
+    scores: int
+    kept_at: float
+    owner: str | None
+
+
+def spool_unsent(path: Path, trace_id: str) -> list[Unsent]:
+    """The scores of a trace that wait for platforms; none in a spool of an older version.
+
+    Raises:
+        sqlite3.Error: It cannot be read.
+    """
+    query = (
+        "SELECT place, json_array_length(report, '$.results'), kept_at, owner FROM reports"
+        " WHERE json_extract(report, '$.trace_id') = ? ORDER BY seq"
+    )
+    with closing(_reader(path)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'reports'").fetchone():
+            return []
+        return [
+            Unsent(
+                platform=place.rpartition("-")[0],
+                scores=scores,
+                kept_at=kept_at,
+                owner=_alive(path, owner),
+            )
+            for place, scores, kept_at, owner in db.execute(query, (trace_id,))
+        ]
+
+
+def _alive(path: Path, owner: str | None) -> str | None:
+    """The owner, where its process lives: a killed one has left its name on its claims."""
+    if owner is None or not is_held(path.with_name(f"{path.name}-owners") / owner):
+        return None
+    return owner
 
 
 def _reader(path: Path) -> sqlite3.Connection:

@@ -12,12 +12,32 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Owner", "is_supported"]
+__all__ = ["Owner", "is_held", "is_supported"]
 
 
 def is_supported() -> bool:
     """Whether this system has the locks."""
     return fcntl is not None
+
+
+def is_held(path: Path) -> bool:
+    """Whether the process whose name this file is lives; changes nothing.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(file)
 
 
 class Owner:

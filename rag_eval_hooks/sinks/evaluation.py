@@ -28,7 +28,7 @@ class Evaluation:
     Attributes:
         sample: What was evaluated; its trace and span ids name the RAG span, where there is one.
         outcomes: Outcome by metric id.
-        probability: Inclusion probability of the sample, 0 to 1; None where feedback asked for it.
+        probability: Inclusion probability of the sample, 0 to 1, or None where no draw chose it.
         start: When the evaluation began, in nanoseconds since the epoch.
         end: When it ended, the same.
         reason: Why it was chosen, in a word.

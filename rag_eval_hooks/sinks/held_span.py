@@ -166,7 +166,7 @@ def attributes_of(
 
     Args:
         outcomes: What the evaluation gave.
-        probability: Inclusion probability of the sample; None where the sampler had no part.
+        probability: Inclusion probability of the sample, or None where no draw chose it.
         duration: Seconds that the evaluation took.
         passed: Pass or fail by the thresholds, where known.
         reason: Why the sample was chosen.

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.ids import result_id
+from rag_eval_hooks.places import is_place
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes
 from rag_eval_hooks.sinks.append import append, find
@@ -40,7 +41,7 @@ class JsonlSink:
 
     def __init__(self, path: str | Path, *, content: bool = True) -> None:
         self._path = Path(path)
-        if self._path.is_dir() or not self._path.parent.is_dir():
+        if not is_place(self._path):
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
         self._content = content
         self._file: BinaryIO | None = None

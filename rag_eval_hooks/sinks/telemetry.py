@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from opentelemetry.trace import Span, SpanContext
 
@@ -96,7 +97,7 @@ class Telemetry:
         Args:
             sample: What was evaluated.
             outcomes: What it gave.
-            probability: Inclusion probability of the sample; None where feedback asked for it.
+            probability: Inclusion probability of the sample, or None where no draw chose it.
             reason: Why it was chosen.
             start: In nanoseconds since the epoch.
             end: The same.
@@ -143,6 +144,25 @@ class Telemetry:
             self._events.emit(evaluation)
         with self._edge("metrics"):
             self._metrics.record(evaluation)
+
+    def publish_late(self, evaluation: Evaluation) -> None:
+        """Sends what was evaluated after its request: a carrier, log events, and metrics.
+
+        Metrics stand for what the draw chose: of scores that no draw did, as after a thumb down,
+        they tell nothing.
+
+        Args:
+            evaluation: It.
+        """
+        with self._edge("carrier"):
+            for span in self._carriers.start(evaluation):
+                span.end(evaluation.end)
+        with self._edge("event"):
+            self._events.emit(evaluation)
+        drawn = {k: v for k, v in evaluation.outcomes.items() if v.probability is not None}
+        if drawn:
+            with self._edge("metrics"):
+                self._metrics.record(replace(evaluation, outcomes=drawn))
 
     def _show_calls(self, log: CallLog, carriers: Sequence[Span]) -> None:
         if not (log.calls and carriers):

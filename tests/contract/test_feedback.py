@@ -15,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -309,6 +311,43 @@ def test_what_feedback_has_evaluated_stands_in_the_traces(make: Make) -> None:
     assert carrier.attributes is not None
     assert carrier.attributes["evaluations.0.evaluation.name"] == "ragas.faithfulness"
     assert "rag.eval.sample_rate" not in carrier.attributes
+
+
+def test_what_a_feedback_had_evaluated_stands_in_the_traces() -> None:
+    """Its scores are on an evaluation span with a link; metrics tell of those that a draw chose."""
+    exporter, provider, reader = InMemorySpanExporter(), TracerProvider(), InMemoryMetricReader()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    config = RagEvalConfig(tail=[DOWN], metric_rates={"ragas.faithfulness": 0.0})
+    with RagEval(
+        METRICS,
+        ScriptedJudge(CLAIMS),
+        config=config,
+        tracer_provider=provider,
+        meter_provider=MeterProvider([reader]),
+    ) as evals:
+        evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
+        assert evals.feedback("ab" * 16, score=0, reference="r")
+        assert evals.flush(10)
+        data = reader.get_metrics_data()
+    (late,) = (
+        span
+        for span in exporter.get_finished_spans()
+        if "rag.eval.status" in (span.attributes or {})
+        and "ragas.faithfulness" in dict(span.attributes or {}).values()
+    )
+    assert [f"{link.context.trace_id:032x}" for link in late.links] == ["ab" * 16]
+    assert late.attributes is not None
+    scored = {v for k, v in late.attributes.items() if k.endswith("evaluation.name")}
+    assert scored == {"ragas.faithfulness", "ragas.context_recall", "lexical.exact_match"}
+    assert data is not None
+    recorded = {
+        dict(point.attributes or {}).get("gen_ai.evaluation.name")
+        for metric in data.resource_metrics[0].scope_metrics[0].metrics
+        if metric.name == "rag.eval.score"
+        for point in metric.data.data_points
+    }
+    assert "lexical.exact_match" in recorded
+    assert "ragas.faithfulness" not in recorded
 
 
 def test_feedback_is_an_event_on_its_trace() -> None:

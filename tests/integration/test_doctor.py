@@ -33,14 +33,16 @@ TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 class Collector:
-    """An OTLP/HTTP receiver that keeps span names, or refuses everything."""
+    """An OTLP/HTTP receiver that keeps span names and paths, or refuses everything."""
 
     def __init__(self, status: int = 200) -> None:
         self.names: list[str] = []
-        names = self.names
+        self.paths: list[str] = []
+        names, paths = self.names, self.paths
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
+                paths.append(self.path)
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 request = ExportTraceServiceRequest.FromString(body)
                 names.extend(

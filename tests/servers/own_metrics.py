@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from opentelemetry import metrics, trace
@@ -21,7 +22,7 @@ from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.quiet import is_quiet
 from rag_eval_hooks.score import UNIT, Cause, Outcome
 
-__all__ = ["DEEDS", "about", "absent", "asked", "deeds", "slow"]
+__all__ = ["DEEDS", "Locked", "about", "absent", "asked", "deeds", "slow"]
 
 
 def _killed() -> None:
@@ -130,3 +131,23 @@ absent = Metric(id="own.absent", score=_absent, needs=_QUESTION)
 """Has no value."""
 asked = AskedMetric(id="own.asked", ask=_ask, needs=_QUESTION, timeout=600.0)
 """Asks somebody who may take ten minutes, and takes as long as the sample says."""
+
+
+class Locked:
+    """An embedder that cannot be made anew in another process, and says so with its key."""
+
+    name = "locked"
+    local_model = True
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __setstate__(self, state: dict[str, str]) -> None:
+        raise ValueError(f"Incorrect API key provided: {state['key']}")
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """The same for every text."""
+        return [[1.0, 1.0] for _ in texts]
+
+    async def aclose(self) -> None:
+        """Holds nothing."""

@@ -258,3 +258,15 @@ def test_markup_in_texts_is_shown_as_it_is() -> None:
     rows = [Row(id="q1", question="What is [bold]this[/bold]?")]
     table = scores(rows, {"q1": result("q1", {"x.y": score(1.0)})}, ASCII_STYLE, 120)
     assert "[bold]this[/bold]" in shown(table)
+
+
+def test_an_output_that_nobody_reads_to_its_end_is_no_error() -> None:
+    """Behind `| head` there is no traceback; the exit code tells it as the shell would."""
+    command = [sys.executable, "-m", "rag_eval_hooks.cli.main", "metrics"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        told = process.stderr.read()
+    assert told == b""
+    assert process.returncode == 141

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import time
 import urllib.error
 import urllib.request
@@ -49,7 +50,8 @@ def _skew(url: str, timeout: float) -> float | None:
             date = response.headers.get("Date")
     except urllib.error.HTTPError as refusal:
         date = refusal.headers.get("Date")
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
+        # The last is what speaks another protocol, such as gRPC, or has credentials in its URL.
         return None
     try:
         return time.time() - parsedate_to_datetime(date).timestamp()

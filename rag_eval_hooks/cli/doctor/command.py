@@ -78,10 +78,15 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     return Setup(
         config=RagEvalConfig.load(**explicit),
         origins=origins(RagEvalConfig.model_fields, explicit),
-        otlp_endpoint=arguments.otlp_endpoint or otlp_endpoint(),
+        otlp_endpoint=_traces_at(arguments.otlp_endpoint) or otlp_endpoint(),
         timeout=arguments.timeout,
         spans=arguments.spans,
     )
+
+
+def _traces_at(base: str | None) -> str | None:
+    """Where a receiver takes spans, by its base URL, as for `setup_tracing`."""
+    return base and base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
 
 
 def _pairs(given: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,11 @@ def check_exporter(setup: Setup) -> Iterator[Result]:
         advice = 'pip install "rag-eval-hooks[otel]"'
         yield Result(check="exporter", status=Status.FAILED, text=text, advice=advice)
         return
+    if accepted is None:
+        text = "the SDK makes no spans here: no application of this environment sends any"
+        advice = "unset OTEL_SDK_DISABLED"
+        yield Result(check="exporter", status=Status.FAILED, text=text, advice=advice)
+        return
     place = _place(setup.otlp_endpoint)
     if accepted:
         yield Result(check="exporter", status=Status.OK, text=f"{place} took a test span")
@@ -46,21 +51,26 @@ def check_exporter(setup: Setup) -> Iterator[Result]:
         check="exporter",
         status=Status.FAILED,
         text=f"{place} took no span: {why}",
-        advice="check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC), its key in "
+        advice="check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC, and "
+        "OTEL_EXPORTER_OTLP_ENDPOINT is without /v1/traces), its key in "
         "OTEL_EXPORTER_OTLP_HEADERS, and that it runs",
     )
 
 
-def _send(endpoint: str, timeout: float) -> tuple[bool, list[str]]:
+def _send(endpoint: str, timeout: float) -> tuple[bool | None, list[str]]:
+    """Whether the span was taken, None where the SDK is disabled; and the statuses it met."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExportResult
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-    traces = endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
-    exporter = OTLPSpanExporter(endpoint=traces, timeout=max(1, round(timeout)))
-    span = TracerProvider().get_tracer("rag_eval_hooks").start_span("rag-eval-hooks doctor")
+    # Whatever share of the application's traces OTEL_TRACES_SAMPLER keeps, this one is sent.
+    tracer = TracerProvider(sampler=ALWAYS_ON).get_tracer("rag_eval_hooks")
+    span = tracer.start_span("rag-eval-hooks doctor")
     span.end()
-    assert isinstance(span, ReadableSpan)
+    if not isinstance(span, ReadableSpan):
+        return None, []
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=max(1, round(timeout)))
     statuses = _Statuses()
     logger = logging.getLogger("opentelemetry.exporter.otlp.proto.http.trace_exporter")
     before = logger.propagate
@@ -78,5 +88,4 @@ def _send(endpoint: str, timeout: float) -> tuple[bool, list[str]]:
 def _place(endpoint: str) -> str:
     """The endpoint without what may be secret in it."""
     parts = urlsplit(endpoint)
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

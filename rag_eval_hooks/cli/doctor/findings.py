@@ -32,6 +32,8 @@ _ADVICE = {
     "HTTP 403": "check what judge_api_key may do, and the model in judge",
     "HTTP 404": "check the model in judge, and judge_base_url",
     "HTTP 429": "wait, or lower judge_concurrency and sample_rate; check the account's credit",
+    "HTTP 5": "the endpoint has a fault of its own: look at its log, or wait",
+    "no JSON": "check judge_base_url, which mostly ends with /v1: no API of OpenAI's kind answers",
     "the connection": "check judge_base_url, and that the endpoint runs and can be reached",
     "no reply": "check that the endpoint answers, or raise judge_timeout",
     "valid reply": "the model does not keep to the shape; try calls=single, or another model",

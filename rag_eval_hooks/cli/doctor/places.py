@@ -29,7 +29,7 @@ def check_sinks(setup: Setup) -> Iterator[Result]:
     try:
         sink_list(None, setup.config)
     except ConfigError as error:
-        advice = "name a file in a folder that exists"
+        advice = f"set {error.field}: {error.wants}"
         yield Result(check="sinks", status=Status.FAILED, text=str(error), advice=advice)
         return
     for spec in setup.config.sinks:

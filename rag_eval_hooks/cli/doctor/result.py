@@ -51,7 +51,7 @@ class Setup:
     Attributes:
         config: The settings of the process.
         origins: By setting, where its value is from.
-        otlp_endpoint: Base URL of an OTLP receiver, or None.
+        otlp_endpoint: URL at which an OTLP receiver takes spans, or None.
         timeout: Seconds for one call over the network.
         spans: A file of spans in OTLP/JSON, one request a line, as `setup_tracing(path=...)` and
             the Collector's file exporter write it, or None.

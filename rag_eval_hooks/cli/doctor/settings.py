@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.errors import masked
 
 __all__ = ["described"]
 
@@ -24,6 +25,9 @@ def described(config: RagEvalConfig, origins: Mapping[str, str]) -> Iterator[dic
 def _plain(value: Any) -> Any:
     if isinstance(value, SecretStr):
         return _MASK
+    if isinstance(value, str):
+        # The address of a sink may have a key in it: it is refused, and shown here before that.
+        return masked(value)
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, tuple | list) else value

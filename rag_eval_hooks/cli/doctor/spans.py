@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.cli.doctor.lines import lines_of
+from rag_eval_hooks.cli.doctor.lines import is_map, lines_of
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.pipeline import ADVICE
 
@@ -19,8 +19,14 @@ _ADVICE: Final = {
     "sinks; raise it to have them on the RAG span",
     "overflow": "more than max_held spans waited: raise it, or lower sample_rate",
     "fork": "the process forked while the span waited; sinks have the scores",
-    "error": "every metric failed; rag.eval.failed names them",
+    "error": "every metric failed; rag.eval.failed names them. Their causes stand in log events "
+    "(error.type), in sinks, and in evals.explain(id); `rag-eval-hooks doctor` tries the judge",
 }
+_NO_VALUE: Final = (
+    "no chosen metric has a value for it: the sample lacks what they need, such as a reference, or "
+    "they are undefined for it, as for an answer without claims; a jsonl: sink and "
+    "evals.explain(id) tell which, `rag-eval-hooks metrics` what each needs"
+)
 
 
 def from_spans(setup: Setup, name: str) -> Iterator[Result]:
@@ -52,14 +58,14 @@ def from_spans(setup: Setup, name: str) -> Iterator[Result]:
 def _on_span(told: Mapping[str, Any]) -> Result:
     status = str(told.get(semconv.EVAL_STATUS, "without a status"))
     reason = str(told.get(semconv.EVAL_REASON, status))
-    scored = status in ("ok", "partial")
+    scored = any(key.endswith(".score") for key in told)
     # A rule's name has no advice of its own, but what it did has.
     advice = _ADVICE.get(status) or ADVICE.get(reason) or ADVICE.get(status, "")
     return Result(
         check="on the RAG span",
         status=Status.OK if scored else Status.FAILED,
         text=_text(told),
-        advice="" if scored else advice,
+        advice="" if scored else _NO_VALUE if status == "ok" else advice,
     )
 
 
@@ -89,7 +95,15 @@ def _spans(path: Path) -> Iterator[Mapping[str, Any]]:
 def _evaluation(span: Mapping[str, Any]) -> dict[str, Any]:
     attributes = {a.get("key", ""): a.get("value", {}) for a in span.get("attributes", ())}
     return {
-        key: next(iter(value.values()), None)
+        key: _value(value)
         for key, value in attributes.items()
         if key.startswith(_OURS) and not key.endswith((".explanation", ".metadata"))
     }
+
+
+def _value(written: Mapping[str, Any]) -> Any:
+    """The value of an attribute; a list as its items with commas."""
+    value = next(iter(written.values()), None)
+    if not is_map(value):
+        return value
+    return ", ".join(str(_value(item)) for item in value.get("values", ()))

@@ -13,7 +13,7 @@ from rag_eval_hooks.cli.doctor.sampler import from_sampler
 from rag_eval_hooks.cli.doctor.spans import from_spans
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline import ADVICE
-from rag_eval_hooks.pipeline.spool_look import Kept, spool_samples
+from rag_eval_hooks.pipeline.spool_look import Kept, Unsent, spool_samples, spool_unsent
 from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS
 
 __all__ = ["SOURCES", "explain_trace"]
@@ -29,7 +29,9 @@ def explain_trace(setup: Setup, given: str) -> Iterator[Result]:
     name = id_of(given)
     told = [result for look in SOURCES for result in look(setup, name)]
     yield from told
-    decided = from_sampler(setup, name)
+    # Of a sample in a trace, the trace's id was decided about.
+    key = next((r.figures["trace_id"] for r in told if r.figures.get("trace_id")), None)
+    decided = from_sampler(setup, name if key is None else id_of(key))
     yield decided
     if not told:
         yield _unknown(setup, taken=decided.status is not Status.NOTE)
@@ -90,7 +92,11 @@ def _delivered(spec: str, record: Mapping[str, Any]) -> Result:
         status=Status.OK if scores else Status.FAILED,
         text="; ".join([text, *lines]),
         advice=advice,
-        figures={"scores": scores, "absent": absent},
+        figures={
+            "scores": scores,
+            "absent": absent,
+            "trace_id": record["sample"].get("trace_id"),
+        },
     )
 
 
@@ -104,12 +110,15 @@ def _from_spool(setup: Setup, name: str) -> Iterator[Result]:
         return
     try:
         found = spool_samples(Path(path), name)
+        unsent = spool_unsent(Path(path), name)
     except FILE_ERRORS as error:
         text = f"{path} cannot be read ({type(error).__name__})"
         yield Result(check="in the spool", status=Status.WARNING, text=text, advice="run doctor")
         return
     for kept in found:
         yield _kept(path, kept)
+    for waiting in unsent:
+        yield _unsent(path, waiting)
 
 
 def _kept(path: str, kept: Kept) -> Result:
@@ -125,6 +134,23 @@ def _kept(path: str, kept: Kept) -> Result:
         advice = "start a process with these settings: it evaluates what was left"
     if kept.tries:
         text += f"; begun {kept.tries} times by processes that did not live to its end"
+    return Result(
+        check="in the spool",
+        status=Status.NOTE,
+        text=text,
+        advice=advice,
+        figures={"trace_id": kept.trace_id},
+    )
+
+
+def _unsent(path: str, waiting: Unsent) -> Result:
+    age = max(0.0, time.time() - waiting.kept_at)
+    text = f"it is evaluated, and {waiting.platform} has not taken its {waiting.scores} scores yet:"
+    text += f" they wait in {path} for {age:.0f} s"
+    advice = f"see that {waiting.platform} runs and can be reached; they are sent when it answers"
+    if waiting.owner is None:
+        text += "; no process has them now"
+        advice = f"start a process with these settings and the same {waiting.platform}"
     return Result(check="in the spool", status=Status.NOTE, text=text, advice=advice)
 
 

@@ -1,0 +1,119 @@
+"""`rag-eval-hooks doctor --trace`: what a spool says of processes and platforms that are gone."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.pipeline.sampler import Share, position
+from rag_eval_hooks.pipeline.spool_codec import sample_to_text
+from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile
+from rag_eval_hooks.pipeline.spool_owner import Owner
+from tests.integration.test_doctor import GOOD, TRACE, doctor, offered, results
+
+
+def claimed(path: Path, owner: str) -> Sample:
+    """A sample in a spool on which somebody has a claim."""
+    sample = Sample(question="q", answer="a", trace_id=TRACE)
+    row = Row(
+        id=sample.sample_id,
+        sample=sample_to_text(sample),
+        probability=1.0,
+        reason="ratio",
+        positions={},
+        accepted_at=time.time(),
+    )
+    file = SpoolFile(path, 1_000_000)
+    with file.writing():
+        file.insert(row, owner)
+    file.close()
+    return sample
+
+
+def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
+    """A process that was killed leaves its name on its samples: nobody has them any more."""
+    path = tmp_path / "spool.db"
+    owner = Owner(tmp_path / "spool.db-owners")
+    claimed(path, owner.name)
+    _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(path))
+    assert "a process of these settings evaluates it" in text
+    _code, rows = results(tmp_path, RAG_EVAL_SPOOL=str(path), RAG_EVAL_EMBEDDER="none")
+    assert rows["spool"]["figures"].get("unclaimed", 0) == 0
+    owner.abandon()
+    _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(path))
+    assert "no process has it now" in text
+    assert "start a process" in text
+    assert (tmp_path / "spool.db-owners" / owner.name).exists()
+
+
+def test_scores_that_wait_for_a_platform_are_told(tmp_path: Path) -> None:
+    """A trace that is scored, and whose platform was down until its process ended, is no riddle."""
+    path, provider = tmp_path / "spool.db", TracerProvider()
+    config = RagEvalConfig(spool=str(path), sink_retry_for=0.1)
+    span = provider.get_tracer("app").start_span("x").get_span_context()
+    sample = Sample(
+        question="q",
+        contexts=("c",),  # type: ignore[arg-type]
+        answer="a",
+        trace_id=f"{span.trace_id:032x}",
+        span_id=f"{span.span_id:016x}",
+    )
+    sinks = "phoenix:http://127.0.0.1:9"
+    with RagEval(["ragas.faithfulness"], GOOD, sinks=sinks, config=config) as evals:
+        evals.offer(sample)
+        evals.flush(10)
+    variables = {"RAG_EVAL_SPOOL": str(path), "RAG_EVAL_SINKS": sinks}
+    _code, text = doctor(tmp_path, "--trace", str(sample.trace_id), **variables)
+    assert "phoenix has not taken its 1 scores yet" in text
+    assert "no process has them now" in text
+    assert "nothing was retrieved" not in text
+
+
+def test_the_sampler_is_asked_about_the_trace_of_a_sample(tmp_path: Path) -> None:
+    """By a sample's id the decision is told that was made, by the trace's id."""
+    path = tmp_path / "scores.jsonl"
+    taken = next(k for n in range(100) if Share(0.5).holds(position(k := f"{n:032x}")))
+    samples = [Sample(question="q", answer="a", trace_id=taken) for _ in range(12)]
+    out = next(s for s in samples if not Share(0.5).holds(position(s.sample_id)))
+    offered(path, GOOD, out)
+    settings = ["--set", f"sinks=jsonl:{path}", "--set", "sample_rate=0.5"]
+    _code, text = doctor(tmp_path, "--json", "--trace", out.sample_id, *settings)
+    rows = {row["check"]: row for row in json.loads(text)["results"]}
+    assert "is taken" in rows["sampler"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("told", "status", "words"),
+    [
+        ({"status": "ok", "reason": "ratio"}, "failed", "no chosen metric has a value for it"),
+        ({"status": "error", "failed": ["ragas.a", "ragas.b"]}, "failed", "their causes"),
+        ({"status": "ok", "ragas.faithfulness.score": "1"}, "ok", ""),
+    ],
+)
+def test_a_span_without_a_score_is_told_why(
+    told: dict[str, Any], status: str, words: str, tmp_path: Path
+) -> None:
+    """An evaluation in which nothing failed may have no score all the same: that is no answer."""
+    spans = tmp_path / "traces.jsonl"
+    attributes = [
+        {"key": f"rag.eval.{key}", "value": _written(value)} for key, value in told.items()
+    ]
+    rag = {"traceId": TRACE, "name": "x", "attributes": attributes}
+    spans.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [rag]}]}]}) + "\n")
+    _code, text = doctor(tmp_path, "--json", "--trace", TRACE, "--spans", str(spans))
+    (row,) = (r for r in json.loads(text)["results"] if r["check"] == "on the RAG span")
+    assert row["status"] == status
+    assert words in row["advice"].lower()
+    assert "stringValue" not in row["text"]
+
+
+def _written(value: str | list[str]) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"stringValue": value}
+    return {"arrayValue": {"values": [_written(item) for item in value]}}
