@@ -8,6 +8,7 @@ variables that are shared with other software (`OPENAI_API_KEY`, `OPENAI_BASE_UR
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -23,7 +24,7 @@ from pydantic import (
     field_validator,
 )
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, masked
 from rag_eval_hooks.sampling_settings import (
     Budgets,
     MetricRates,
@@ -343,6 +344,11 @@ class RagEvalConfig(BaseModel):
                 super().__init__(**values)
             except ValidationError as error:
                 raise _config_error(error, values) from None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """All settings. The address of a sink may have a key in it, which the sink refuses later."""
+        for name, value in super().__repr_args__():
+            yield name, tuple(map(masked, value)) if name == "sinks" else value
 
     @field_validator("*", mode="before")
     @classmethod

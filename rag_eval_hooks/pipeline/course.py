@@ -175,7 +175,8 @@ class Course:
         self.telemetry.publish(evaluation, functools.partial(self.finish, work, more=refused))
 
     async def _deliver(self, work: Work, sample: Sample, outcomes: Outcomes) -> None:
-        missed = await self.delivery.deliver(sample, outcomes, work.positions)
+        held = self.durable.holds(work)
+        missed = await self.delivery.deliver(sample, outcomes, work.positions, can_wait=held)
         if missed and work.entry is not None and self.durable.holds(work):
             self.redelivery.add(work.entry, sample, outcomes, missed)
         else:

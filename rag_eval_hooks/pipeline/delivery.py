@@ -42,6 +42,8 @@ class Delivery:
         sample: Sample,
         outcomes: Outcomes,
         positions: Mapping[str, int] | None = None,
+        *,
+        can_wait: bool = False,
     ) -> Sequence[Missed]:
         """Delivers to all sinks at once; returns when all have taken over or failed.
 
@@ -50,15 +52,18 @@ class Delivery:
             outcomes: The result.
             positions: Where sinks stood when the sample was accepted, if its result may have been
                 delivered before: a sink that can tell whether it has the result is asked first.
+            can_wait: Whether the result is delivered again to whom it lacks. Then a sink that was
+                too slow, and has taken nothing since, is not waited for.
 
         Returns:
             Whom it still lacks.
         """
-        lines = self._lines
+        resting = [line for line in self._lines if can_wait and line.is_slow]
+        called = [line for line in self._lines if line not in resting]
         missed = await asyncio.gather(
-            *(line.deliver(sample, outcomes, positions) for line in lines)
+            *(line.deliver(sample, outcomes, positions) for line in called)
         )
-        return [one for one in missed if one is not None]
+        return [*map(Missed, resting), *(one for one in missed if one is not None)]
 
     def positions(self) -> Mapping[str, int]:
         """Where the sinks stand that can tell what they hold, by their place."""
@@ -107,10 +112,12 @@ class Line:
 
     Attributes:
         name: Of the sink, as in counts and logs.
+        is_slow: Whether it took too long, or kept others waiting for that, and nothing since.
     """
 
     def __init__(self, sink: Sink, incidents: Incidents, timeout: float) -> None:
         self.name = f"sink {type(sink).__name__}"
+        self.is_slow = False
         self._sink = sink
         self._incidents = incidents
         self._timeout = timeout
@@ -152,13 +159,16 @@ class Line:
                 async with asyncio.timeout(self._timeout):
                     await pending
         except _OverdueError as overdue:
+            self.is_slow = True
             self._incidents.report(self.name, TimeoutError())
             return Missed(self, overdue.call)
         except BaseException as error:  # the sink's edge: even an exit ends here
             if _is_our_own(error):
                 raise
+            self.is_slow |= isinstance(error, TimeoutError)
             self._incidents.report(self.name, error)
             return Missed(self)
+        self.is_slow = False
         return None
 
     def _hand_over(

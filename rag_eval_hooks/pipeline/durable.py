@@ -159,6 +159,11 @@ class Durable:
         if self._spool is not None:
             self._spool.finish(entry, column)
 
+    def give_up(self, entry: Entry) -> None:
+        """Leaves a sample of this process' to whoever takes it over, it itself included."""
+        if self._spool is not None:
+            self._spool.give_up(entry)
+
     def told(self, stats: Stats) -> Stats:
         """The books with what concerns the spool."""
         if self._spool is None:
@@ -215,7 +220,7 @@ class Durable:
         if self._host.submit(work, lambda: self._enter(work)) is None:
             return True
         work.joinable.finish()
-        self._spool.give_up(found.entry)
+        self.give_up(found.entry)
         return False
 
     def _enter(self, work: Work) -> None:

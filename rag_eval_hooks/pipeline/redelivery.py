@@ -27,6 +27,8 @@ __all__ = ["Redelivery"]
 _LAST_TRY: Final = 1.0
 """Seconds that a try may still take when all ends."""
 _OUTCOME_CHARS: Final = 500
+_MOST_LEFT: Final = 10_000
+"""Results left in the spool that are remembered, to be taken up again: some megabytes."""
 
 
 @dataclass(slots=True)
@@ -53,8 +55,8 @@ class _Errand:
 class Redelivery:
     """Calls sinks again with what they did not take, each at its own pace.
 
-    What is too much for memory is left in the spool, for the next process. To be used in the
-    evaluator's loop, but for `stop`.
+    What is too much for memory is left in the spool, and taken over from there, as if a process
+    had ended, once half of the memory is free. To be used in the evaluator's loop, but for `stop`.
 
     Args:
         durable: Holds the samples.
@@ -79,6 +81,7 @@ class Redelivery:
         self._retry_for = retry_for
         self._keep_for = keep_for
         self._queues: dict[Line, _Queue] = {}
+        self._left: list[Entry] = []
         self._chars = 0
         self._stopped = False
 
@@ -99,8 +102,7 @@ class Redelivery:
         """Takes over a result that the spool holds, and that these sinks did not take."""
         chars = sample.chars + sum(map(_chars_of, outcomes.values()))
         if self._stopped or (self._chars and self._chars + chars > self._max_chars):
-            for one in missed:
-                self._incidents.count(f"{one.line.name}: left for the next process")
+            self._leave(entry, missed)
             return
         self._chars += chars
         parcel = _Parcel(entry, sample, outcomes, chars, len(missed))
@@ -110,6 +112,13 @@ class Redelivery:
                     self._done, self._lost, self._is_late, lambda: self._stopped
                 )
             self._queues[one.line].put(parcel, one)
+
+    def _leave(self, entry: Entry, missed: Sequence[Missed]) -> None:
+        for one in missed:
+            self._incidents.count(f"{one.line.name}: left in the spool")
+        if len(self._left) < _MOST_LEFT:
+            entry.forget()
+            self._left.append(entry)
 
     def stop(self) -> None:
         """Begins no further try. Thread-safe."""
@@ -135,6 +144,14 @@ class Redelivery:
         if not parcel.sinks:
             self._chars -= parcel.chars
             self._durable.let_go(parcel.entry, column_of(parcel.outcomes))
+            self._take_up()
+
+    def _take_up(self) -> None:
+        if self._stopped or 2 * self._chars > self._max_chars:
+            return
+        left, self._left = self._left, []
+        for entry in left:
+            self._durable.give_up(entry)
 
 
 class _Queue:

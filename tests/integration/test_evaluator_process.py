@@ -276,6 +276,15 @@ def test_a_sample_that_kills_takes_no_other_with_it(make: Make, deed: str) -> No
     assert sum(stats.incidents.values()) == 2
 
 
+def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
+    """Where every sample ends the process, each fails soon: none waits for pauses that grow."""
+    evals = make(deeds, sample_timeout=0.5)
+    for _ in range(12):
+        evals.offer(ask("kill"))
+    assert evals.flush(60)
+    assert evals.stats().failed == {"evaluator_died": 12}
+
+
 def test_a_process_that_hangs_is_killed(make: Make) -> None:
     """A sample that holds the interpreter forever is a time-out; others are scored."""
     evals = make(deeds, sample_timeout=0.5)

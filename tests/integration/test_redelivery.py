@@ -156,21 +156,52 @@ def test_what_no_sink_ever_takes_stops_no_other(make: Make) -> None:
 
 
 def test_what_is_too_much_for_memory_is_left_in_the_spool(make: Make) -> None:
-    """Memory is bounded, whatever is down; the rest is for the next process."""
+    """Memory is bounded, whatever is down; the rest is taken up when the sink is back."""
     table = Table()
     evals = make(table, sink_queue_chars=5000, feedback_samples=0)
     offer(evals, 20, question="q" * 1000)
     gc.collect()
     kept = [o for o in gc.get_objects() if type(o) is Sample and len(o.question) == 1000]
     assert len(kept) <= 4
+    assert evals.stats().incidents["sink CallableSink: left in the spool"] == 17
+    assert books(evals)["pending"] == evals.stats().scored == evals.stats().offered == 20
     table.down = False
-    until(lambda: books(evals)["pending"] == 17)
-    assert evals.stats().incidents["sink CallableSink: left for the next process"] == 17
-    assert evals.stats().scored == evals.stats().offered == 20
+    until(lambda: books(evals) == {"accepted": 20, "scored": 20})
+    assert table.rows == {f"s{number}": 1 for number in range(20)}
+    assert evals.stats().recovered == 17
+
+
+def test_what_was_left_in_the_spool_outlives_the_process(make: Make) -> None:
+    """What memory had no room for is delivered by the next process, too."""
+    table = Table()
+    evals = make(table, sink_queue_chars=5000)
+    offer(evals, 20, question="q" * 1000)
     evals.shutdown(5)
+    table.down = False
     following = make(table)
     until(lambda: books(following) == {"accepted": 20, "scored": 20})
     assert table.rows == {f"s{number}": 1 for number in range(20)}
+
+
+def test_a_sink_that_is_too_slow_keeps_no_other_waiting(make: Make) -> None:
+    """While it fails slowly, evaluation and the other sinks go on, and it gets all in the end."""
+    down, others = threading.Event(), Table(down=False)
+    down.set()
+    rows: Counter[str] = Counter()
+
+    def slow(sample: Sample, outcomes: Outcomes) -> None:
+        if down.is_set():
+            time.sleep(0.2)
+            raise ConnectionError("no database")
+        rows[sample.sample_id] += 1
+
+    evals = make(slow, others, sink_timeout=0.3, evaluator_concurrency=8)
+    offer(evals, 60)
+    assert sum(others.rows.values()) == 60
+    assert evals.stats().incidents["sink CallableSink: TimeoutError"] < 20
+    down.clear()
+    until(lambda: books(evals) == {"accepted": 60, "scored": 60})
+    assert rows == {f"s{number}": 1 for number in range(60)}
 
 
 def test_each_sink_has_its_own_pace(make: Make) -> None:

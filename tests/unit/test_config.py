@@ -176,8 +176,13 @@ def test_settings_are_frozen() -> None:
 
 def test_secrets_are_never_printed() -> None:
     """Neither a configuration nor an error shows a key."""
-    config = RagEvalConfig(judge_api_key="sk-secret", judge_headers={"X-Key": "sk-header"})
+    config = RagEvalConfig(
+        judge_api_key="sk-secret",
+        judge_headers={"X-Key": "sk-header"},
+        sinks=("phoenix:http://user:sk-sink@localhost", "jsonl:scores.jsonl"),
+    )
     assert "sk-" not in repr(config)
+    assert "jsonl:scores.jsonl" in repr(config)
     with pytest.raises(ConfigError) as caught:
         RagEvalConfig(judge_headers="sk-secret")
     assert "sk-secret" not in str(caught.value)

@@ -29,7 +29,8 @@ class Supervisor:
         loop: That event loop.
         incidents: Where ends, and what a process counts, are counted.
         concurrency: Samples in the process at once.
-        reply_timeout: Seconds after which a process that has not replied is killed.
+        reply_timeout: Seconds after which a process that has not replied is killed; nor does a
+            sample wait longer where a process that ended often is not to be started again yet.
         watch: Who listens to calls that are made in the process.
     """
 
@@ -71,11 +72,11 @@ class Supervisor:
         """
         async with self._slots:
             try:
-                return await self._ask(sample)
-            except (EvaluatorDied, TimeoutError):
-                # Any of the samples in it may have done it; one by one they show which.
-                async with self._suspects:
-                    return await self._ask(sample)
+                return await self._ask(sample, await self._there())
+            except _LateError:
+                raise
+            except (EvaluatorDied, TimeoutError) as error:
+                return await self._ask_alone(sample, error)
 
     async def aclose(self) -> None:
         """Ends the process."""
@@ -98,14 +99,33 @@ class Supervisor:
         if self._process is not None:
             self._process.forget()
 
-    async def _ask(self, sample: bytes) -> bytes:
-        process = await self._running()
+    async def _ask_alone(self, sample: bytes, error: Exception) -> bytes:
+        """Asks again: any sample in a process may have ended it, one by one they show which.
+
+        Raises:
+            Exception: The given one, where no process is to be there in time.
+        """
+        async with self._suspects:
+            try:
+                process = await self._there()
+            except _LateError:
+                raise error from None
+            return await self._ask(sample, process)
+
+    async def _ask(self, sample: bytes, process: EvaluatorProcess) -> bytes:
         try:
             async with asyncio.timeout(self._reply_timeout):
                 return await process.evaluate(sample)
         except TimeoutError:
             process.hangs()
             raise
+
+    async def _there(self) -> EvaluatorProcess:
+        """The process, once it runs; where it ended too often to be waited for, an error."""
+        is_running = self._process is not None and not self._process.ended
+        if not is_running and self._restarts.wait() > self._reply_timeout:
+            raise _LateError("too often to be started again in time")
+        return await self._running()
 
     async def _running(self) -> EvaluatorProcess:
         if self._starting is None:
@@ -143,3 +163,7 @@ class Supervisor:
             self._incidents.count(text)
         elif frame.kind is Kind.LOG:
             _logger.log(frame.number, "%s", text)
+
+
+class _LateError(EvaluatorDied):
+    """No process is to be there in time."""
