@@ -346,7 +346,7 @@ class RagEvalConfig(BaseModel):
                 raise _config_error(error, values) from None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        """All settings. The address of a sink may have a key in it, which the sink refuses later."""
+        """All settings. An address of a sink may have a key in it: the sink refuses it later."""
         for name, value in super().__repr_args__():
             yield name, tuple(map(masked, value)) if name == "sinks" else value
 
