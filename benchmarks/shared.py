@@ -55,6 +55,7 @@ class Report:
         processes: How many.
         offered: Samples offered.
         accepted: Of these, those of which a process was told that they are accepted.
+        undurable: Of these, those that were done before the spool's file was free for them.
         delivered: Results in the file.
         missing: Accepted samples that are not in the file.
         twice: Samples that are there more than once.
@@ -72,6 +73,7 @@ class Report:
     processes: int
     offered: int = 0
     accepted: int = 0
+    undurable: int = 0
     delivered: int = 0
     missing: int = 0
     twice: int = 0
@@ -99,8 +101,10 @@ class Report:
         if self.missing or self.twice:
             yield f"{self.missing} accepted samples missing, {self.twice} twice"
         settled = sum(count for name, count in self.books.items() if name != "accepted")
-        if not self.books["accepted"] == settled == self.accepted or self.books["pending"]:
-            yield f"accepted {self.accepted}, the spool's books {dict(self.books)}"
+        kept = self.accepted - self.undurable
+        if not self.books["accepted"] == settled == kept or self.books["pending"]:
+            told = f"accepted {self.accepted}, of these undurable {self.undurable}"
+            yield f"{told}, the spool's books {dict(self.books)}"
 
     def _rates(self) -> Iterator[str]:
         each = self.offered // self.processes
@@ -171,7 +175,8 @@ def application(folder: Path, url: str, limit: Spend, number: int, each: int) ->
         **{f"dropped:{reason}": count for reason, count in stats.dropped.items()},
         **{f"failed:{cause}": count for cause, count in stats.failed.items()},
     }
-    (folder / f"told-{number}.json").write_text(json.dumps({"told": told, "columns": columns}))
+    written = {"told": told, "columns": columns, "undurable": stats.undurable}
+    (folder / f"told-{number}.json").write_text(json.dumps(written))
 
 
 def _budget(folder: Path, limit: Spend) -> dict[str, Any]:
@@ -212,6 +217,7 @@ def _read(folder: Path, report: Report) -> None:
         written = json.loads(path.read_text())
         accepted |= set(written["told"])
         report.columns.update(written["columns"])
+        report.undurable += written["undurable"]
     found: Counter[str] = Counter()
     for line in (folder / "results.jsonl").read_text().splitlines():
         result = json.loads(line)
@@ -254,7 +260,8 @@ def _print(report: Report, seconds: float) -> None:
     print(f"{'calls':24}{report.limit.calls:10.0f}{report.spent.calls:10.0f}{report.calls:19}")
     print(f"{'tokens':24}{report.limit.tokens:10.0f}{report.spent.tokens:10.0f}")
     print(f"largest call {report.largest} tokens; refused by the budget {report.refused}")
-    print(f"\naccepted {report.accepted}, delivered {report.delivered}, ", end="")
+    print(f"\naccepted {report.accepted}, undurable {report.undurable}, ", end="")
+    print(f"delivered {report.delivered}, ", end="")
     print(f"missing {report.missing}, twice {report.twice}")
     print(f"books {dict(report.columns)}\nspool {dict(report.books)}")
 
