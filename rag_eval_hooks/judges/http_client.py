@@ -70,10 +70,9 @@ class _Behind:
 
     async def handle_async_request(self, request: Any) -> Any:
         url = request.url.copy_merge_params(self._query) if self._query else request.url
-        document = _document.get() if request.method == "POST" else None
-        content = request.content if document is None else document
-        headers = request.headers.copy()
-        headers["Content-Length"] = str(len(content))
+        headers, content = request.headers.copy(), request.content
+        if request.method == "POST" and (document := _document.get()) is not None:
+            headers["Content-Length"], content = str(len(document)), document
         sent = type(request)(
             request.method, url, headers=headers, content=content, extensions=request.extensions
         )
