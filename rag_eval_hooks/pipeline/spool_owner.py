@@ -20,8 +20,12 @@ def is_supported() -> bool:
     return fcntl is not None
 
 
-def is_held(path: Path) -> bool:
-    """Whether the process whose name this file is lives; changes nothing.
+def is_held(path: Path, *, clear_up: bool = False) -> bool:
+    """Whether the process whose name this file is lives.
+
+    Args:
+        path: The file.
+        clear_up: Whether the file is removed where it does not.
 
     Raises:
         OSError: The file cannot be opened.
@@ -31,10 +35,14 @@ def is_held(path: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
+        # Shared, so that two who look at the same time do not take each other for it.
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         return True
     else:
+        if clear_up:
+            # Still locked: a process that has just made it must not lock it meanwhile.
+            path.unlink(missing_ok=True)
         return False
     finally:
         os.close(file)
@@ -67,21 +75,7 @@ class Owner:
 
     def is_alive(self, other: str) -> bool:
         """Whether the process of this name lives; its file is removed when it does not."""
-        path = self._folder / other
-        try:
-            file = os.open(path, os.O_RDWR)
-        except FileNotFoundError:
-            return False
-        try:
-            # Shared, so that two who look at the same time do not take each other for it.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        else:
-            path.unlink(missing_ok=True)
-            return False
-        finally:
-            os.close(file)
+        return is_held(self._folder / other, clear_up=True)
 
     def sweep(self) -> None:
         """Removes the files of those who ended without a trace in the spool."""

@@ -91,24 +91,15 @@ STORY = """
 @pytest.mark.parametrize("kind", [BUDGET, MEMO], ids=["budget", "memo"])
 def test_what_a_forked_child_writes_is_kept(kind: str, tmp_path: Path) -> None:
     """Also where the file was open when the process forked, and the parent closes it first."""
-    script = tmp_path / "story.py"
-    script.write_text(textwrap.dedent(kind) + textwrap.dedent(STORY))
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", script],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
-    )
-    assert done.returncode == 0, done.stderr
+    run(tmp_path, textwrap.dedent(kind) + textwrap.dedent(STORY))
 
 
 def run(folder: Path, code: str) -> str:
     """What a script prints, run as its own process."""
+    script = folder / "story.py"
+    script.write_text(textwrap.dedent(code))
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        [sys.executable, "-W", "ignore", script],
         cwd=folder,
         capture_output=True,
         text=True,
