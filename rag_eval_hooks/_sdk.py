@@ -21,6 +21,8 @@ from opentelemetry.sdk.trace.export import (
     SpanExportResult,
 )
 
+from rag_eval_hooks.sources import traces_at
+
 __all__ = ["OtlpFileExporter", "build_provider"]
 
 
@@ -33,7 +35,7 @@ def build_provider(
         resource = resource.merge(Resource({SERVICE_NAME: "rag"}))
     provider = TracerProvider(resource=resource)
     if otlp_endpoint is not None:
-        traces = otlp_endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+        traces = traces_at(otlp_endpoint)
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=traces)))
     elif not console and path is None:
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

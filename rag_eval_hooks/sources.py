@@ -10,7 +10,7 @@ from typing import Any
 
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["evaluator_environment", "merged", "origins", "otlp_endpoint", "parsed"]
+__all__ = ["evaluator_environment", "merged", "origins", "otlp_endpoint", "parsed", "traces_at"]
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
@@ -81,6 +81,11 @@ def origins(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, str]
     }
     taken = _shared_variables(_own(names, explicit))
     return {name: f"variable {shared[name]}" for name in taken} | found
+
+
+def traces_at(base: str) -> str:
+    """The URL at which a receiver takes spans, by its base URL, or by itself."""
+    return base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
 
 
 def otlp_endpoint() -> str | None:

@@ -38,19 +38,6 @@ class Meter:
         self._allowance: Allowance | None = None
         self._reserved: Reservation | None = None
 
-    def sent(self) -> None:
-        """Counts one request.
-
-        Raises:
-            BudgetError: The budget has no room for it.
-        """
-        self._reserved = None
-        if self._allowance is not None:
-            self._reserved = self._allowance.reserve(
-                self._expected(), embedding=self._embedded is not None
-            )
-        self._add(Usage(calls=1))
-
     @contextmanager
     def sending(self) -> Iterator[None]:
         """One request.
@@ -61,7 +48,7 @@ class Meter:
         Raises:
             BudgetError: The budget has no room for it.
         """
-        self.sent()
+        self._begin()
         try:
             yield
         except Exception as error:
@@ -96,6 +83,14 @@ class Meter:
             raise
         finally:
             self._reserved = None
+
+    def _begin(self) -> None:
+        self._reserved = None
+        if self._allowance is not None:
+            self._reserved = self._allowance.reserve(
+                self._expected(), embedding=self._embedded is not None
+            )
+        self._add(Usage(calls=1))
 
     def _expected(self) -> float:
         prompt, embedded = self._prompt, self._embedded or ()

@@ -56,8 +56,7 @@ class Recent:
     """At most so many entries, with so much text, for so long. Thread-safe.
 
     The oldest leave first; where there is too much text, the oldest lose theirs and keep their ids.
-    Of several entries with one id, as of two interactions in one trace,
-    the latest is found.
+    Of several entries with one id, as of two interactions in one trace, the latest is found.
 
     Args:
         size: Entries; 0 keeps none.

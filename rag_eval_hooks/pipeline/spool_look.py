@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.pipeline.spool_owner import is_held
+from rag_eval_hooks.pipeline.spool_owner import is_held, owners_of
 
 __all__ = ["Health", "Kept", "Unsent", "spool_health", "spool_samples", "spool_unsent"]
 
@@ -158,7 +158,7 @@ def spool_unsent(path: Path, trace_id: str) -> list[Unsent]:
 
 def _alive(path: Path, owner: str | None) -> str | None:
     """The owner, where its process lives: a killed one has left its name on its claims."""
-    if owner is None or not is_held(path.with_name(f"{path.name}-owners") / owner):
+    if owner is None or not is_held(owners_of(path) / owner):
         return None
     return owner
 

@@ -12,12 +12,17 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Owner", "is_held", "is_supported"]
+__all__ = ["Owner", "is_held", "is_supported", "owners_of"]
 
 
 def is_supported() -> bool:
     """Whether this system has the locks."""
     return fcntl is not None
+
+
+def owners_of(spool: Path) -> Path:
+    """The folder with the names of all who share a spool."""
+    return spool.with_name(f"{spool.name}-owners")
 
 
 def is_held(path: Path, *, clear_up: bool = False) -> bool:

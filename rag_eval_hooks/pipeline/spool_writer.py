@@ -12,7 +12,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.spool_codec import sample_to_text
 from rag_eval_hooks.pipeline.spool_entry import NOWHERE, Entry
 from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile, SpoolFullError
-from rag_eval_hooks.pipeline.spool_owner import Owner
+from rag_eval_hooks.pipeline.spool_owner import Owner, owners_of
 from rag_eval_hooks.pipeline.spool_reports import (
     DropReport,
     KeepReport,
@@ -234,7 +234,7 @@ class SpoolWriter:
 
     def _rename(self, file: SpoolFile) -> None:
         """Takes a name, and our claims along where others can see the old one no more."""
-        old, new = self._owner, Owner(self._path.with_name(f"{self._path.name}-owners"))
+        old, new = self._owner, Owner(owners_of(self._path))
         try:
             new.sweep()
             if old is not None:

@@ -281,8 +281,8 @@ def test_wrong_arguments_are_wrong_usage(arguments: list[str], tmp_path: Path) -
 GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
 
 
-def left_in_a_spool(path: Path, **told: Any) -> Sample:
-    """A sample that its process left behind."""
+def in_a_spool(path: Path, owner: str, **told: Any) -> Sample:
+    """A sample in a spool, on which somebody has a claim."""
     sample = Sample(question="q", contexts=(Context(text="c"),), answer="a", **told)
     entry = Row(
         id=sample.sample_id,
@@ -294,7 +294,16 @@ def left_in_a_spool(path: Path, **told: Any) -> Sample:
     )
     file = SpoolFile(path, 1_000_000)
     with file.writing():
-        file.insert(entry, "gone")
+        file.insert(entry, owner)
+    file.close()
+    return sample
+
+
+def left_in_a_spool(path: Path, **told: Any) -> Sample:
+    """A sample that its process left behind."""
+    sample = in_a_spool(path, "gone", **told)
+    file = SpoolFile(path, 1_000_000)
+    with file.writing():
         file.release("gone")
     file.close()
     return sample

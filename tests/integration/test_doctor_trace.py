@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +11,15 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.pipeline.sampler import Share, position
-from rag_eval_hooks.pipeline.spool_codec import sample_to_text
-from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile
 from rag_eval_hooks.pipeline.spool_owner import Owner
-from tests.integration.test_doctor import GOOD, TRACE, doctor, offered, results
-
-
-def claimed(path: Path, owner: str) -> Sample:
-    """A sample in a spool on which somebody has a claim."""
-    sample = Sample(question="q", answer="a", trace_id=TRACE)
-    row = Row(
-        id=sample.sample_id,
-        sample=sample_to_text(sample),
-        probability=1.0,
-        reason="ratio",
-        positions={},
-        accepted_at=time.time(),
-    )
-    file = SpoolFile(path, 1_000_000)
-    with file.writing():
-        file.insert(row, owner)
-    file.close()
-    return sample
+from tests.integration.test_doctor import GOOD, TRACE, doctor, in_a_spool, offered, results
 
 
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     """A process that was killed leaves its name on its samples: nobody has them any more."""
     path = tmp_path / "spool.db"
     owner = Owner(tmp_path / "spool.db-owners")
-    claimed(path, owner.name)
+    in_a_spool(path, owner.name, trace_id=TRACE)
     _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(path))
     assert "a process of these settings evaluates it" in text
     _code, rows = results(tmp_path, RAG_EVAL_SPOOL=str(path), RAG_EVAL_EMBEDDER="none")

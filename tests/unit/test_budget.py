@@ -238,7 +238,8 @@ async def test_every_try_of_a_question_asks_first() -> None:
     def tries() -> None:
         with allowing(limited), meter.charging():
             for _ in range(3):
-                meter.sent()
+                with meter.sending():
+                    pass
 
     with pytest.raises(BudgetError) as caught:
         tries()
@@ -277,8 +278,8 @@ async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:
         meter = Meter()
         try:
             with meter.charging():
-                meter.sent()
-                await asyncio.sleep(0)
+                with meter.sending():
+                    await asyncio.sleep(0)
                 meter.told(5, 5)
         except BudgetError:
             return False

@@ -16,7 +16,7 @@ from rag_eval_hooks.cli.doctor.trace import explain_trace
 from rag_eval_hooks.cli.errors import UsageError
 from rag_eval_hooks.config import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.sources import origins, otlp_endpoint, parsed
+from rag_eval_hooks.sources import origins, otlp_endpoint, parsed, traces_at
 
 __all__ = ["register"]
 
@@ -75,18 +75,14 @@ def _setup(arguments: argparse.Namespace) -> Setup:
     if not 0 < arguments.timeout < 3600:
         raise UsageError(f"--timeout: got {arguments.timeout}; wants seconds, above 0")
     explicit = {name: parsed(name, value) for name, value in _pairs(arguments.set)}
+    base = arguments.otlp_endpoint
     return Setup(
         config=RagEvalConfig.load(**explicit),
         origins=origins(RagEvalConfig.model_fields, explicit),
-        otlp_endpoint=_traces_at(arguments.otlp_endpoint) or otlp_endpoint(),
+        otlp_endpoint=traces_at(base) if base else otlp_endpoint(),
         timeout=arguments.timeout,
         spans=arguments.spans,
     )
-
-
-def _traces_at(base: str | None) -> str | None:
-    """Where a receiver takes spans, by its base URL, as for `setup_tracing`."""
-    return base and base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
 
 
 def _pairs(given: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -130,7 +130,8 @@ class EvaluatorProcess:
         self._why = self._why or "abandoned"
         self._ours.close()
         if self._process is not None:
-            _end_later(self._process)
+            self._process.kill()
+            _reap(self._process)
 
     def forget(self) -> None:
         """What a forked child does with the process of its parent: nothing, but for its copies.
@@ -177,7 +178,7 @@ class EvaluatorProcess:
             try:
                 self._process.wait(1.0)
             except subprocess.TimeoutExpired:
-                _end_later(self._process)
+                _reap(self._process)
         self._end(why)
 
     def _end(self, why: str) -> None:
@@ -227,9 +228,8 @@ class EvaluatorProcess:
         return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
 
 
-def _end_later(process: subprocess.Popen[bytes]) -> None:
-    """Kills it and takes note of its end whenever that is: it must not stay as a zombie."""
-    process.kill()
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    """Takes note of its end whenever that is: it must not stay as a zombie."""
     # At the interpreter's end no thread starts any more, and the system takes note.
     with contextlib.suppress(RuntimeError):
         threading.Thread(target=process.wait, name="rag-eval-hooks-reaper", daemon=True).start()

@@ -58,8 +58,8 @@ class Supervisor:
     @property
     def pid(self) -> int | None:
         """The id of the running process, or None."""
-        process = self._process
-        return None if process is None or process.ended else process.pid
+        process = self._current()
+        return None if process is None else process.pid
 
     async def evaluate(self, sample: bytes) -> bytes:
         """The pickled outcomes of a pickled sample.
@@ -122,19 +122,22 @@ class Supervisor:
 
     async def _there(self) -> EvaluatorProcess:
         """The process, once it runs; where it ended too often to be waited for, an error."""
-        is_running = self._process is not None and not self._process.ended
-        if not is_running and self._restarts.wait() > self._reply_timeout:
+        if self._current() is None and self._restarts.wait() > self._reply_timeout:
             raise _LateError("too often to be started again in time")
         return await self._running()
 
     async def _running(self) -> EvaluatorProcess:
         if self._starting is None:
-            if self._process is not None and not self._process.ended:
-                return self._process
+            if (process := self._current()) is not None:
+                return process
             self._starting = asyncio.create_task(self._start())
             self._starting.add_done_callback(self._started)
         # One who gives up must not end the start that others wait for.
         return await asyncio.shield(self._starting)
+
+    def _current(self) -> EvaluatorProcess | None:
+        """The process, unless it has ended."""
+        return None if self._process is None or self._process.ended else self._process
 
     async def _start(self) -> EvaluatorProcess:
         await asyncio.sleep(self._restarts.wait())
