@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.redaction import Redactor, choose_redactor
 
 _PROSE = (

@@ -28,11 +28,11 @@ from typing import Any
 from benchmarks.corpus import samples
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.budget import budget_of
+from rag_eval_hooks.judges.calls.budget_store import Spend
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.pipeline import Sources
-from rag_eval_hooks.pipeline.budget import budget_of
-from rag_eval_hooks.pipeline.budget_store import Spend
 from tests.servers.brain import truthful_reply
 from tests.servers.judge_server import JudgeServer
 

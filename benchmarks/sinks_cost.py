@@ -33,18 +33,18 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.delivery.outbox import Limits
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform import Connection, Report
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.pipeline.wiring import Providers, telemetry_sinks
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
-from rag_eval_hooks.sinks.langfuse import LangfuseSink
-from rag_eval_hooks.sinks.mlflow import MlflowSink
-from rag_eval_hooks.sinks.outbox import Limits
-from rag_eval_hooks.sinks.phoenix import PhoenixSink
-from rag_eval_hooks.sinks.platform import Connection, Report
-from rag_eval_hooks.sinks.platform_sink import PlatformHost
-from rag_eval_hooks.sinks.thresholds import Thresholds
+from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
+from rag_eval_hooks.telemetry.thresholds import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
-from rag_eval_hooks.wiring import Providers, telemetry_sinks
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
 SAMPLE = Sample(

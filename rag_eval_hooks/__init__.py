@@ -5,19 +5,19 @@ Make one `RagEval` per process and give it to a framework's handler, such as
 """
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.rules import RuleSettings, TailSettings
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery import JsonlSink, Sink
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.evaluation.evaluator_metric import evaluator_metric
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.ids import result_id, score_id
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.pipeline import Explanation, Stats
-from rag_eval_hooks.pipeline.callables import evaluator_metric
 from rag_eval_hooks.sample import Context, Sample, Status
-from rag_eval_hooks.sampling_settings import RuleSettings, TailSettings
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
-from rag_eval_hooks.sinks import JsonlSink, Sink
-from rag_eval_hooks.tracing import setup_tracing
+from rag_eval_hooks.telemetry.tracing import setup_tracing
 
 __all__ = [
     "AnnotatorKind",

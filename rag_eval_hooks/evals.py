@@ -22,23 +22,19 @@ from rag_eval_hooks.capture import (
     Recorder,
     SpanWriter,
 )
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.capture.traits import traits_of_interaction
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery import FeedbackSpanSink
+from rag_eval_hooks.delivery.sink import SinkSpec
+from rag_eval_hooks.evaluation.evaluator_location import placed
+from rag_eval_hooks.evaluation.evaluator_spec import Recipe, named
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.forks import weakly
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Stats
-from rag_eval_hooks.placement import placed
-from rag_eval_hooks.recipe import Recipe, named
-from rag_eval_hooks.redaction import RedactSpec, choose_redactor
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.sinks import FeedbackSpanSink
-from rag_eval_hooks.sinks.base import SinkSpec
-from rag_eval_hooks.sinks.other_span import OtherSpans
-from rag_eval_hooks.traits import traits_of_interaction
-from rag_eval_hooks.wiring import (
+from rag_eval_hooks.pipeline.wiring import (
     Providers,
     chosen_metrics,
     finding_sources,
@@ -47,6 +43,10 @@ from rag_eval_hooks.wiring import (
     settings,
     sink_list,
 )
+from rag_eval_hooks.redaction import RedactSpec, choose_redactor
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.telemetry.other_span import OtherSpans
 
 __all__ = ["RagEval"]
 

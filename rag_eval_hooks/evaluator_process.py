@@ -14,18 +14,18 @@ import threading
 import time
 
 from rag_eval_hooks.calls import CallLog, CallWatch, logged, watching
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import RagEvalError
-from rag_eval_hooks.judges.allowance import Allowance, allowing
+from rag_eval_hooks.evaluation.evaluator_spec import Recipe
+from rag_eval_hooks.evaluation.process.link import Frame, Kind, Link
+from rag_eval_hooks.evaluation.process.portable import NotPortable, packed
+from rag_eval_hooks.evaluation.process.telling import Outbox, RelayedIncidents, relay_logs
+from rag_eval_hooks.evaluation.process.watch import RelayedWatch
+from rag_eval_hooks.judges.calls.allowance import Allowance, allowing
+from rag_eval_hooks.judges.calls.budget import budget_of
 from rag_eval_hooks.pipeline import Scorer, Sources
-from rag_eval_hooks.pipeline.budget import budget_of
-from rag_eval_hooks.pipeline.process.link import Frame, Kind, Link
-from rag_eval_hooks.pipeline.process.portable import NotPortable, packed
-from rag_eval_hooks.pipeline.process.telling import Outbox, RelayedIncidents, relay_logs
-from rag_eval_hooks.pipeline.process.watch import RelayedWatch
-from rag_eval_hooks.quiet import quiet
-from rag_eval_hooks.recipe import Recipe
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Outcomes
+from rag_eval_hooks.suppress import quiet
 
 __all__ = ["main"]
 

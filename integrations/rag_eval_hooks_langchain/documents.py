@@ -12,8 +12,8 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.capture.documents import contexts_of, scalars, score_in
-from rag_eval_hooks.capture.forms import fold, is_telling
+from rag_eval_hooks.capture.contexts.documents import contexts_of, scalars, score_in
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.structured import class_of, entries
 

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.run import Facts
+from rag_eval_hooks.capture.interaction import Facts
 from rag_eval_hooks_langchain.values import message_text
 
 __all__ = ["model_facts", "picks_of", "result_facts", "result_text"]

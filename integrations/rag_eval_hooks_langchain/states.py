@@ -12,11 +12,11 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from rag_eval_hooks.capture import Run, RunKind
-from rag_eval_hooks.capture.contexts import shown_in
+from rag_eval_hooks.capture.contexts.search import shown_in
+from rag_eval_hooks.capture.contexts.text_forms import fold
 from rag_eval_hooks.capture.conversation import thread_of
-from rag_eval_hooks.capture.forms import fold
+from rag_eval_hooks.capture.interaction import DocumentList, Interaction
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.run import DocumentList, Interaction
 from rag_eval_hooks_langchain.documents import Documents, IsKnown, Lists
 from rag_eval_hooks_langchain.structured import entries
 from rag_eval_hooks_langchain.values import message_text

@@ -9,7 +9,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
 
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
-from rag_eval_hooks.capture.run import Run
+from rag_eval_hooks.capture.interaction import Run
 
 __all__ = ["current_handlers", "current_run_id", "note_belonging"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from rag_eval_hooks.capture.forms import fold, is_telling
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.documents import update_of
 from rag_eval_hooks_langchain.values import message_text

@@ -15,13 +15,13 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 from pydantic import BaseModel, create_model
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.foreign import ForeignChat, Reply, Send, Way
-from rag_eval_hooks.judges.ladder import only_text
-from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.chat_adapter import ForeignChat, Reply, Send, Way
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.options import LLMOptions, equipped
 from rag_eval_hooks.judges.prices import Prices
+from rag_eval_hooks.judges.structured_output import only_text
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first

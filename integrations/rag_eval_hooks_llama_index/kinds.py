@@ -17,7 +17,7 @@ from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.run import Facts, RunKind
+from rag_eval_hooks.capture.interaction import Facts, RunKind
 from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = [

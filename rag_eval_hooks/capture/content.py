@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.run import Run, RunKind
+from rag_eval_hooks.capture.interaction import Run, RunKind
 from rag_eval_hooks.redaction.divided import Divided, joined
 from rag_eval_hooks.redaction.session import Content
 from rag_eval_hooks.sample import Context

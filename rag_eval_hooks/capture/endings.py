@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rag_eval_hooks.capture.run import Interaction, Run, RunKind
+from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Status
 
 if TYPE_CHECKING:

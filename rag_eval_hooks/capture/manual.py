@@ -7,10 +7,10 @@ from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from rag_eval_hooks.capture.documents import contexts_of
-from rag_eval_hooks.capture.edge import host_edge
-from rag_eval_hooks.capture.frames import caller_outside, is_suspended_at_will, stack
-from rag_eval_hooks.capture.run import Origin, Run, RunKind
+from rag_eval_hooks.capture.contexts.documents import contexts_of
+from rag_eval_hooks.capture.generator_frames import caller_outside, is_suspended_at_will, stack
+from rag_eval_hooks.capture.interaction import Origin, Run, RunKind
+from rag_eval_hooks.capture.never_raise import host_edge
 from rag_eval_hooks.incidents import Incidents
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import SpanContext, format_span_id, format_trace_id
 
-from rag_eval_hooks.sinks.held_span import HeldSpan
+from rag_eval_hooks.telemetry.rag_span import HeldSpan
 
 __all__ = ["RagSpan", "around"]
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.contexts import drop_unused
+from rag_eval_hooks.capture.contexts.search import drop_unused
 from rag_eval_hooks.capture.endings import closed_early, status_of
+from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.manual import enclosing_run
-from rag_eval_hooks.capture.parked import Fits, Parked
-from rag_eval_hooks.capture.room import Room
-from rag_eval_hooks.capture.run import DocumentList, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.quiet import is_quiet
+from rag_eval_hooks.capture.suspended import Fits, Parked
+from rag_eval_hooks.capture.text_limits import Room
 from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.suppress import is_quiet
 
 __all__ = ["Recorder"]
 

@@ -20,12 +20,12 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.content import Attributes, Contents, content_of, plain, texts
 from rag_eval_hooks.capture.conversation import session_of
+from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
 from rag_eval_hooks.capture.rag_span import RagSpan, around
-from rag_eval_hooks.capture.run import Interaction, Others, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.sinks.held_span import HeldSpan
-from rag_eval_hooks.sinks.limits import room
+from rag_eval_hooks.telemetry.rag_span import HeldSpan
+from rag_eval_hooks.telemetry.span_limits import room
 
 __all__ = ["SpanWriter"]
 

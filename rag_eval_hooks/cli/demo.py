@@ -13,7 +13,7 @@ from rag_eval_hooks.cli.viewer import VIEWERS, link, phoenix, until_interrupted
 
 if TYPE_CHECKING:
     from rag_eval_hooks.cli.framework import Framework
-    from rag_eval_hooks.config import RagEvalConfig
+    from rag_eval_hooks.config.settings import RagEvalConfig
 
 __all__ = ["register", "run"]
 
@@ -183,7 +183,7 @@ def _corpus(arguments: argparse.Namespace) -> Corpus:
 
 
 def _config(arguments: argparse.Namespace, embeddings: str | None) -> RagEvalConfig:
-    from rag_eval_hooks.config import RagEvalConfig
+    from rag_eval_hooks.config.settings import RagEvalConfig
 
     explicit: dict[str, Any] = {
         "metrics": arguments.metrics,

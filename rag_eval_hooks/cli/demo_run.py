@@ -13,10 +13,10 @@ from rag_eval_hooks.cli.errors import UsageError
 from rag_eval_hooks.cli.framework import Ask, Framework, PipelineSettings
 from rag_eval_hooks.cli.results import Result, Results
 from rag_eval_hooks.cli.rows import Corpus, Row
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.outbox import RETRY
+from rag_eval_hooks.delivery.sink import SinkSpec
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.sinks.base import SinkSpec
-from rag_eval_hooks.sinks.outbox import RETRY
 
 if TYPE_CHECKING:
     from rag_eval_hooks import Stats

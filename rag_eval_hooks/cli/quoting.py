@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from rag_eval_hooks.metrics.sentences import sentences
-from rag_eval_hooks.metrics.text import content_tokens, stem
+from rag_eval_hooks.text.folding import content_tokens, stem
+from rag_eval_hooks.text.sentences import sentences
 
 __all__ = ["NO_ANSWER", "PROMPT", "Mistake", "PromptError", "quote", "reply", "words"]
 

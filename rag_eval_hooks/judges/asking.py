@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges.calls.deadline import Tab, charged_to, deadline, in_time, late
+from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.chat import Chat, Completion
-from rag_eval_hooks.judges.deadline import Tab, charged_to, deadline, in_time, late
-from rag_eval_hooks.judges.failures import cause_of
 from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError, Values
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage

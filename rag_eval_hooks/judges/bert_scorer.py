@@ -16,10 +16,10 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.batching import Batcher
+from rag_eval_hooks.judges.calls.observe_call import told
 from rag_eval_hooks.judges.embeddings import sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
-from rag_eval_hooks.judges.rebuilt import Rebuilt
-from rag_eval_hooks.judges.watched import told
+from rag_eval_hooks.judges.pickle_by_args import Rebuilt
 
 __all__ = ["BertScorer"]
 

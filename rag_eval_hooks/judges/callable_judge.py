@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.foreign import ForeignChat, Reply
-from rag_eval_hooks.judges.ladder import only_text
-from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.chat_adapter import ForeignChat, Reply
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.options import LLMOptions, equipped
+from rag_eval_hooks.judges.structured_output import only_text
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt
 

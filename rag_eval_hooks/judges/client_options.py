@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.limits import (
+from rag_eval_hooks.judges.calls.slots import (
     BREAKER_FAILURES,
     BREAKER_PAUSE,
     check_breaker,

@@ -8,10 +8,10 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
+from rag_eval_hooks.daemon_executor import DaemonExecutor
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.forks import ForkGuard
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["Disk"]
 

@@ -22,11 +22,11 @@ from rag_eval_hooks.errors import (
     JudgeUnavailable,
 )
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.deadline import Tab, charge, charged_to
 from rag_eval_hooks.judges.chat import Chat, Completion
-from rag_eval_hooks.judges.deadline import Tab, charge, charged_to
 from rag_eval_hooks.judges.disk import Disk
-from rag_eval_hooks.judges.flight import Flight
-from rag_eval_hooks.judges.rebuilt import Rebuilt
+from rag_eval_hooks.judges.pickle_by_args import Rebuilt
+from rag_eval_hooks.judges.single_flight import Flight
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.usage import Usage
 

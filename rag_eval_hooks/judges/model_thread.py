@@ -7,8 +7,8 @@ import pickle
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from rag_eval_hooks.daemon_executor import DaemonExecutor
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.workers import DaemonExecutor
 
 __all__ = ["ModelThread"]
 

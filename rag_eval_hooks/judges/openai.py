@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack
 
+from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.client_options import ClientOptions
-from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai_chat import OpenAIChat

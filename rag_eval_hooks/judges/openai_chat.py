@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rag_eval_hooks.judges.calls.meter import Meter
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.client_options import ClientOptions
-from rag_eval_hooks.judges.ladder import Rung, is_about_shape, only_text
-from rag_eval_hooks.judges.meter import Meter
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
+from rag_eval_hooks.judges.structured_output import Rung, is_about_shape, only_text
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 __all__ = ["OpenAIChat"]

@@ -12,21 +12,21 @@ from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.calls import Call, Caller, Operation
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judges.meter import Meter, token_count
+from rag_eval_hooks.judges.calls.meter import Meter, token_count
 
 try:
     import openai
 
-    from rag_eval_hooks.judges.backoff import retried
+    from rag_eval_hooks.judges.calls.retry import retried
 except ImportError as missing:
     raise ImportError(
         'OpenAI-compatible judges need an extra: pip install "rag-eval-hooks[openai]"'
     ) from missing
 
+from rag_eval_hooks.judges.calls.failures import describe
+from rag_eval_hooks.judges.calls.slots import Slots
 from rag_eval_hooks.judges.client_options import ClientOptions
-from rag_eval_hooks.judges.failures import describe
 from rag_eval_hooks.judges.http_client import honest_connection_errors, lean_http_client, posted
-from rag_eval_hooks.judges.limits import Slots
 
 __all__ = ["Endpoint", "RequestRefusedError"]
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from rag_eval_hooks.calls import Operation
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.calls.meter import Meter, token_count
+from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
-from rag_eval_hooks.judges.limits import BREAKER_FAILURES, BREAKER_PAUSE
-from rag_eval_hooks.judges.meter import Meter, token_count
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
+from rag_eval_hooks.judges.pickle_by_args import Rebuilt
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.judges.rebuilt import Rebuilt
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["OpenAIEmbedder"]

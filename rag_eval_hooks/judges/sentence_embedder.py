@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.judges.calls.observe_call import told
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.model_thread import ModelThread
-from rag_eval_hooks.judges.rebuilt import Rebuilt
-from rag_eval_hooks.judges.watched import told
+from rag_eval_hooks.judges.pickle_by_args import Rebuilt
 
 __all__ = ["SentenceEmbedder"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from typing import TypeVar
 
-from rag_eval_hooks.workers import DaemonExecutor
+from rag_eval_hooks.daemon_executor import DaemonExecutor
 
 __all__ = ["Threads"]
 

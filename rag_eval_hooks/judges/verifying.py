@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.findings import Finding, Findings, Verdict
 from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of, without
-from rag_eval_hooks.judges.literal import stated
+from rag_eval_hooks.judges.entity_match import stated
 from rag_eval_hooks.prompts import Items, Values, VerifyAsk
 from rag_eval_hooks.prompts.parts import added_up, parts, spread, tokens
 from rag_eval_hooks.prompts.verdicts import RELEVANCES, SUPPORTS, Sorting

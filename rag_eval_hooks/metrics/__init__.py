@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import checks, graphrag, lexical, nvidia, ragas, whitepaper
-from rag_eval_hooks.metrics.asked import AskedMetric
+from rag_eval_hooks.metrics.async_metric import AskedMetric
 from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.metrics.options import MetricOptions
 

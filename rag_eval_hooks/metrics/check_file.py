@@ -15,8 +15,8 @@ from rag_eval_hooks.metrics.check_kinds import (
     FactsCheck,
     ListCheck,
 )
-from rag_eval_hooks.metrics.numbers import Number, numbers
-from rag_eval_hooks.metrics.text import tokens
+from rag_eval_hooks.text.folding import tokens
+from rag_eval_hooks.text.numbers import Number, numbers
 
 __all__ = ["parse_checks"]
 

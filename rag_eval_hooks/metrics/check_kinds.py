@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rag_eval_hooks.metrics.keywords import Keyword, Searched
-from rag_eval_hooks.metrics.numbers import Number
+from rag_eval_hooks.text.keywords import Keyword, Searched
+from rag_eval_hooks.text.numbers import Number
 
 __all__ = ["CalculationCheck", "Check", "Evidence", "FactsCheck", "ListCheck"]
 

@@ -19,10 +19,10 @@ from rag_eval_hooks.metrics.check_kinds import (
 )
 from rag_eval_hooks.metrics.formulas import share
 from rag_eval_hooks.metrics.metric import Field, Metric
-from rag_eval_hooks.metrics.sentences import strip_marker
-from rag_eval_hooks.metrics.text import fold
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
+from rag_eval_hooks.text.folding import fold
+from rag_eval_hooks.text.sentences import strip_marker
 
 __all__ = ["metrics"]
 

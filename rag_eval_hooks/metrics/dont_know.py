@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from rag_eval_hooks.metrics.options import DontKnow
-from rag_eval_hooks.metrics.refusals import refusal
+from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["PHRASES", "confession"]
 

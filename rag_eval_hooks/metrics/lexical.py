@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.metrics.keywords import Keyword, Searched, keywords
 from rag_eval_hooks.metrics.metric import Field, Metric
-from rag_eval_hooks.metrics.numbers import numbers
-from rag_eval_hooks.metrics.text import fold, squash, word_count
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
+from rag_eval_hooks.text.folding import fold, squash, word_count
+from rag_eval_hooks.text.keywords import Keyword, Searched, keywords
+from rag_eval_hooks.text.numbers import numbers
 
 __all__ = ["METRICS"]
 

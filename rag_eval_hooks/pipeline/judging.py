@@ -6,15 +6,15 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.calls import watching
-from rag_eval_hooks.judges.allowance import Allowance, allowing
-from rag_eval_hooks.pipeline.ledger import Ledger
-from rag_eval_hooks.pipeline.references import References
-from rag_eval_hooks.pipeline.scorer import Scoring
-from rag_eval_hooks.quiet import quiet
+from rag_eval_hooks.evaluation.golden_references import References
+from rag_eval_hooks.evaluation.scorer import Scoring
+from rag_eval_hooks.judges.calls.allowance import Allowance, allowing
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
-from rag_eval_hooks.sinks.telemetry import Telemetry
+from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 __all__ = ["BUDGET", "Judging", "column_of", "is_refused"]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from rag_eval_hooks.delivery.platforms_open import Outbound
+from rag_eval_hooks.evaluation.golden_references import References
+from rag_eval_hooks.evaluation.scorer import Scoring
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.budget import Budget
-from rag_eval_hooks.pipeline.outbound import Outbound
-from rag_eval_hooks.pipeline.references import References
-from rag_eval_hooks.pipeline.scorer import Scoring
-from rag_eval_hooks.pipeline.selection import Selection
-from rag_eval_hooks.sinks.telemetry import Telemetry
+from rag_eval_hooks.judges.calls.budget import Budget
+from rag_eval_hooks.sampling.selection import Selection
+from rag_eval_hooks.telemetry.telemetry import Telemetry
 
 __all__ = ["Closable", "Makers"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.pipeline.rules import Traits, traits_of
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.sinks.held_span import HeldSpan
+from rag_eval_hooks.sampling.rules import Traits, traits_of
+from rag_eval_hooks.telemetry.rag_span import HeldSpan
 
 __all__ = ["Offer", "as_judged"]
 

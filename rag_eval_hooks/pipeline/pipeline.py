@@ -8,37 +8,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.books.explanations import Explanation
+from rag_eval_hooks.books.stats import Ledger, Stats
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery.redelivery import Redelivery
+from rag_eval_hooks.delivery.sink import Sink
+from rag_eval_hooks.evaluation.worker import Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.clock import Clock
-from rag_eval_hooks.pipeline.course import Course
-from rag_eval_hooks.pipeline.delivery import Delivery
-from rag_eval_hooks.pipeline.durable import Durable, Host
 from rag_eval_hooks.pipeline.endings import dropped, refusal, sampled_out
-from rag_eval_hooks.pipeline.evaluator import Evaluator
 from rag_eval_hooks.pipeline.exit import ExitHook
-from rag_eval_hooks.pipeline.explanations import Explanation
-from rag_eval_hooks.pipeline.joining import RATE_LIMIT, FeedbackWork, Joining
+from rag_eval_hooks.pipeline.feedback import RATE_LIMIT, FeedbackWork, Joining
+from rag_eval_hooks.pipeline.feedback_memory import Recent
 from rag_eval_hooks.pipeline.judging import Judging
-from rag_eval_hooks.pipeline.ledger import Ledger, Stats
 from rag_eval_hooks.pipeline.makers import Closable, Makers
 from rag_eval_hooks.pipeline.offer import Offer
-from rag_eval_hooks.pipeline.readings import Level, Readings
-from rag_eval_hooks.pipeline.recent import Recent
-from rag_eval_hooks.pipeline.redelivery import Redelivery
-from rag_eval_hooks.pipeline.sampler import Decision
-from rag_eval_hooks.pipeline.spool_recovery import Recovered
+from rag_eval_hooks.pipeline.process_sample import Course
+from rag_eval_hooks.pipeline.spooled import Durable, Host
 from rag_eval_hooks.pipeline.work import Work
-from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sampling.sampler import Decision
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.sinks.base import Sink
-from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder
-from rag_eval_hooks.sinks.limits import Attributes
-from rag_eval_hooks.sinks.otel_state import Reading
+from rag_eval_hooks.spool.recovery import Recovered
+from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.telemetry.observations import Level, Readings
+from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
+from rag_eval_hooks.telemetry.self_metrics import Reading
+from rag_eval_hooks.telemetry.span_limits import Attributes
 
 __all__ = ["Pipeline"]
 

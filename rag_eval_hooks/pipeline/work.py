@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rag_eval_hooks.pipeline.feedback_memory import Joinable
 from rag_eval_hooks.pipeline.offer import Offer
-from rag_eval_hooks.pipeline.recent import Joinable
-from rag_eval_hooks.pipeline.sampler import Decision
-from rag_eval_hooks.pipeline.spool_entry import Entry
-from rag_eval_hooks.pipeline.spool_recovery import Recovered
 from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sampling.sampler import Decision
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.spool.entry import Entry
+from rag_eval_hooks.spool.recovery import Recovered
 
 __all__ = ["Work"]
 

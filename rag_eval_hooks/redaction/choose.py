@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.config import REDACTIONS, RagEvalConfig
+from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction.matches import Rule
 from rag_eval_hooks.redaction.redactor import Redactor

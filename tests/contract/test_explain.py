@@ -9,13 +9,13 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, RagEvalError, Sample, Status
+from rag_eval_hooks.books.explanations import ADVICE, Explanation, Explanations, advice_for
+from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.pipeline.explanations import ADVICE, Explanation, Explanations, advice_for
-from rag_eval_hooks.pipeline.ledger import Ledger
-from rag_eval_hooks.pipeline.sampler import Share, position
 from rag_eval_hooks.sample import Context
+from rag_eval_hooks.sampling.sampler import Share, position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.tasks import Decompose, Verify
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge, Support

@@ -22,10 +22,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
+from rag_eval_hooks.delivery import FeedbackSpanSink
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.pipeline import Offer
-from rag_eval_hooks.pipeline.recent import Joinable, Recent
-from rag_eval_hooks.sinks import FeedbackSpanSink
+from rag_eval_hooks.pipeline.feedback_memory import Joinable, Recent
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from tests.waiting import until
 

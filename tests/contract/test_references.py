@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import ConfigError, JudgeError, NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.evaluation.golden_references import Golden, References, read_golden
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.references import Golden, References, read_golden
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 MATCH = "lexical.exact_match"

@@ -19,8 +19,8 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.quiet import is_quiet, quiet
 from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.suppress import is_quiet, quiet
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import VERIFY
 from tests.servers.truth import TRUTH, found, spent

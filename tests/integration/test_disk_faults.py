@@ -144,7 +144,7 @@ def test_processes_that_begin_together_are_not_refused(tmp_path: Path) -> None:
     import os, sys, time
     from pathlib import Path
     from rag_eval_hooks.errors import ConfigError
-    from rag_eval_hooks.pipeline.spool_file import SpoolFile, check_spool
+    from rag_eval_hooks.spool.file import SpoolFile, check_spool
 
     def child(path, begin, makes):
         while time.time() < begin: pass

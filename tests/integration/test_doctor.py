@@ -19,12 +19,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from rag_eval_hooks import JsonlSink, RagEval, Sample
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.budget import Budget
-from rag_eval_hooks.pipeline.budget_store import SqliteStore
-from rag_eval_hooks.pipeline.sampler import Share, position
-from rag_eval_hooks.pipeline.spool_codec import sample_to_text
-from rag_eval_hooks.pipeline.spool_file import Row, SpoolFile
+from rag_eval_hooks.judges.calls.budget import Budget
+from rag_eval_hooks.judges.calls.budget_store import SqliteStore
 from rag_eval_hooks.sample import Context
+from rag_eval_hooks.sampling.sampler import Share, position
+from rag_eval_hooks.spool.codec import sample_to_text
+from rag_eval_hooks.spool.file import Row, SpoolFile
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from tests.servers.judge_server import JudgeServer
 

@@ -10,8 +10,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.pipeline.sampler import Share, position
-from rag_eval_hooks.pipeline.spool_owner import Owner
+from rag_eval_hooks.sampling.sampler import Share, position
+from rag_eval_hooks.spool.owner import Owner
 from tests.integration.test_doctor import GOOD, TRACE, doctor, in_a_spool, offered, results
 
 

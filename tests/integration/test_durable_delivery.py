@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
-from rag_eval_hooks.pipeline.spool_file import SpoolFile
-from rag_eval_hooks.sinks.langfuse import LangfuseSink
-from rag_eval_hooks.sinks.mlflow import MlflowSink
-from rag_eval_hooks.sinks.phoenix import PhoenixSink
-from rag_eval_hooks.sinks.platform import Kept
-from rag_eval_hooks.sinks.platform_sink import PlatformSink
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform import Kept
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
+from rag_eval_hooks.spool.file import SpoolFile
 from rag_eval_hooks.testing import MemorySink
 from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.waiting import until

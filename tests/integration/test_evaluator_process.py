@@ -25,10 +25,10 @@ from rag_eval_hooks import (
     Sample,
     Score,
 )
+from rag_eval_hooks.evaluation.process import Launch, NotPortable, ProcessScorer, packed
+from rag_eval_hooks.evaluation.process.handle import EvaluatorProcess, EvaluatorRefused
 from rag_eval_hooks.judges.callable_judge import CallableJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.pipeline.process import Launch, NotPortable, ProcessScorer, packed
-from rag_eval_hooks.pipeline.process.handle import EvaluatorProcess, EvaluatorRefused
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support

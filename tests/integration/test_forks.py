@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks.pipeline.spool_file import SpoolFile
+from rag_eval_hooks.spool.file import SpoolFile
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
 BUDGET = """
-    from rag_eval_hooks.pipeline.budget_store import Period, Spend, SqliteStore
+    from rag_eval_hooks.judges.calls.budget_store import Period, Spend, SqliteStore
 
     def use(store, name):
         period = Period("day", 0, Spend(1000.0, 1e9, 1e9))

@@ -33,8 +33,8 @@ from langsmith import Client
 from rag_eval_hooks import Outcomes, RagEval, Sample
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.quiet import is_quiet, quiet
 from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.suppress import is_quiet, quiet
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind

@@ -28,8 +28,8 @@ from pydantic import Field
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.quiet import is_quiet, quiet
 from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.suppress import is_quiet, quiet
 from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import DECOMPOSE, VERIFY

@@ -14,12 +14,12 @@ import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.sinks.langfuse import LangfuseSink
-from rag_eval_hooks.sinks.mlflow import MlflowSink
-from rag_eval_hooks.sinks.phoenix import PhoenixSink
 from tests.integration.test_no_content_in_logs import _Everything, _leaks
 from tests.servers.judge_server import JudgeServer
 from tests.servers.own_metrics import Locked

@@ -13,13 +13,13 @@ import pytest
 from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.allowance import allowing
 from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.calls.allowance import allowing
+from rag_eval_hooks.judges.calls.budget import Budget
+from rag_eval_hooks.judges.calls.budget_store import MemoryStore, Spend
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.pipeline.budget import Budget
-from rag_eval_hooks.pipeline.budget_store import MemoryStore, Spend
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.usage import Usage
 from tests.servers.faults import Fault, FaultKind

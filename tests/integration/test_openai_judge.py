@@ -19,9 +19,9 @@ import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.judges.calls.retry_after import LONGEST_WAIT, retry_after
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
-from rag_eval_hooks.judges.retry_after import LONGEST_WAIT, retry_after
 from rag_eval_hooks.score import Cause, NotScored
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import RagEval, Sample
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.outbox import Limits
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform import Connection
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost, PlatformSink
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import AnnotatorKind, Score
-from rag_eval_hooks.sinks.langfuse import LangfuseSink
-from rag_eval_hooks.sinks.mlflow import MlflowSink
-from rag_eval_hooks.sinks.outbox import Limits
-from rag_eval_hooks.sinks.phoenix import PhoenixSink
-from rag_eval_hooks.sinks.platform import Connection
-from rag_eval_hooks.sinks.platform_sink import PlatformHost, PlatformSink
 from tests.servers.platform_server import Answer, PlatformServer, Request, well
 
 CLAIM = "The moon is made of cheese."

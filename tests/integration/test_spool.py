@@ -25,7 +25,7 @@ import pytest
 
 from benchmarks.kill9 import run as kill_often
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.pipeline.sqlite_file import use_log
+from rag_eval_hooks.sqlite_file import use_log
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.waiting import until
 

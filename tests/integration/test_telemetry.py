@@ -22,8 +22,8 @@ from rag_eval_hooks import Field, Metric, Outcomes, RagEval, RagEvalConfig, Samp
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Outcome
-from rag_eval_hooks.sinks.evaluation import Evaluation
-from rag_eval_hooks.sinks.log_events import EventEmitter
+from rag_eval_hooks.telemetry.evaluation import Evaluation
+from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from rag_eval_hooks.usage import Usage
 from tests.servers.judge_server import JudgeServer

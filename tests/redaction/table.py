@@ -8,7 +8,7 @@ be, all with every rule on.
 
 from __future__ import annotations
 
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.redaction import Redactor, choose_redactor
 from rag_eval_hooks.redaction.matches import merged
 from tests.redaction.cases import CASES, Case

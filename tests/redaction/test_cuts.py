@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.capture.assembler import Assembler
 from rag_eval_hooks.capture.content import content_of
+from rag_eval_hooks.capture.interaction import Interaction
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.run import Interaction
+from rag_eval_hooks.capture.sample_builder import Assembler
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, choose_redactor
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction import choose_redactor
 from rag_eval_hooks.redaction.presidio import Presidio

@@ -19,8 +19,8 @@ from opentelemetry import metrics, trace
 from rag_eval_hooks import Metric, NotScored, Sample, Score
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.metrics import AskedMetric, Field
-from rag_eval_hooks.quiet import is_quiet
 from rag_eval_hooks.score import UNIT, Cause, Outcome
+from rag_eval_hooks.suppress import is_quiet
 
 __all__ = ["DEEDS", "Locked", "about", "absent", "asked", "deeds", "slow"]
 

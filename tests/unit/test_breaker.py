@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_eval_hooks.judges.breaker import Breaker, BreakerState
+from rag_eval_hooks.judges.calls.breaker import Breaker, BreakerState
 
 
 class Clock:

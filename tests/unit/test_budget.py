@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.errors import BudgetError, JudgeError
+from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.allowance import allowing
 from rag_eval_hooks.judges.base import MeteredEmbedder
+from rag_eval_hooks.judges.calls.allowance import allowing
+from rag_eval_hooks.judges.calls.budget import Budget, budget_of
+from rag_eval_hooks.judges.calls.budget_store import BudgetStore, MemoryStore, SqliteStore
+from rag_eval_hooks.judges.calls.meter import Meter
+from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.judges.local import LocalJudge
-from rag_eval_hooks.judges.meter import Meter
-from rag_eval_hooks.judges.metered import allowed, metered
 from rag_eval_hooks.judges.prices import Price
-from rag_eval_hooks.pipeline.budget import Budget, budget_of
-from rag_eval_hooks.pipeline.budget_store import BudgetStore, MemoryStore, SqliteStore
-from rag_eval_hooks.pipeline.inquiry import Sources
-from rag_eval_hooks.pipeline.rules import Traits
-from rag_eval_hooks.pipeline.sampler import Rates, Sampler, Share
+from rag_eval_hooks.sampling.rules import Traits
+from rag_eval_hooks.sampling.sampler import Rates, Sampler, Share
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import Decompose, Finding, Findings, ScriptedJudge
 from rag_eval_hooks.usage import Usage

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from rag_eval_hooks.capture.contexts import Finder
+from rag_eval_hooks.capture.contexts.search import Finder
+from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.run import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Context
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.pipeline.selection import Selection
+from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.semconv import EvalStatus
 
 ROOT = Path(__file__).parents[2]

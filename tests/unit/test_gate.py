@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.judges.backpressure import Told, asked_pause, told_by
-from rag_eval_hooks.judges.breaker import Breaker, BreakerState
-from rag_eval_hooks.judges.gate import Gate
+from rag_eval_hooks.judges.calls.breaker import Breaker, BreakerState
+from rag_eval_hooks.judges.calls.call_health import Told, asked_pause, told_by
+from rag_eval_hooks.judges.calls.gate import Gate
 
 
 class StatusError(Exception):

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import UNIT, Cause, NotScored
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.sinks.held_span import HeldSpan, SpanHolder, attributes_of, status_of
+from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder, attributes_of, status_of
 
 BAD = NotScored(Cause.JUDGE_FAILED)
 NONE = NotScored(Cause.MISSING_INPUT)

@@ -12,7 +12,7 @@ import pytest
 
 from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, RunKind, assemble
-from rag_eval_hooks.capture.documents import contexts_of
+from rag_eval_hooks.capture.contexts.documents import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 

@@ -7,7 +7,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.pipeline.ledger import Ledger, Stats
+from rag_eval_hooks.books.stats import Ledger, Stats
 
 _ENTRIES = ("sampled_out", "dropped", "scored", "failed", "settle_dropped", "pending")
 

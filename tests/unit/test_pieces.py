@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.capture.pieces import in_pieces
-from rag_eval_hooks.capture.places import Place, Prompts
+from rag_eval_hooks.capture.contexts.prompt_positions import Place, Prompts
+from rag_eval_hooks.capture.contexts.split_texts import in_pieces
 
 TEXT = "The ferry to Skarn leaves the north quay at 07:40 on every working day, but in winter."
 OTHER = "Bicycles travel free of charge on all sailings outside of July and August, it is said."

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
-from rag_eval_hooks.pipeline.rate_limit import RateLimit
+from rag_eval_hooks.sampling.rate_limit import RateLimit
 
 
 class Hand:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks.capture import Interaction, Recorder, Run, RunKind
-from rag_eval_hooks.quiet import quiet
 from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.suppress import quiet
 
 
 class Log(list[Interaction]):

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
+from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.pipeline.rates import Names, sampler_of
-from rag_eval_hooks.pipeline.rules import Rule, Traits
-from rag_eval_hooks.pipeline.sampler import Decision, Rates, Sampler, Share, position
-from rag_eval_hooks.sampling_settings import RuleSettings
+from rag_eval_hooks.sampling.rates import Names, sampler_of
+from rag_eval_hooks.sampling.rules import Rule, Traits
+from rag_eval_hooks.sampling.sampler import Decision, Rates, Sampler, Share, position
 
 keys = st.text(min_size=1)
 rates = st.floats(0, 1)
@@ -70,7 +70,7 @@ def test_the_salt_makes_choices_independent() -> None:
 def test_all_processes_agree() -> None:
     """A fresh interpreter with another hash seed puts the same keys at the same places."""
     script = (
-        "from rag_eval_hooks.pipeline.sampler import position\n"
+        "from rag_eval_hooks.sampling.sampler import position\n"
         "print([position(str(n)) for n in range(50)])"
     )
     command = [sys.executable, "-c", script]

@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.metrics.entities import entities
-from rag_eval_hooks.metrics.keywords import Searched, keywords, phrases
-from rag_eval_hooks.metrics.numbers import Number, numbers
-from rag_eval_hooks.metrics.sentences import is_question, sentences, strip_marker
-from rag_eval_hooks.metrics.text import (
+from rag_eval_hooks.text.entities import entities
+from rag_eval_hooks.text.folding import (
     contains,
     content_tokens,
     fold,
@@ -23,6 +20,9 @@ from rag_eval_hooks.metrics.text import (
     tokens,
     word_count,
 )
+from rag_eval_hooks.text.keywords import Searched, keywords, phrases
+from rag_eval_hooks.text.numbers import Number, numbers
+from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 
 def shown(text: str) -> list[str]:

@@ -26,11 +26,11 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.sinks.langfuse import LangfuseSink
-from rag_eval_hooks.sinks.mlflow import MlflowSink
-from rag_eval_hooks.sinks.phoenix import PhoenixSink
-from rag_eval_hooks.sinks.platform_sink import PlatformSink
 from tests.viewers.backend import FAULTS, Backend
 
 __all__ = ["SINKS", "Cell", "alone", "run"]

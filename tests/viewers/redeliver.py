@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rag_eval_hooks.delivery.outbox import Limits
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost, PlatformSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.sinks.outbox import Limits
-from rag_eval_hooks.sinks.platform_sink import PlatformHost, PlatformSink
 from tests.viewers.demo import Scored
 
 __all__ = ["HOST", "redeliver"]

@@ -207,7 +207,7 @@ def test_the_collector_uses_what_it_defines() -> None:
 def test_the_collector_decides_after_spans_were_held() -> None:
     """A tail sampler waits longer than a span may be held, and reads attributes that we set."""
     from rag_eval_hooks import semconv
-    from rag_eval_hooks.config import RagEvalConfig
+    from rag_eval_hooks.config.settings import RagEvalConfig
 
     sampling = read("collector.yaml")["processors"]["tail_sampling"]
     assert int(sampling["decision_wait"].rstrip("s")) > RagEvalConfig().hold_timeout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rag_eval_hooks.sinks.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from tests.viewers.conftest import InMlflow
 from tests.viewers.redeliver import redeliver
 

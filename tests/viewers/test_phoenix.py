@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.config import RagEvalConfig
-from rag_eval_hooks.sinks.phoenix import PhoenixSink
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from tests.viewers.conftest import InPhoenix
 from tests.viewers.processes import ROOT
 from tests.viewers.redeliver import redeliver

@@ -14,9 +14,9 @@ from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.cli.doctor.settings import described
 from rag_eval_hooks.cli.doctor.trace import explain_trace
 from rag_eval_hooks.cli.errors import UsageError
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.env_and_file import origins, otlp_endpoint, parsed, traces_at
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.sources import origins, otlp_endpoint, parsed, traces_at
 
 __all__ = ["register"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges import Embedder, TokenScorer, choose_embedder, choose_token_scorer

@@ -9,8 +9,8 @@ from rag_eval_hooks.cli.doctor.sampler import share_of_requests
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import build
-from rag_eval_hooks.pipeline.selection import Selection
-from rag_eval_hooks.wiring import chosen_metrics, metric_options
+from rag_eval_hooks.pipeline.wiring import chosen_metrics, metric_options
+from rag_eval_hooks.sampling.selection import Selection
 
 __all__ = ["check_metrics"]
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 
 __all__ = ["check_extras", "check_python"]
 

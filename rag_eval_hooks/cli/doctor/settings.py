@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import masked
 
 __all__ = ["described"]

@@ -13,9 +13,9 @@ from typing import Final
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.pipeline.spool_file import check_spool
-from rag_eval_hooks.pipeline.spool_look import Health, spool_health
-from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS
+from rag_eval_hooks.spool.file import check_spool
+from rag_eval_hooks.spool.inspect import Health, spool_health
+from rag_eval_hooks.sqlite_file import FILE_ERRORS
 
 __all__ = ["check_spool_file"]
 

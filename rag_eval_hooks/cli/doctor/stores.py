@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
-from rag_eval_hooks.config import RagEvalConfig
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evaluation.golden_references import Golden, folded, read_golden, references_of
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.budget import Budget, budget_of
-from rag_eval_hooks.pipeline.references import Golden, folded, read_golden, references_of
-from rag_eval_hooks.wiring import finding_sources
+from rag_eval_hooks.judges.calls.budget import Budget, budget_of
+from rag_eval_hooks.pipeline.wiring import finding_sources
 
 __all__ = ["check_budget", "check_references"]
 

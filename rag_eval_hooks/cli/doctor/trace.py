@@ -13,8 +13,8 @@ from rag_eval_hooks.cli.doctor.sampler import from_sampler
 from rag_eval_hooks.cli.doctor.spans import from_spans
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline import ADVICE
-from rag_eval_hooks.pipeline.spool_look import Kept, Unsent, spool_samples, spool_unsent
-from rag_eval_hooks.pipeline.sqlite_file import FILE_ERRORS
+from rag_eval_hooks.spool.inspect import Kept, Unsent, spool_samples, spool_unsent
+from rag_eval_hooks.sqlite_file import FILE_ERRORS
 
 __all__ = ["SOURCES", "explain_trace"]
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.metrics.sentences import is_question, sentences, strip_marker
-from rag_eval_hooks.metrics.text import content_tokens, distinct, tokens
+from rag_eval_hooks.text.folding import content_tokens, distinct, tokens
+from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 __all__ = ["claims"]
 

@@ -13,9 +13,9 @@ from rag_eval_hooks.judges.local.rules import RULES, Rules
 from rag_eval_hooks.judges.local.stance import indistinct
 from rag_eval_hooks.judges.local.vectors import Vectors
 from rag_eval_hooks.judges.local.work import MAKE, Work
-from rag_eval_hooks.metrics.entities import entities
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
+from rag_eval_hooks.text.entities import entities
 
 __all__ = ["LocalJudge"]
 

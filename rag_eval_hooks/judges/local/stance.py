@@ -6,7 +6,7 @@ import re
 
 from rag_eval_hooks.judges.local.claims import claims
 from rag_eval_hooks.judges.local.units import Claim
-from rag_eval_hooks.metrics.refusals import refusal
+from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["indistinct"]
 

@@ -13,8 +13,8 @@ from rag_eval_hooks.judges.local.rules import Rules
 from rag_eval_hooks.judges.local.support import supports
 from rag_eval_hooks.judges.local.units import Claim, Passage, terms
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS
-from rag_eval_hooks.metrics.keywords import Searched
 from rag_eval_hooks.tasks import Verify
+from rag_eval_hooks.text.keywords import Searched
 
 __all__ = ["MAKE", "Work"]
 

@@ -1,0 +1,106 @@
+"""Where texts stand in prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from rag_eval_hooks.capture.contexts.text_forms import TELLING
+
+__all__ = ["Place", "Prompts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a text stands: the number of the prompt, and the span in it."""
+
+    prompt: int
+    start: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The first character behind it."""
+        return self.start + self.length
+
+    def holds(self, other: Place) -> bool:
+        """Whether the other place lies within this one."""
+        return self.prompt == other.prompt and self.start <= other.start and other.end <= self.end
+
+    def begins(self, other: Place) -> bool:
+        """Whether the other place begins within this one and hardly reaches beyond it.
+
+        What follows a text may by chance go on like another one for a few characters.
+        """
+        begun = self.prompt == other.prompt and self.start <= other.start < self.end
+        return begun and other.end - self.end < TELLING
+
+
+class Prompts:
+    """Several prompts in which texts are looked for.
+
+    Args:
+        texts: With folded white space, in order.
+        question: What the user asked, folded. In a conversation earlier turns stand before it,
+            with documents of their own; what stands behind it is of this turn. What stands
+            within it is the user's, and was not shown as a document.
+    """
+
+    def __init__(self, texts: Sequence[str], question: str) -> None:
+        self._texts = texts
+        starts = [text.rfind(question) if question else -1 for text in texts]
+        self._asked = [
+            Place(number, start, len(question)) if start >= 0 else None
+            for number, start in enumerate(starts)
+        ]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._texts)
+
+    def find(self, text: str, taken: Collection[Place] = ()) -> Place | None:
+        """The first place of a text behind the question, else the first at all.
+
+        Args:
+            text: Folded.
+            taken: Places of other texts: what begins there belongs to that text.
+        """
+        for number, asked in enumerate(self._asked):
+            behind = asked.end if asked else 0
+            place = self._free(number, text, behind, taken)
+            if place is None and asked:
+                place = self._free(number, text, 0, taken)
+                place = None if place and asked.holds(place) else place
+            if place is not None:
+                return place
+        return None
+
+    def shown(self, text: str, least: int) -> int:
+        """Characters at the beginning of a text that stand in a prompt, 0 for fewer than `least`.
+
+        The longest stretch is found by halving, as every beginning of one that is there is too.
+        """
+        if len(text) < least or not self.hold(text[:least]):
+            return 0
+        most = len(text)
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self.hold(text[:middle]):
+                least = middle
+            else:
+                most = middle - 1
+        return least
+
+    def hold(self, text: str) -> bool:
+        """Whether a text stands in any of them."""
+        return any(text in prompt for prompt in self._texts)
+
+    def _free(self, number: int, text: str, start: int, taken: Collection[Place]) -> Place | None:
+        prompt = self._texts[number]
+        while (start := prompt.find(text, start)) >= 0:
+            place = Place(number, start, len(text))
+            holder = next((other for other in taken if other.begins(place)), None)
+            if holder is None:
+                return place
+            start = max(start, holder.end - len(text)) + 1
+        return None

@@ -1,0 +1,82 @@
+"""Looks once per interaction for spans that other instrumentors write of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from opentelemetry.trace import Span
+
+from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.telemetry.other_span import OtherSpans
+
+__all__ = ["Find", "OtherInstrumentors"]
+
+Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
+"""From a run to: whether another instrumentor is active, and its open span of that run."""
+
+
+class OtherInstrumentors:
+    """Notes on interactions what other instrumentors make of them.
+
+    Args:
+        mode: The setting `spans`; only `auto` and `none` ask for it.
+        spans: Where their spans become known to processors of ours.
+        incidents: Where exceptions of a look-up are counted.
+    """
+
+    def __init__(self, mode: str, spans: OtherSpans, incidents: Incidents) -> None:
+        self._wanted = mode in ("auto", "none")
+        self._spans = spans
+        self._incidents = incidents
+
+    def note(self, run: Run, find: Find) -> None:
+        """Looks for them when a run below the framework's own root begins.
+
+        By then the root's start has reached every handler, whichever comes first. Looks again at
+        every retrieval while no span is found: frameworks do not show all handlers everywhere.
+
+        Args:
+            run: A run that begins.
+            find: The framework's look-up.
+        """
+        interaction = run.interaction
+        if not self._wanted or not _to_be_looked_at(run, interaction.others):
+            return
+        top = _framework_root(run)
+        if top is run:
+            return
+        try:
+            interaction.others = self._found(interaction, find(top), top)
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads others' objects
+            self._incidents.report("other instrumentors", error)
+            interaction.others = interaction.others or Others()
+
+    def _found(self, interaction: Interaction, found: tuple[bool, Span | None], top: Run) -> Others:
+        active, span = found
+        before = interaction.others
+        active = active or (before is not None and before.active)
+        # In an interaction that was opened by hand their span covers a part of it only.
+        if span is None or top is not interaction.root:
+            return Others(active)
+        if not span.is_recording():
+            return Others(active, unrecorded=span.get_span_context())
+        return Others(active, self._spans.add(span, lambda: _has_retrieved(interaction)))
+
+
+def _to_be_looked_at(run: Run, others: Others | None) -> bool:
+    if others is None:
+        return run.parent is not None
+    return others.span is None and run.kind is RunKind.RETRIEVER
+
+
+def _framework_root(run: Run) -> Run:
+    """The outermost run that the framework called, not the application by hand."""
+    while run.parent is not None and run.parent.kind.value != "manual":
+        run = run.parent
+    return run
+
+
+def _has_retrieved(interaction: Interaction) -> bool:
+    return interaction.retrieves

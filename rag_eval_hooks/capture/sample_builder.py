@@ -1,0 +1,131 @@
+"""Builds samples and span attributes without what must not leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rag_eval_hooks.capture.content import Attributes, Contents, plain
+from rag_eval_hooks.capture.interaction import Interaction
+from rag_eval_hooks.capture.sample_parts import assemble, shortened
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction import MARGIN, Redactor, Session
+from rag_eval_hooks.redaction.divided import undivided
+from rag_eval_hooks.sample import Sample
+
+__all__ = ["Assembler"]
+
+
+class Assembler:
+    """From ended interactions to redacted samples within the content limits.
+
+    Args:
+        config: The settings.
+        redactor: Takes out what must not leave.
+        incidents: Where span attributes that could not be redacted are counted.
+        known: Gives a sample the reference of an equal golden question, to be redacted with it.
+    """
+
+    def __init__(
+        self,
+        config: RagEvalConfig,
+        redactor: Redactor,
+        incidents: Incidents,
+        known: Callable[[Sample], Sample] = lambda sample: sample,
+    ) -> None:
+        self._config = config
+        self._redactor = redactor
+        self._incidents = incidents
+        self._known = known
+
+    @property
+    def redacts(self) -> bool:
+        """Whether anything is taken out."""
+        return self._redactor.active
+
+    @property
+    def text_chars(self) -> int:
+        """Characters of one text that are of use: more than are kept, where they are redacted."""
+        return self._config.max_text_chars + self._margin
+
+    @property
+    def _margin(self) -> int:
+        return MARGIN if self._redactor.active else 0
+
+    def session(self) -> Session:
+        """What redacts the sample and the spans of one interaction alike."""
+        return self._redactor.session()
+
+    def sample(
+        self,
+        interaction: Interaction,
+        session: Session,
+        trace_id: str | None,
+        span_id: str | None,
+    ) -> Sample:
+        """The sample of an interaction. Off the request path.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        sample = assemble(
+            interaction,
+            trace_id=trace_id,
+            span_id=span_id,
+            workflow=self._config.workflow,
+            max_contexts=self._config.max_contexts,
+            max_text_chars=self.text_chars,
+            to_redact=self.redacts,
+        )
+        if not self._redactor.active:
+            return sample
+        redacted = self._redactor.sample(self._known(sample), session)
+        return shortened(redacted, max_text_chars=self._config.max_text_chars)
+
+    def own(self, sample: Sample) -> Sample:
+        """A sample of the application's own, redacted.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        return self._redactor.sample(self._known(sample)) if self._redactor.active else sample
+
+    def reference(self, text: str | None) -> str | None:
+        """A reference that comes by itself, after its sample was redacted; cut to the limit.
+
+        Raises:
+            RedactionError: Something would be taken out of it. Its placeholders would not be those
+                of the sample, so it cannot be compared with the answer.
+        """
+        read = _first(text, self.text_chars)
+        if self._redactor.sample(Sample(question="", reference=read)).reference != read:
+            raise RedactionError("the reference holds what redaction takes out")
+        return _first(text, self._config.max_text_chars)
+
+    def label(self, text: str | None) -> str | None:
+        """A feedback's label, redacted, and cut to the limit.
+
+        Raises:
+            RedactionError: It could not be redacted, and must not be used.
+        """
+        read = _first(text, self.text_chars)
+        redacted = self._redactor.sample(Sample(question="", answer=read)).answer
+        return _first(redacted, self._config.max_text_chars)
+
+    def attributes(self, session: Session, values: Contents) -> Attributes:
+        """Attributes with content or ids, redacted; none where that fails."""
+        if not self._redactor.active:
+            return plain(values)
+        try:
+            redacted = session.attributes(values)
+        except RedactionError as error:
+            self._incidents.report("span redaction", error)
+            return {}
+        kept = {k: undivided(v) if isinstance(v, str) else v for k, v in redacted.items()}
+        return plain(kept)
+
+
+def _first(text: str | None, most: int) -> str | None:
+    """The beginning of a text; what is none is left to whoever checks it."""
+    return text[:most] if isinstance(text, str) else text

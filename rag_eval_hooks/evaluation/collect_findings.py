@@ -1,0 +1,279 @@
+"""Asks for the findings of one sample: decompose first, then all else at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+
+from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.evaluation import trivial_findings as known
+from rag_eval_hooks.evaluation.plan import closed, first_findings, read_by
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder, TokenScorer
+from rag_eval_hooks.judges.calls.deadline import OUT_OF_TIME, in_time, until
+from rag_eval_hooks.judges.calls.failures import cause_of
+from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.metrics.formulas import cosine
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored
+from rag_eval_hooks.tasks import (
+    DECOMPOSED,
+    EMBEDDED,
+    GRADED,
+    OF_ANSWER,
+    OF_REFERENCE,
+    RATED,
+    TOKEN_SCORED,
+    VERIFIED,
+    Decompose,
+    Grade,
+    Rate,
+    Verify,
+)
+from rag_eval_hooks.usage import Usage
+
+__all__ = ["Inquiry", "Sources"]
+
+_ABOUT_ANSWER = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT})
+_ABOUT_REFERENCE = frozenset({Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREEMENT})
+
+_NO_EMBEDDER = NotScored(Cause.MISSING_INPUT, "no embedder is configured")
+_NO_SCORER = NotScored(Cause.MISSING_INPUT, "no token scorer is configured")
+_OUT_OF_TIME = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
+_GRACE = 0.25
+"""Seconds that a judge has to hand over what it has, after the sample's time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where findings come from.
+
+    Attributes:
+        judge: Decomposes, verifies, rates, grades.
+        embedder: Embeds, or None: then similarities are absent as `missing_input`.
+        scorer: Compares token by token, or None: the same.
+    """
+
+    judge: Judge
+    embedder: Embedder | None = None
+    scorer: TokenScorer | None = None
+
+
+class Inquiry:
+    """The findings of one sample in the making.
+
+    What is known without asking is never asked: a blank text makes no claims, and no chunk
+    supports anything where there is none.
+
+    Args:
+        sample: What the findings are about.
+        metrics: Who reads them; all can be fed by the sample.
+        sources: Who makes them.
+        incidents: Where exceptions that are no `JudgeError` are counted.
+
+    Attributes:
+        findings: What is made so far; still readable when `run` was cut short.
+    """
+
+    def __init__(
+        self, sample: Sample, metrics: Sequence[Metric], sources: Sources, incidents: Incidents
+    ) -> None:
+        self.findings = Findings()
+        self._sample = sample
+        self._metrics = metrics
+        self._sources = sources
+        self._incidents = incidents
+        self._wanted = first_findings(metrics, sample, incidents)
+        self._chunks = tuple(context.text for context in sample.contexts or ())
+
+    async def run(self, timeout: float) -> Findings:
+        """Makes all findings that the metrics read.
+
+        Args:
+            timeout: Seconds for all of them; what is not made by then is absent as `timeout`.
+        """
+        if not self._wanted and all(metric.then is None for metric in self._metrics):
+            return self.findings
+        when = asyncio.get_running_loop().time() + timeout
+        try:
+            # Judges of ours keep the deadline and tell what they have and what they spent; any
+            # other is cut off.
+            with until(when):
+                async with asyncio.timeout_at(when + _GRACE):
+                    await self._run()
+        except TimeoutError:
+            self._miss(self._open(self._wanted), _OUT_OF_TIME)
+        return self.findings
+
+    async def _run(self) -> None:
+        self._settle(known.from_texts(self._sample))
+        self._miss_what_nobody_makes()
+        await self._decompose()
+        self._wanted |= frozenset(
+            kind
+            for metric in self._metrics
+            for kind in read_by(metric, self._sample, self.findings, self._incidents)
+        )
+        self._miss_what_nobody_makes()
+        await self._decompose()
+        if not in_time():
+            raise TimeoutError
+        await asyncio.gather(
+            self._verify(),
+            self._rate(),
+            self._grade(),
+            self._embed_questions(),
+            self._embed_texts(),
+            self._score_tokens(),
+        )
+
+    def _miss_what_nobody_makes(self) -> None:
+        if self._sources.embedder is None:
+            self._miss(self._open(closed(EMBEDDED)), _NO_EMBEDDER)
+        if self._sources.scorer is None:
+            self._miss(self._open(TOKEN_SCORED), _NO_SCORER)
+
+    def _open(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
+        return frozenset(k for k in kinds & self._wanted if not self.findings.asked(k))
+
+    def _settle(self, findings: Findings) -> None:
+        self.findings = self.findings.merged(findings)
+
+    def _miss(self, kinds: frozenset[Finding], why: NotScored) -> None:
+        if kinds:
+            self._settle(Findings.absent(kinds, why))
+
+    async def _decompose(self) -> None:
+        kinds = self._open(DECOMPOSED)
+        if kinds:
+            task = Decompose(
+                wanted=kinds,
+                question=self._sample.question,
+                answer=self._sample.answer if kinds & OF_ANSWER else None,
+                reference=self._sample.reference if kinds & OF_REFERENCE else None,
+            )
+            await self._ask(self._sources.judge.decompose(task), kinds)
+
+    async def _verify(self) -> None:
+        for kind in self._open(VERIFIED):
+            self._settle(known.from_items(kind, self.findings, self._chunks))
+        kinds = self._open(VERIFIED)
+        if kinds:
+            found = self.findings
+            task = Verify(
+                wanted=kinds,
+                question=self._sample.question,
+                chunks=self._chunks,
+                answer=self._sample.answer,
+                reference=self._sample.reference,
+                answer_claims=known.items(found.answer_claims) if kinds & _ABOUT_ANSWER else (),
+                reference_claims=(
+                    known.items(found.reference_claims) if kinds & _ABOUT_REFERENCE else ()
+                ),
+                entities=known.items(found.entities) if Finding.ENTITIES_FOUND in kinds else (),
+            )
+            await self._ask(self._sources.judge.verify(task), kinds)
+
+    async def _rate(self) -> None:
+        kinds = self._open(RATED)
+        if kinds:
+            task = Rate(
+                wanted=kinds,
+                question=self._sample.question,
+                answer=self._sample.answer or "",
+                reference=self._sample.reference,
+            )
+            await self._ask(self._sources.judge.rate(task), kinds)
+
+    async def _grade(self) -> None:
+        for kind in self._open(GRADED):
+            self._settle(known.from_items(kind, self.findings, self._chunks))
+        kinds = self._open(GRADED)
+        if kinds:
+            task = Grade(
+                wanted=kinds,
+                question=self._sample.question,
+                chunks=self._chunks,
+                answer=self._sample.answer,
+                reference=self._sample.reference,
+            )
+            await self._ask(self._sources.judge.grade(task), kinds)
+
+    async def _embed_questions(self) -> None:
+        kinds = self._open(frozenset({Finding.QUESTION_SIMILARITY}))
+        questions = self.findings.questions
+        if not kinds:
+            return
+        if isinstance(questions, NotScored):
+            self._miss(kinds, questions)
+        elif not questions.texts:
+            self._settle(Findings(question_similarity=()))
+        else:
+            texts = questions.texts
+
+            async def similarity() -> Findings:
+                values, used = await self._cosines(texts)
+                usage = {Finding.QUESTION_SIMILARITY: used}
+                return Findings(question_similarity=values, usage=usage)
+
+            await self._ask(similarity(), kinds)
+
+    async def _embed_texts(self) -> None:
+        kinds = self._open(frozenset({Finding.ANSWER_SIMILARITY}))
+        if kinds:
+
+            async def similarity() -> Findings:
+                texts = (self._sample.reference or "",)
+                (value,), used = await self._cosines(texts, of=self._sample.answer)
+                usage = {Finding.ANSWER_SIMILARITY: used}
+                return Findings(answer_similarity=value, usage=usage)
+
+            await self._ask(similarity(), kinds)
+
+    async def _cosines(
+        self, texts: tuple[str, ...], of: str | None = None
+    ) -> tuple[tuple[float, ...], Usage]:
+        """Cosine of each text and the question, or another text; and what it took."""
+        embedder = self._sources.embedder
+        assert embedder is not None
+        subject = self._sample.question if of is None else of
+        (first, *others), used = await _embedded(embedder, [subject, *texts])
+        cosines = [cosine(first, other) for other in others]
+        usable = tuple(value for value in cosines if value is not None)
+        if len(usable) != len(texts):
+            raise JudgeError(f"{embedder.name} gave {len(usable)} usable vectors of {len(texts)}")
+        return usable, used
+
+    async def _score_tokens(self) -> None:
+        kinds, scorer = self._open(TOKEN_SCORED), self._sources.scorer
+        if kinds and scorer is not None:
+            answer, reference = self._sample.answer or "", self._sample.reference or ""
+
+            async def likeness() -> Findings:
+                return Findings(token_score=await scorer.score(answer, reference))
+
+            await self._ask(likeness(), kinds)
+
+    async def _ask(self, reply: Awaitable[Findings], kinds: frozenset[Finding]) -> None:
+        """Takes over a reply; whatever of `kinds` it does not hold is absent, with the cause."""
+        why = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
+        try:
+            findings = await reply
+            # Settled only now: another branch may have added its findings meanwhile.
+            self._settle(findings)
+            for kind, detail in known.misfits(self.findings, self._chunks).items():
+                self._miss(frozenset({kind}), NotScored(Cause.JUDGE_FAILED, detail))
+        except JudgeError as error:
+            why = NotScored(cause_of(error), str(error))
+        except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
+            self._incidents.report(f"judge {self._sources.judge.name}", error)
+            why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
+        self._miss(self._open(kinds), why)
+
+
+async def _embedded(embedder: Embedder, texts: list[str]) -> tuple[list[list[float]], Usage]:
+    if isinstance(embedder, MeteredEmbedder):
+        return await embedder.embed_metered(texts)
+    return await embedder.embed(texts), Usage()

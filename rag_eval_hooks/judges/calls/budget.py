@@ -1,0 +1,230 @@
+"""A budget of calls, tokens or money for judge and embedder: room is taken before a call."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.errors import BudgetError, ConfigError
+from rag_eval_hooks.evaluation.collect_findings import Sources
+from rag_eval_hooks.file_paths import is_place
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.base import MeteredEmbedder
+from rag_eval_hooks.judges.calls.budget_store import (
+    BudgetStore,
+    MemoryStore,
+    Period,
+    Spend,
+    SqliteStore,
+)
+from rag_eval_hooks.judges.prices import Price, Prices
+from rag_eval_hooks.score import AnnotatorKind
+
+__all__ = ["Budget", "budget_of"]
+
+_SECONDS: Final = {"hour": 3600, "day": 86_400}
+_UNITS: Final = ("calls", "tokens", "cost")
+_FIRST_REPLY: Final = 256.0
+"""Tokens expected of a reply before any was seen."""
+_PER: Final = 1_000_000
+_FREE: Final = Price(0.0, 0.0)
+
+
+class Budget:
+    """Lets calls be sent while there is room in the hour and the day, of UTC. Thread-safe.
+
+    Before a call is sent, its room is taken: one call, the estimated tokens of its prompt, the
+    mean tokens of the replies so far, and their price. With the reply the true amount takes its
+    place. So calls are never more than the limit, and tokens and money are passed at most by
+    what calls in flight take beyond their estimate. A call that is refused counts as a call. One
+    that gets no reply in time, or none that counts tokens, is charged the estimate. Requests for
+    embeddings are calls too, of a price of their own and without tokens of a reply.
+
+    Args:
+        limits: By `<unit>_per_<period>`, such as `calls_per_hour`.
+        store: Keeps what was spent.
+        price: Of the judge's model, for a limit of cost.
+        embedding_price: Of the embedder's, likewise.
+        incidents: Where a store that fails is counted; then no call is let through.
+        now: Seconds since the epoch; the same in all processes.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, float],
+        store: BudgetStore,
+        price: Price | None = None,
+        *,
+        embedding_price: Price | None = None,
+        incidents: Incidents,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._limits = _by_period(limits)
+        self._store = store
+        self._price = price or _FREE
+        self._embedding_price = embedding_price or _FREE
+        self._incidents = incidents
+        self._now = now
+        self._lock = threading.Lock()
+        self._replies = 0
+        self._reply_tokens = 0.0
+
+    def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
+        """Takes room for one call.
+
+        Args:
+            input_tokens: Tokens of its prompt or of the texts to embed, an estimate.
+            embedding: Whether it is for vectors.
+
+        Raises:
+            BudgetError: There is none.
+        """
+        periods = self._periods()
+        price = self._embedding_price if embedding else self._price
+        reply = 0.0 if embedding else self._expected_reply()
+        expected = _spend(price, input_tokens, reply)
+        try:
+            full = self._store.reserve(periods, expected)
+        except OSError as error:
+            self._incidents.report("budget", error)
+            raise BudgetError("the budget's file cannot be used") from None
+        if full is not None:
+            raise BudgetError(f"the budget of this {full.name} is spent")
+        return Reservation(self, periods, expected, price, replies=not embedding)
+
+    def spent(self) -> Mapping[str, Spend]:
+        """What was spent in this hour and day so far, calls in flight at their estimate.
+
+        Raises:
+            OSError: The store cannot be used.
+        """
+        return {period.name: self._store.spent(period) for period in self._periods()}
+
+    def reset(self) -> None:
+        """What a forked child needs."""
+        self._lock = threading.Lock()
+        self._store.reset()
+
+    def close(self) -> None:
+        """Closes the store."""
+        self._store.close()
+
+    def _settle(self, periods: list[Period], reserved: Spend, used: Spend) -> None:
+        if used != reserved:
+            try:
+                self._store.add(periods, used - reserved)
+            except OSError as error:
+                self._incidents.report("budget", error)
+
+    def _replied(self, tokens: float) -> None:
+        with self._lock:
+            self._replies += 1
+            self._reply_tokens += tokens
+
+    def _expected_reply(self) -> float:
+        with self._lock:
+            return self._reply_tokens / self._replies if self._replies else _FIRST_REPLY
+
+    def _periods(self) -> list[Period]:
+        now = int(self._now())
+        return [
+            Period(name, now - now % _SECONDS[name], limit) for name, limit in self._limits.items()
+        ]
+
+
+class Reservation:
+    """Room that one call in flight has taken; settled once.
+
+    Args:
+        budget: Where it was taken.
+        periods: Of which hour and day, also when the reply comes in the next.
+        reserved: How much.
+        price: What the call costs.
+        replies: Whether its reply tells how long replies are.
+    """
+
+    def __init__(
+        self,
+        budget: Budget,
+        periods: list[Period],
+        reserved: Spend,
+        price: Price,
+        *,
+        replies: bool,
+    ) -> None:
+        self._budget = budget
+        self._periods = periods
+        self._reserved = reserved
+        self._price = price
+        self._replies = replies
+
+    def settle(self, input_tokens: float, output_tokens: float) -> None:
+        """Puts the true amount in its place."""
+        if input_tokens or output_tokens:
+            if self._replies:
+                self._budget._replied(output_tokens)
+            used = _spend(self._price, input_tokens, output_tokens)
+            self._budget._settle(self._periods, self._reserved, used)
+
+    def fail(self) -> None:
+        """Leaves one call, without tokens."""
+        self._budget._settle(self._periods, self._reserved, Spend(1.0))
+
+
+def budget_of(config: RagEvalConfig, sources: Sources, incidents: Incidents) -> Budget | None:
+    """The budget that the settings describe, or None.
+
+    Args:
+        config: The settings.
+        sources: Judge and embedder, whose prices count.
+        incidents: Where a store that fails is counted.
+
+    Raises:
+        ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
+            folder does not exist.
+    """
+    if not config.budget:
+        return None
+    price = embedding_price = None
+    if any(name.startswith("cost") for name in config.budget):
+        if sources.judge.annotator_kind is AnnotatorKind.LLM:
+            price = _price(config, sources.judge.name)
+        if isinstance(sources.embedder, MeteredEmbedder):
+            embedding_price = _price(config, sources.embedder.name)
+    store = _store(config.budget_path)
+    return Budget(config.budget, store, price, embedding_price=embedding_price, incidents=incidents)
+
+
+def _store(path: str | None) -> BudgetStore:
+    if path is None:
+        return MemoryStore()
+    if not is_place(Path(path)):
+        raise ConfigError("budget_path", path, "a file in a folder that exists")
+    return SqliteStore(path)
+
+
+def _price(config: RagEvalConfig, model: str) -> Price:
+    prices = Prices() if config.judge_prices is None else Prices.read(config.judge_prices)
+    price = prices.of(model)
+    if price is None:
+        wants = f"a cost only with a price of {model} in the table that judge_prices names"
+        raise ConfigError("budget", dict(config.budget), wants)
+    return price
+
+
+def _spend(price: Price, input_tokens: float, output_tokens: float) -> Spend:
+    cost = (input_tokens * price.input + output_tokens * price.output) / _PER
+    return Spend(1.0, input_tokens + output_tokens, cost)
+
+
+def _by_period(limits: Mapping[str, float]) -> dict[str, Spend]:
+    return {
+        period: Spend(*(limits.get(f"{unit}_per_{period}", math.inf) for unit in _UNITS))
+        for period in _SECONDS
+        if any(f"{unit}_per_{period}" in limits for unit in _UNITS)
+    }

@@ -1,0 +1,253 @@
+"""What was spent of a budget, in memory or in a file that processes share."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+from rag_eval_hooks.forks import ForkGuard
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, use_log
+
+__all__ = ["BudgetStore", "MemoryStore", "Period", "Spend", "SqliteStore"]
+
+_BUSY: Final = 2.0
+"""Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
+_KEPT: Final = 7 * 86_400
+"""Seconds for which periods are kept, for whoever wants to look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """An amount.
+
+    Attributes:
+        calls: Judge calls.
+        tokens: Of prompts and replies together.
+        cost: Money, in the currency of the price table.
+    """
+
+    calls: float = 0.0
+    tokens: float = 0.0
+    cost: float = 0.0
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            self.calls + other.calls, self.tokens + other.tokens, self.cost + other.cost
+        )
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(
+            self.calls - other.calls, self.tokens - other.tokens, self.cost - other.cost
+        )
+
+    def within(self, limit: Spend) -> bool:
+        """Whether no part is above its limit."""
+        return self.calls <= limit.calls and self.tokens <= limit.tokens and self.cost <= limit.cost
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """An hour or a day with its limit.
+
+    Attributes:
+        name: `hour` or `day`.
+        start: Its beginning in seconds since the epoch.
+        limit: What may be spent in it; infinite where there is no limit.
+    """
+
+    name: str
+    start: int
+    limit: Spend
+
+
+class BudgetStore(Protocol):
+    """Keeps what was spent in each period. Thread-safe."""
+
+    def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
+        """Adds an amount to every period, or to none, in one step.
+
+        Returns:
+            The period that has no room for it, or None when it was added.
+
+        Raises:
+            OSError: The store cannot be used.
+        """
+        ...
+
+    def add(self, periods: Sequence[Period], amount: Spend) -> None:
+        """Adds an amount to every period in any case; it may be negative.
+
+        Raises:
+            OSError: The store cannot be used.
+        """
+        ...
+
+    def spent(self, period: Period) -> Spend:
+        """What was added to a period so far.
+
+        Raises:
+            OSError: The store cannot be used.
+        """
+        ...
+
+    def reset(self) -> None:
+        """What a forked child needs: it may have inherited a lock that was taken."""
+        ...
+
+    def close(self) -> None:
+        """Releases what is held; a later use opens it again."""
+        ...
+
+
+class MemoryStore:
+    """For one process."""
+
+    def __init__(self) -> None:
+        self._spent: dict[tuple[str, int], Spend] = {}
+        self._lock = threading.Lock()
+
+    def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
+        """Adds an amount to every period, or to none."""
+        with self._lock:
+            for period in periods:
+                if not (self._of(period) + amount).within(period.limit):
+                    return period
+            self._put(periods, amount)
+            return None
+
+    def add(self, periods: Sequence[Period], amount: Spend) -> None:
+        """Adds an amount to every period."""
+        with self._lock:
+            self._put(periods, amount)
+
+    def spent(self, period: Period) -> Spend:
+        """What was added to a period so far."""
+        with self._lock:
+            return self._of(period)
+
+    def reset(self) -> None:
+        """Goes on with what the parent had spent."""
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+    def _of(self, period: Period) -> Spend:
+        return self._spent.get((period.name, period.start), Spend())
+
+    def _put(self, periods: Sequence[Period], amount: Spend) -> None:
+        for period in periods:
+            self._spent[period.name, period.start] = self._of(period) + amount
+            for key in [k for k in self._spent if k[1] < period.start - _KEPT]:
+                del self._spent[key]
+
+
+class SqliteStore:
+    """For all processes that name the same file, each with limits of its own.
+
+    What a process had reserved when it was killed stays spent: rather too much than too little.
+
+    Args:
+        path: The file; its folder must exist. Not on a network drive.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._guard = ForkGuard(self._let_go)
+        self._connection: sqlite3.Connection | None = None
+        self._inherited: list[sqlite3.Connection] = []
+        self._pid = os.getpid()
+
+    def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
+        """Adds an amount to every period, or to none, in one transaction."""
+        with self._transaction() as connection:
+            for period in periods:
+                if not (_read(connection, period) + amount).within(period.limit):
+                    return period
+            _write(connection, periods, amount)
+            return None
+
+    def add(self, periods: Sequence[Period], amount: Spend) -> None:
+        """Adds an amount to every period."""
+        with self._transaction() as connection:
+            _write(connection, periods, amount)
+
+    def spent(self, period: Period) -> Spend:
+        """What was added to a period so far, by all processes."""
+        with self._transaction() as connection:
+            return _read(connection, period)
+
+    def reset(self) -> None:
+        """Nothing: a fork finds the file closed, and the next use opens it."""
+
+    def close(self) -> None:
+        """Closes the file."""
+        with self._guard:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():
+            self._connection.close()
+            self._connection = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with self._guard:
+                connection = self._connected()
+                # The write lock at once: two that both read before they write could both pass.
+                connection.execute("BEGIN IMMEDIATE")
+                with connection:
+                    yield connection
+        except FILE_ERRORS as error:
+            raise OSError(f"{self._path}: {type(error).__name__}") from error
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._pid != os.getpid():
+            # One that was in use for too long when the process forked is the parent's alone.
+            if self._connection is not None:
+                self._inherited.append(self._connection)
+            self._connection, self._pid = None, os.getpid()
+        if self._connection is None:
+            self._connection = _opened(self._path)
+        return self._connection
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
+    try:
+        use_log(connection, _BUSY)
+        # A power cut may lose the last moments; a killed process loses nothing.
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
+            "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
+        )
+    except FILE_ERRORS:
+        connection.close()
+        raise
+    return connection
+
+
+def _read(connection: sqlite3.Connection, period: Period) -> Spend:
+    query = "SELECT calls, tokens, cost FROM rag_eval_budget WHERE period = ? AND start = ?"
+    with closing(connection.execute(query, (period.name, period.start))) as rows:
+        row = rows.fetchone()
+    return Spend() if row is None else Spend(*row)
+
+
+def _write(connection: sqlite3.Connection, periods: Sequence[Period], amount: Spend) -> None:
+    for period in periods:
+        connection.execute(
+            "INSERT INTO rag_eval_budget VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+            "calls = calls + excluded.calls, tokens = tokens + excluded.tokens, "
+            "cost = cost + excluded.cost",
+            (period.name, period.start, amount.calls, amount.tokens, amount.cost),
+        )
+        connection.execute("DELETE FROM rag_eval_budget WHERE start < ?", (period.start - _KEPT,))

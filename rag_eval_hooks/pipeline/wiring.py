@@ -1,0 +1,265 @@
+"""From settings and arguments to the parts of an evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry._logs import LoggerProvider
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.trace import TracerProvider
+
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery import Sink, as_sink
+from rag_eval_hooks.delivery.outbox import Limits
+from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost
+from rag_eval_hooks.delivery.platforms_open import Outbound
+from rag_eval_hooks.delivery.providers import is_platform, platform_sink
+from rag_eval_hooks.delivery.sink import SinkSpec
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evaluation.golden_references import references_of
+from rag_eval_hooks.evaluation.scorer import Scoring
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges import (
+    Embedder,
+    Judge,
+    TokenScorer,
+    choose_embedder,
+    choose_judge,
+    choose_token_scorer,
+)
+from rag_eval_hooks.judges.calls.budget import budget_of
+from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
+from rag_eval_hooks.metrics import Metric, choose
+from rag_eval_hooks.metrics.check_file import parse_checks
+from rag_eval_hooks.metrics.check_kinds import Check
+from rag_eval_hooks.metrics.options import (
+    GRAPHRAG_WEIGHTS,
+    WHITEPAPER_WEIGHTS,
+    DontKnow,
+    MetricOptions,
+)
+from rag_eval_hooks.pipeline import Makers, Sources
+from rag_eval_hooks.redaction import Redactor
+from rag_eval_hooks.sampling.selection import Selection
+from rag_eval_hooks.telemetry.call_spans import CallSpans
+from rag_eval_hooks.telemetry.evaluation_span import CarrierWriter
+from rag_eval_hooks.telemetry.log_events import EventEmitter
+from rag_eval_hooks.telemetry.metrics import MetricRecorder
+from rag_eval_hooks.telemetry.telemetry import Telemetry
+from rag_eval_hooks.telemetry.thresholds import Thresholds
+
+__all__ = [
+    "Providers",
+    "chosen_metrics",
+    "finding_sources",
+    "makers",
+    "metric_options",
+    "settings",
+    "sink_list",
+    "telemetry_sinks",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Providers:
+    """Where telemetry goes; None each for the global provider, also when that is set later."""
+
+    tracer: TracerProvider | None = None
+    meter: MeterProvider | None = None
+    logger: LoggerProvider | None = None
+
+
+def telemetry_sinks(
+    config: RagEvalConfig,
+    providers: Providers,
+    thresholds: Thresholds,
+    judge: Judge,
+    incidents: Incidents,
+) -> Telemetry:
+    """What sends spans, events and metrics of evaluations."""
+    return Telemetry(
+        thresholds=thresholds,
+        carriers=CarrierWriter(
+            providers.tracer,
+            mode=config.carrier,
+            content=config.capture_content,
+            max_chars=config.max_explanation_chars,
+        ),
+        calls=CallSpans(providers.tracer),
+        events=EventEmitter(
+            providers.logger,
+            content=config.capture_event_content,
+            max_chars=config.max_explanation_chars,
+        ),
+        metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
+        incidents=incidents,
+        span_events=config.span_events,
+    )
+
+
+def _outbound(
+    config: RagEvalConfig,
+    providers: Providers,
+    thresholds: Thresholds,
+    sinks: Sequence[Sink],
+    incidents: Incidents,
+) -> Outbound:
+    """What begins and flushes the sinks that send in the background."""
+    host = PlatformHost(
+        limits=Limits(
+            timeout=config.sink_timeout,
+            retry_for=config.sink_retry_for,
+            queue_chars=config.sink_queue_chars,
+        ),
+        content=config.capture_content,
+        max_chars=config.max_explanation_chars,
+        verdicts=thresholds.verdicts,
+    )
+
+    def flush_spans(seconds: float) -> None:
+        provider = providers.tracer or trace.get_tracer_provider()
+        # Only an SDK's provider holds spans back.
+        force_flush = getattr(provider, "force_flush", None)
+        if force_flush is not None:
+            force_flush(int(seconds * 1000))
+
+    return Outbound(sinks, host, flush_spans, incidents)
+
+
+def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[Sink]:
+    """The sinks given, one or several, else those that the settings name."""
+    if sinks is None:
+        sinks = config.sinks
+    if isinstance(sinks, str | Sink) or callable(sinks) or not isinstance(sinks, Iterable):
+        sinks = [sinks]
+    return [_sink(sink, config) for sink in sinks]
+
+
+def _sink(spec: SinkSpec, config: RagEvalConfig) -> Sink:
+    if isinstance(spec, str) and is_platform(spec):
+        return platform_sink(spec, {str(kind): key for kind, key in config.sink_keys.items()})
+    return as_sink(spec)
+
+
+def settings(
+    config: RagEvalConfig | None, *, judge: object, sample_rate: object, embedder: object
+) -> RagEvalConfig:
+    """The settings of the process, under those in `config`, under the arguments."""
+    explicit: dict[str, Any] = {}
+    if config is not None and not isinstance(config, RagEvalConfig):
+        raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
+    if config is not None:
+        explicit |= {name: getattr(config, name) for name in config.model_fields_set}
+    if isinstance(judge, str):
+        explicit["judge"] = judge
+    elif judge is not None and (isinstance(judge, type) or not isinstance(judge, Judge)):
+        # Not the object itself: a client, or its arguments, may show a key.
+        raise ConfigError("judge", type(judge).__name__, "'local', 'openai:<model>' or a Judge")
+    if isinstance(embedder, str):
+        explicit["embedder"] = embedder
+    if sample_rate is not None:
+        explicit["sample_rate"] = sample_rate
+    return RagEvalConfig.load(**explicit)
+
+
+def chosen_metrics(
+    metrics: str | Iterable[str | Metric] | None,
+    config: RagEvalConfig,
+    available: Sequence[Metric],
+) -> tuple[Metric, ...] | None:
+    """The metrics asked for, or None for all that a sample can feed."""
+    if metrics is None:
+        return choose(config.metrics, available) if config.metrics else None
+    if not isinstance(metrics, Iterable):
+        raise ConfigError("metrics", metrics, "names of suites or metrics, or Metric objects")
+    return choose([metrics] if isinstance(metrics, str) else metrics, available)
+
+
+def metric_options(config: RagEvalConfig) -> MetricOptions:
+    """The options of the suites."""
+    return MetricOptions(
+        graphrag_weights={**GRAPHRAG_WEIGHTS, **config.graphrag_weights},
+        graphrag_rank_aware=config.graphrag_rank_aware,
+        whitepaper_weights={**WHITEPAPER_WEIGHTS, **config.whitepaper_weights},
+        dont_know=DontKnow(config.dont_know),
+        question_checks=_question_checks(config.question_checks),
+    )
+
+
+def _question_checks(path: str | None) -> tuple[Check, ...]:
+    if path is None:
+        return ()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        wants = f"a readable TOML file ({type(error).__name__})"
+        raise ConfigError("question_checks", path, wants) from None
+    return parse_checks(text, path)
+
+
+def finding_sources(
+    config: RagEvalConfig,
+    judge: str | Judge | None,
+    embedder: str | Embedder | None,
+    token_scorer: TokenScorer | None,
+) -> Sources:
+    """Judge, embedder and token scorer: those given, else those that the settings name."""
+    embeds = embedder if isinstance(embedder, Embedder) else None
+    if embeds is None and not (isinstance(judge, Judge) and config.embedder == "auto"):
+        # What `auto` means follows from the judge of the settings, not from one of the user's.
+        embeds = choose_embedder(config)
+    made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
+    return Sources(
+        judge=metered(made),
+        embedder=allowed(embeds),
+        scorer=token_scorer or choose_token_scorer(config),
+    )
+
+
+def makers(
+    config: RagEvalConfig,
+    chosen: Sequence[Metric] | None,
+    available: Sequence[Metric],
+    sources: Sources,
+    providers: Providers,
+    scorer: Callable[[Incidents], Scoring],
+    sinks: Sequence[Sink],
+    redactor: Redactor,
+) -> Makers:
+    """What makes the parts of a pipeline.
+
+    Args:
+        config: The settings.
+        chosen: The metrics asked for, or None for all that a sample can feed.
+        available: All metrics that there are.
+        sources: Where findings come from.
+        providers: Where telemetry goes.
+        scorer: Makes what evaluates samples.
+        sinks: Where outcomes go.
+        redactor: What samples are redacted by.
+
+    Raises:
+        ConfigError: A threshold is of no metric, or out of its scale; judge calls are to be seen
+            below a span that is not written.
+    """
+    if config.trace_judge and config.carrier == "off":
+        wants = "carrier 'trace' or 'child', below which the calls are"
+        raise ConfigError("trace_judge", True, wants)
+    metrics = available if chosen is None else chosen
+    thresholds = Thresholds(config.thresholds, metrics)
+    return Makers(
+        scorer=scorer,
+        selection=lambda incidents: Selection(config, metrics, available, incidents),
+        references=lambda incidents: references_of(
+            config, sources.embedder, incidents, redactor.holds if redactor.active else None
+        ),
+        budget=lambda incidents: budget_of(config, sources, incidents),
+        telemetry=lambda incidents: telemetry_sinks(
+            config, providers, thresholds, sources.judge, incidents
+        ),
+        outbound=lambda incidents: _outbound(config, providers, thresholds, sinks, incidents),
+    )

@@ -1,0 +1,180 @@
+"""Tail rules: what an interaction turns out to be raises the rates of metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rag_eval_hooks.config.rules import TailSettings
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evaluation.collect_findings import Sources
+from rag_eval_hooks.evaluation.plan import read_by
+from rag_eval_hooks.evaluation.scorer import Scorer
+from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.findings import Finding
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.metrics import AskedMetric, Metric
+from rag_eval_hooks.metrics.dont_know import confession
+from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
+from rag_eval_hooks.metrics.options import DontKnow
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sampling.rates import Names
+from rag_eval_hooks.sampling.sampler import Decision, Share
+from rag_eval_hooks.score import Outcomes, Score
+from rag_eval_hooks.tasks import GRADED, TOKEN_SCORED
+
+__all__ = ["Tail", "tail_of"]
+
+_BY_A_MODEL = (
+    TOKEN_SCORED
+    | GRADED
+    | {
+        Finding.ANSWER_SIMILARITY,
+        Finding.GEVAL,
+        Finding.CORRECTNESS,
+        Finding.ALIGNMENT,
+        Finding.ATTITUDE,
+    }
+)
+"""Findings that the embedded judge does not make, without which a metric has no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    settings: TailSettings
+    ids: tuple[str, ...]
+    share: Share
+
+    def meets(self, sample: Sample, outcomes: Outcomes, mode: DontKnow) -> bool:
+        """Whether an interaction meets the condition."""
+        if self.settings.dont_know:
+            return confession(sample.answer or "", mode) is not None
+        outcome = outcomes.get(self.settings.metric or "")
+        if not isinstance(outcome, Score):
+            return False
+        below, above = self.settings.below, self.settings.above
+        return (below is None or outcome.value < below) and (above is None or outcome.value > above)
+
+
+class Tail:
+    """The cheap stage: measures every interaction without network and raises rates.
+
+    The conditions are deterministic, so a metric that a rule names has the rule's rate as its
+    inclusion probability for every interaction that meets the condition, also for one that the
+    sampler would have chosen without it.
+
+    Args:
+        rules: On interactions and on feedback.
+        scorer: Measures the metrics that rules look at, by the embedded judge without a model.
+        dont_know: How DON'T KNOW answers are told.
+    """
+
+    def __init__(self, rules: Sequence[_Rule], scorer: Scorer | None, dont_know: DontKnow) -> None:
+        self._feedback_rules = [rule for rule in rules if _is_on_feedback(rule.settings)]
+        self._rules = [rule for rule in rules if not _is_on_feedback(rule.settings)]
+        self._scorer = scorer
+        self._dont_know = dont_know
+
+    @property
+    def looks(self) -> bool:
+        """Whether every interaction has to be looked at."""
+        return bool(self._rules)
+
+    @property
+    def heeds_feedback(self) -> bool:
+        """Whether a feedback can make an interaction evaluated that was not chosen."""
+        return bool(self._feedback_rules)
+
+    async def raised(self, sample: Sample, decision: Decision) -> Decision:
+        """The decision with the rates that the rules raise."""
+        if not self._rules:
+            return decision
+        outcomes = {} if self._scorer is None else await self._scorer.score(sample)
+        for rule in self._rules:
+            if rule.meets(sample, outcomes, self._dont_know):
+                decision = decision.raised(rule.ids, rule.share)
+        return decision
+
+    def asked_for(self, feedback: Feedback, place: int) -> dict[str, str]:
+        """The metrics that a feedback asks for, with the reason.
+
+        Args:
+            feedback: The feedback.
+            place: Where the sample's key stands among all keys.
+        """
+        return {
+            name: rule.share.reason
+            for rule in self._feedback_rules
+            if _meets(rule.settings, feedback) and rule.share.holds(place)
+            for name in rule.ids
+        }
+
+
+def tail_of(
+    config: RagEvalConfig, names: Names, known: Sequence[Metric], incidents: Incidents
+) -> Tail:
+    """The tail rules that the settings describe.
+
+    Args:
+        config: The settings.
+        names: The metrics that are evaluated.
+        known: All metrics that a condition may look at.
+        incidents: Where exceptions of metrics are counted.
+
+    Raises:
+        ConfigError: A rule names an unknown metric, or looks at one that needs a model.
+    """
+    rules = [_rule(number, settings, names) for number, settings in enumerate(config.tail)]
+    looked_at = _looked_at(config.tail, [m for m in known if _is_cheap(m, incidents)])
+    scorer = None
+    if looked_at:
+        from rag_eval_hooks.judges.local import LocalJudge
+
+        sources = Sources(judge=LocalJudge())
+        scorer = Scorer(looked_at, sources, config.sample_timeout, incidents, only_fed=False)
+    return Tail(rules, scorer, DontKnow(config.dont_know))
+
+
+def _rule(number: int, settings: TailSettings, names: Names) -> _Rule:
+    kind = "feedback" if _is_on_feedback(settings) else "tail"
+    what = settings.name or settings.metric or ("dont_know" if settings.dont_know else None)
+    what = what or ("thumbs_down" if settings.thumbs_down else str(number + 1))
+    ids = names.ids_of(f"tail[{number}].then", settings.then)
+    return _Rule(settings, ids, Share(settings.rate, f"{kind}:{what}"))
+
+
+def _looked_at(rules: Sequence[TailSettings], known: Sequence[Metric]) -> list[Metric]:
+    cheap = {metric.id: metric for metric in known}
+    looked_at: dict[str, Metric] = {}
+    for number, settings in enumerate(rules):
+        if settings.metric is not None:
+            if settings.metric not in cheap:
+                raise ConfigError.unknown(f"tail[{number}].metric", settings.metric, cheap)
+            looked_at[settings.metric] = cheap[settings.metric]
+    return list(looked_at.values())
+
+
+def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
+    """Whether the embedded judge makes what the metric reads, of the example at least."""
+    if isinstance(metric, AskedMetric):
+        # Whom it asks is not known, and it would be asked for every request.
+        return False
+    kinds = metric.findings | read_by(metric, SAMPLE, FINDINGS, incidents)
+    # Without generated questions a metric may read something else in their stead.
+    questions = Finding.QUESTION_SIMILARITY in kinds and metric.then is None
+    return not (questions or kinds & _BY_A_MODEL)
+
+
+def _is_on_feedback(settings: TailSettings) -> bool:
+    return settings.metric is None and settings.dont_know is None
+
+
+def _meets(settings: TailSettings, feedback: Feedback) -> bool:
+    if settings.thumbs_down:
+        return feedback.is_thumbs_down
+    if settings.feedback_below is not None:
+        return feedback.score is not None and feedback.score < settings.feedback_below
+    pattern = settings.feedback_label or ""
+    return feedback.label is not None and re.search(pattern, feedback.label) is not None

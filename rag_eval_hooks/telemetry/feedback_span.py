@@ -1,0 +1,92 @@
+"""Feedback in the application's traces: a span and a log event that lead to the RAG span."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import context, trace
+from opentelemetry.trace import Link, SpanContext, TracerProvider
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.telemetry.evaluation import around, recorded_span
+from rag_eval_hooks.telemetry.log_events import events_of
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+
+__all__ = ["FeedbackSpanSink"]
+
+_NAME = "user_feedback"
+"""What the feedback is called among evaluations."""
+
+
+class FeedbackSpanSink:
+    """Puts each feedback where traces are.
+
+    The RAG span has long ended and takes no more attributes. So a span `evaluation user_feedback`
+    in a trace of its own links to it, and a log event `gen_ai.evaluation.result` with the RAG
+    span's context stands on its trace, where the application has a logger provider. A reference
+    is content and is on neither.
+
+    Args:
+        provider: Where spans go, or None for the global provider.
+        logger_provider: Where events go, likewise.
+    """
+
+    def __init__(
+        self,
+        provider: TracerProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+    ) -> None:
+        self._events = events_of(logger_provider)
+        self._tracer = trace.get_tracer(
+            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
+        )
+
+    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        """Leaves scores to others."""
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+    def feedback(self, feedback: Feedback) -> None:
+        """Writes a span and an event, if the feedback's RAG span was recorded."""
+        about = recorded_span(feedback.trace_id, feedback.span_id)
+        if about is None:
+            return
+        span = self._tracer.start_span(
+            f"evaluation {_NAME}",
+            context.Context(),
+            links=[Link(about)],
+            attributes=_span_attributes(feedback),
+            start_time=feedback.time,
+        )
+        span.end(feedback.time)
+        self._emit(feedback, about)
+
+    def _emit(self, feedback: Feedback, about: SpanContext) -> None:
+        place = around(about)
+        if not self._events.wanted(place):
+            return
+        attributes = {
+            semconv.GEN_AI_EVALUATION_NAME: _NAME,
+            semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
+            semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
+        }
+        told = {key: value for key, value in attributes.items() if value is not None}
+        self._events.emit(feedback.time, place, told)
+
+
+def _span_attributes(feedback: Feedback) -> dict[str, Any]:
+    prefix = "evaluations.0.evaluation"
+    told = {"name": _NAME, "score": feedback.score, "label": feedback.label}
+    told |= {"annotator_kind": "HUMAN", "identifier": feedback.id}
+    return {
+        semconv.GEN_AI_OPERATION_NAME: "evaluation",
+        semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+        **{f"{prefix}.{key}": value for key, value in told.items() if value is not None},
+    }

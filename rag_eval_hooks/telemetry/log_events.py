@@ -1,0 +1,156 @@
+"""Log events `gen_ai.evaluation.result`: one per metric, with the RAG span's context."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import time
+from typing import Any, Protocol, TypeAlias
+
+from opentelemetry import _logs, trace
+from opentelemetry.context import Context
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.telemetry.evaluation import Evaluation
+from rag_eval_hooks.telemetry.span_limits import Attributes
+
+__all__ = ["EventEmitter", "Events", "events_of"]
+
+_Attributes: TypeAlias = dict[str, Any]
+
+
+class Events(Protocol):
+    """Where events `gen_ai.evaluation.result` go."""
+
+    def wanted(self, context: Context) -> bool:
+        """Whether anybody takes them: making one is work. Ask anew for each."""
+        ...
+
+    def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
+        """Emits one.
+
+        Args:
+            timestamp: In nanoseconds since the epoch.
+            context: The span in it is the one that the event is about.
+            attributes: Of the event.
+        """
+        ...
+
+
+class EventEmitter:
+    """Emits events through the logs API, to the application's logger provider if it has one.
+
+    From opentelemetry-api 1.38 on events are log records with a name; before, they go through
+    the events API, and so need an event logger provider.
+
+    Args:
+        provider: A logger provider, or None for the global one, also when it is set later.
+        content: Whether explanations may quote the application's texts.
+        max_chars: Characters of one explanation.
+    """
+
+    def __init__(
+        self, provider: _logs.LoggerProvider | None, *, content: bool, max_chars: int
+    ) -> None:
+        self._events = events_of(provider)
+        self._content = content
+        self._max_chars = max_chars
+
+    def results(self, evaluation: Evaluation) -> list[Attributes]:
+        """The attributes of an event for each score."""
+        return [self._result(evaluation, name) for name in evaluation.scores]
+
+    def emit(self, evaluation: Evaluation) -> None:
+        """One event for each score, and one for each metric that failed, with its cause."""
+        context, now = evaluation.context(), time.time_ns()
+        if not self._events.wanted(context):
+            return
+        for told in map(dict, self.results(evaluation)):
+            self._events.emit(now, context, told)
+        for name, failure in evaluation.failed.items():
+            cause = {semconv.ERROR_TYPE: failure.cause.value}
+            self._events.emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **cause})
+
+    def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
+        score = evaluation.scores[name]
+        told = {
+            semconv.GEN_AI_EVALUATION_NAME: name,
+            semconv.GEN_AI_EVALUATION_SCORE: score.value,
+            semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
+            semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.explanation(
+                name, self._max_chars, content=self._content
+            ),
+            semconv.EVAL_PASS: evaluation.verdicts.get(name),
+            semconv.EVAL_SAMPLE_RATE: score.probability,
+            semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
+        }
+        return {key: value for key, value in told.items() if value is not None}
+
+
+def events_of(provider: _logs.LoggerProvider | None) -> Events:
+    """Where events go, by what this version of the API has for them.
+
+    Args:
+        provider: A logger provider, or None for the global one, also when it is set later.
+    """
+    if "event_name" in inspect.signature(_logs.Logger.emit).parameters:
+        return _Records(provider)
+    return _OldEvents()
+
+
+class _Records:
+    """Log records with a name."""
+
+    def __init__(self, provider: _logs.LoggerProvider | None) -> None:
+        self._logger = _logs.get_logger(
+            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
+        )
+
+    def wanted(self, context: Context) -> bool:
+        # Versions before have no such question: they may want it.
+        enabled = getattr(self._logger, "enabled", None)
+        return enabled is None or bool(
+            enabled(
+                context=context,
+                severity_number=_logs.SeverityNumber.INFO,
+                event_name=semconv.GEN_AI_EVALUATION_EVENT,
+            )
+        )
+
+    def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
+        self._logger.emit(
+            timestamp=timestamp,
+            context=context,
+            severity_number=_logs.SeverityNumber.INFO,
+            event_name=semconv.GEN_AI_EVALUATION_EVENT,
+            attributes=attributes,
+        )
+
+
+class _OldEvents:
+    """The events API of opentelemetry-api before 1.38."""
+
+    def __init__(self) -> None:
+        # Gone from later versions, whose type checkers must not look for it.
+        self._events: Any = importlib.import_module("opentelemetry._events")
+        self._logger = self._events.get_event_logger(
+            semconv.TRACER_NAME, __version__, semconv.SCHEMA_URL
+        )
+
+    def wanted(self, context: Context) -> bool:
+        return True
+
+    def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
+        span = trace.get_current_span(context).get_span_context()
+        self._logger.emit(
+            self._events.Event(
+                name=semconv.GEN_AI_EVALUATION_EVENT,
+                timestamp=timestamp,
+                trace_id=span.trace_id,
+                span_id=span.span_id,
+                trace_flags=span.trace_flags,
+                severity_number=_logs.SeverityNumber.INFO,
+                attributes=attributes,
+            )
+        )

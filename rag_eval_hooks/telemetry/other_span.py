@@ -1,0 +1,193 @@
+"""Spans of other instrumentors that are to carry our scores."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from opentelemetry.trace import Span, SpanContext
+
+from rag_eval_hooks.telemetry.rag_span import HeldSpan
+from rag_eval_hooks.telemetry.span_limits import Attributes, fitting, link_room
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+__all__ = ["Addition", "OtherSpan", "OtherSpans", "Shelf"]
+
+Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
+"""Attributes and links that a span gets on its way to the exporter."""
+
+
+class Shelf(Protocol):
+    """Where a processor keeps ended spans back."""
+
+    def note(self, other: OtherSpan) -> None:
+        """A span is kept from now on."""
+        ...
+
+    def pass_on(self, other: OtherSpan, span: ReadableSpan, addition: Addition) -> None:
+        """It goes on to the exporter."""
+        ...
+
+
+class OtherSpan:
+    """One span of another instrumentor. Thread-safe; can be held as a span of ours can.
+
+    It is ended by its owner at a time that we do not know. Whichever comes first, its end or our
+    scores, waits for the other in the application's `RagEvalSpanProcessor`; where there is none,
+    scores are only set while it is still open.
+
+    Args:
+        span: The span, open.
+        waits: Whether its end is to wait for scores, asked when it ends.
+        processed: Whether a processor of ours will see its end.
+    """
+
+    def __init__(self, span: Span, waits: Callable[[], bool], *, processed: bool) -> None:
+        self.context = span.get_span_context()
+        self.held = HeldSpan(self, 0)
+        self._span: Span | None = span
+        self._waits = waits
+        self._processed = processed
+        self._lock = threading.Lock()
+        self._kept: list[tuple[ReadableSpan, Shelf]] = []
+        self._done = False
+        self._attributes: Attributes = {}
+        self._links: list[SpanContext] = []
+
+    def set_attributes(self, attributes: Attributes) -> None:
+        """Attributes to be added, as many as the span has room for."""
+        with self._lock:
+            if not self._done and self._span is not None:
+                self._attributes = {**self._attributes, **fitting(self._span, attributes)}
+
+    def add_link(self, context: SpanContext) -> None:
+        """A link to be added."""
+        with self._lock:
+            if not self._done:
+                self._links.append(context)
+
+    def add_event(
+        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
+    ) -> None:
+        """Adds none: events are on spans of ours."""
+
+    def keep(self, span: ReadableSpan, shelf: Shelf) -> Addition | None:
+        """The owner ended the span.
+
+        Returns:
+            What to pass it on with now, or None where it is kept until `end`.
+        """
+        with self._lock:
+            if self._done:
+                return self._attributes, self._links
+            if not self._waits():
+                return {}, ()
+            shelf.note(self)
+            self._kept.append((span, shelf))
+            return None
+
+    def end(self, end_time: int | None = None) -> None:
+        """Nothing more is to be added; passes on what was kept. Idempotent."""
+        with self._lock:
+            if self._done:
+                return
+            self._done = True
+            kept, self._kept = self._kept, []
+            span, self._span = self._span, None
+            self._waits = _never
+        if not self._processed and span is not None and span.is_recording():
+            span.set_attributes(self._attributes)
+            for link in self._links[: link_room(span)]:
+                span.add_link(link)
+        self._pass_on(kept)
+
+    def _pass_on(self, kept: Sequence[tuple[ReadableSpan, Shelf]]) -> None:
+        """Passes all on, also after one that a processor raised for."""
+        if kept:
+            (ended, shelf), *rest = kept
+            try:
+                shelf.pass_on(self, ended, (self._attributes, self._links))
+            finally:
+                self._pass_on(rest)
+
+
+def _never() -> bool:
+    return False
+
+
+class OtherSpans:
+    """The spans of other instrumentors that may carry scores, by their ids. Thread-safe.
+
+    Args:
+        most: Spans that are known at once; the oldest is given up for one more.
+        hold: Begins to hold a span that has ended, within the limits for spans of ours.
+    """
+
+    def __init__(self, *, most: int, hold: Callable[[HeldSpan], None]) -> None:
+        self._most = most
+        self._hold = hold
+        self._processors = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all: what a forked child needs."""
+        self._lock = threading.Lock()
+        self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
+
+    def attach(self) -> None:
+        """One more processor sees spans end."""
+        self._processors += 1
+
+    def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
+        """A span that is to carry scores.
+
+        Args:
+            span: It, open.
+            waits: Whether its end is to wait for scores, asked when it ends.
+        """
+        other = OtherSpan(span, waits, processed=self._processors > 0)
+        if not self._processors:
+            return other
+        given_up = None
+        with self._lock:
+            self._spans[_key(other.context)] = other, self._processors
+            if len(self._spans) > self._most:
+                _, (given_up, _) = self._spans.popitem(last=False)
+        if given_up is not None:
+            given_up.end()
+        return other
+
+    def ended(self, span: ReadableSpan, shelf: Shelf) -> Addition | None:
+        """A processor saw the end of a span.
+
+        Returns:
+            What to pass it on with now, or None where it is kept.
+        """
+        other = self._take(span.get_span_context())
+        if other is None:
+            return {}, ()
+        addition = other.keep(span, shelf)
+        if addition is None:
+            self._hold(other.held)
+        return addition
+
+    def _take(self, context: SpanContext | None) -> OtherSpan | None:
+        """The span; forgotten when the last of the processors asks."""
+        key = (0, 0) if context is None else _key(context)
+        with self._lock:
+            other, processors = self._spans.get(key, (None, 0))
+            if other is None:
+                return None
+            if processors > 1:
+                self._spans[key] = other, processors - 1
+            else:
+                del self._spans[key]
+            return other
+
+
+def _key(context: SpanContext) -> tuple[int, int]:
+    return context.trace_id, context.span_id

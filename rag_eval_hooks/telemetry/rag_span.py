@@ -1,0 +1,205 @@
+"""RAG spans that wait for their scores, within limits, and end with their true end time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from opentelemetry.trace import SpanContext
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.score import Outcomes, Score
+from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.telemetry.evaluation import failed_of, status_of
+from rag_eval_hooks.telemetry.span_limits import Attributes, event_room, fitting, link_room
+
+__all__ = ["Attributes", "HeldSpan", "SpanHolder", "attributes_of", "status_of"]
+
+
+class Endable(Protocol):
+    """What is held: a span of ours, or what stands for one of another instrumentor."""
+
+    def set_attributes(self, attributes: Attributes) -> None: ...
+
+    def add_link(self, context: SpanContext) -> None: ...
+
+    def add_event(
+        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
+    ) -> None: ...
+
+    def end(self, end_time: int | None = None) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class HeldSpan:
+    """A span whose request is over and that is not ended yet.
+
+    Attributes:
+        span: The span; never current in any context.
+        end_time: When the request ended, in nanoseconds since the epoch.
+        deadline: On the monotonic clock, in seconds: when it ends without scores.
+    """
+
+    span: Endable
+    end_time: int
+    deadline: float = field(default=0.0)
+
+
+class SpanHolder:
+    """Holds at most `max_held` spans, each at most `hold_timeout` seconds. Thread-safe.
+
+    Every span that passes through here is ended exactly once.
+
+    Args:
+        hold_timeout: Seconds.
+        max_held: Spans.
+        incidents: Where exceptions of the user's span processors are counted.
+    """
+
+    def __init__(self, *, hold_timeout: float, max_held: int, incidents: Incidents) -> None:
+        self._hold_timeout = hold_timeout
+        self._max_held = max_held
+        self._incidents = incidents
+        self._lock = threading.Lock()
+        self._closed = False
+        # Insertion order is deadline order, as every span waits equally long.
+        self._held: dict[HeldSpan, None] = {}
+
+    def hold(self, held: HeldSpan) -> None:
+        """Begins to hold a span, once; ends it where too many are held, or after `close`."""
+        with self._lock:
+            if held in self._held:
+                return
+            held.deadline = time.monotonic() + self._hold_timeout
+            room = len(self._held) < self._max_held and not self._closed
+            if room:
+                self._held[held] = None
+        if not room:
+            status = EvalStatus.SHUTDOWN if self._closed else EvalStatus.OVERFLOW
+            self.end(held, {semconv.EVAL_STATUS: status.value})
+
+    def finish(
+        self,
+        held: HeldSpan,
+        attributes: Attributes,
+        links: Sequence[SpanContext] = (),
+        events: Sequence[Attributes] = (),
+    ) -> bool:
+        """Sets attributes, links and evaluation events on a span that is still held, and ends it.
+
+        Returns:
+            False when it had already ended, for whatever reason.
+        """
+        with self._lock:
+            if held not in self._held:
+                return False
+            del self._held[held]
+        self.end(held, attributes, links, events)
+        return True
+
+    def expire(self) -> None:
+        """Ends the spans that have waited too long, as `timeout`."""
+        now = time.monotonic()
+        with self._lock:
+            late = []
+            for held in self._held:
+                if held.deadline > now:
+                    break
+                late.append(held)
+            for held in late:
+                del self._held[held]
+        for held in late:
+            self.end(held, {semconv.EVAL_STATUS: EvalStatus.TIMEOUT.value})
+
+    def release_all(self, status: EvalStatus) -> None:
+        """Ends all held spans at once with a status that says why."""
+        with self._lock:
+            held_spans = list(self._held)
+            self._held.clear()
+        for held in held_spans:
+            self.end(held, {semconv.EVAL_STATUS: status.value})
+
+    def close(self) -> None:
+        """Ends all held spans as `shutdown`; holds none from now on."""
+        with self._lock:
+            self._closed = True
+        self.release_all(EvalStatus.SHUTDOWN)
+
+    def __len__(self) -> int:
+        """Spans held at this moment."""
+        return len(self._held)
+
+    def end(
+        self,
+        held: HeldSpan,
+        attributes: Attributes,
+        links: Sequence[SpanContext] = (),
+        events: Sequence[Attributes] = (),
+    ) -> None:
+        """Ends a span that is not held."""
+        try:
+            held.span.set_attributes(fitting(held.span, attributes))
+            for link in links[: link_room(held.span)]:
+                held.span.add_link(link)
+            for event in events[: event_room(held.span)]:
+                # Viewers hide what is stamped after the end of the trace.
+                held.span.add_event(semconv.GEN_AI_EVALUATION_EVENT, event, held.end_time)
+            held.span.end(held.end_time)
+        except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+            self._incidents.report("span end", error)
+
+
+def attributes_of(
+    outcomes: Outcomes,
+    *,
+    probability: float | None,
+    duration: float,
+    passed: bool | None = None,
+    reason: str = "",
+) -> Attributes:
+    """The attributes that carry outcomes on a RAG span: at most three a metric, and eight more.
+
+    Args:
+        outcomes: What the evaluation gave.
+        probability: Inclusion probability of the sample, or None where no draw chose it.
+        duration: Seconds that the evaluation took.
+        passed: Pass or fail by the thresholds, where known.
+        reason: Why the sample was chosen.
+    """
+    attributes: dict[str, str | float | int | bool | list[str]] = {
+        semconv.EVAL_STATUS: status_of(outcomes).value,
+        semconv.EVAL_DURATION_MS: round(duration * 1000, 3),
+        semconv.EVAL_VERSION: __version__,
+    }
+    # Scores come last: where room is short, they are also on the carrier.
+    attributes |= _chosen(outcomes, probability, reason)
+    if passed is not None:
+        attributes[semconv.EVAL_PASS] = passed
+    if failed := failed_of(outcomes):
+        attributes[semconv.EVAL_FAILED] = list(failed)
+    for metric_id, outcome in outcomes.items():
+        if isinstance(outcome, Score):
+            attributes[semconv.eval_score(metric_id)] = outcome.value
+            if metric_id in semconv.COMPOSITES:
+                attributes[semconv.COMPOSITES[metric_id]] = outcome.value
+            if outcome.label is not None:
+                attributes[semconv.eval_label(metric_id)] = outcome.label
+            if outcome.probability is not None and outcome.probability != probability:
+                attributes[semconv.eval_rate(metric_id)] = outcome.probability
+    return attributes
+
+
+def _chosen(
+    outcomes: Outcomes, probability: float | None, reason: str
+) -> dict[str, str | float | bool]:
+    told: dict[str, str | float | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+    if probability is not None:
+        told[semconv.EVAL_SAMPLE_RATE] = probability
+    if any(outcome.probability_estimated for outcome in outcomes.values()):
+        told[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
+    return told

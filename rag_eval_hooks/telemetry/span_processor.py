@@ -1,0 +1,190 @@
+"""`RagEvalSpanProcessor`: lets the spans of other instrumentors carry our scores."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+
+from opentelemetry.context import Context
+from opentelemetry.trace import Link
+
+try:
+    from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+except ImportError as error:
+    raise ImportError(
+        'RagEvalSpanProcessor needs the SDK: pip install "rag-eval-hooks[otel]"'
+    ) from error
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
+
+__all__ = ["RagEvalSpanProcessor"]
+
+
+class RagEvalSpanProcessor(SpanProcessor):
+    """Wraps a span processor; a RAG span of another instrumentor waits here for its scores.
+
+    With OpenInference, Traceloop or another instrumentor active, `spans="auto"` writes no second
+    set of spans. Their RAG span ends with the request, before the scores are there. This
+    processor keeps it back, at most `hold_timeout` seconds and at most `max_held` of them, and
+    passes it on with the scores. Every other span goes through untouched and at once; every span
+    is passed on exactly once.
+
+    ```python
+    evals = RagEval()
+    exporter = BatchSpanProcessor(OTLPSpanExporter())
+    provider.add_span_processor(RagEvalSpanProcessor(exporter, evals))
+    ```
+
+    Args:
+        inner: The processor that would have been added to the provider.
+        evals: Whose scores the spans are to carry.
+    """
+
+    def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
+        self._inner = inner
+        self._others = evals.others
+        self._incidents = evals.incidents
+        self._wait = evals.config.hold_timeout
+        self._shelf = _Shelf(inner)
+        self._others.attach()
+        _forget_in_child(self._shelf)
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Passes on the start of a span."""
+        self._inner.on_start(span, parent_context)
+
+    def _on_ending(self, span: Span) -> None:
+        # The SDK's own hook, younger than some processors that can be wrapped.
+        if (hook := getattr(self._inner, "_on_ending", None)) is not None:
+            hook(span)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Keeps a RAG span that waits for scores; passes on any other."""
+        try:
+            addition = self._others.ended(span, self._shelf)
+        except Exception as error:  # noqa: BLE001 - the host's edge: the span must get through
+            self._incidents.report("span processor", error)
+            addition = {}, ()
+        if addition is not None:
+            self._inner.on_end(_with(span, addition))
+
+    def shutdown(self) -> None:
+        """Passes on what is kept, then shuts down the inner processor."""
+        self._release(EvalStatus.SHUTDOWN)
+        self._inner.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Passes on what is kept, with scores where they come in time, and flushes.
+
+        Waits at most `hold_timeout` and `timeout_millis` for scores; what still lacks them then
+        is passed on as `timeout`.
+        """
+        began = time.monotonic()
+        self._shelf.wait(min(self._wait, timeout_millis / 1000))
+        self._release(EvalStatus.TIMEOUT)
+        spent = int((time.monotonic() - began) * 1000)
+        return self._inner.force_flush(max(0, timeout_millis - spent))
+
+    def _release(self, status: EvalStatus) -> None:
+        for other in self._shelf.kept():
+            try:
+                other.set_attributes({semconv.EVAL_STATUS: status.value})
+                other.end()
+            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
+                self._incidents.report("span end", error)
+
+
+class _Shelf:
+    """The spans that one processor keeps. Thread-safe."""
+
+    def __init__(self, inner: SpanProcessor) -> None:
+        self._inner = inner
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all: in a forked child, where the parent passes them on."""
+        self._changed = threading.Condition()
+        self._kept: dict[OtherSpan, None] = {}
+
+    def note(self, other: OtherSpan) -> None:
+        """A span is kept from now on."""
+        with self._changed:
+            self._kept[other] = None
+
+    def pass_on(self, other: OtherSpan, span: ReadableSpan, addition: Addition) -> None:
+        """It goes on to the exporter."""
+        try:
+            self._inner.on_end(_with(span, addition))
+        finally:
+            with self._changed:
+                self._kept.pop(other, None)
+                self._changed.notify_all()
+
+    def kept(self) -> list[OtherSpan]:
+        """What is kept at this moment."""
+        with self._changed:
+            return list(self._kept)
+
+    def wait(self, timeout: float) -> None:
+        """Waits until nothing is kept, `timeout` seconds at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._kept, timeout)
+
+
+class _ScoredSpan(ReadableSpan):
+    """An ended span with attributes and links added; the original stays as it is."""
+
+    def __init__(self, span: ReadableSpan, addition: Addition) -> None:
+        attributes, links = addition
+        super().__init__(
+            name=span.name,
+            context=span.get_span_context(),
+            parent=span.parent,
+            resource=span.resource,
+            attributes={**(span.attributes or {}), **attributes},
+            events=span.events,
+            links=(*span.links, *map(Link, links)),
+            kind=span.kind,
+            status=span.status,
+            start_time=span.start_time,
+            end_time=span.end_time,
+            instrumentation_scope=span.instrumentation_scope,
+        )
+        self._original = span
+
+    @property
+    def dropped_attributes(self) -> int:
+        """Attributes that the original lost to the SDK's limit."""
+        return self._original.dropped_attributes
+
+    @property
+    def dropped_events(self) -> int:
+        """Events that the original lost."""
+        return self._original.dropped_events
+
+    @property
+    def dropped_links(self) -> int:
+        """Links that the original lost."""
+        return self._original.dropped_links
+
+
+def _with(span: ReadableSpan, addition: Addition) -> ReadableSpan:
+    return _ScoredSpan(span, addition) if any(addition) else span
+
+
+def _forget_in_child(shelf: _Shelf) -> None:
+    if not hasattr(os, "register_at_fork"):
+        return
+    known = weakref.ref(shelf)
+
+    def in_child() -> None:
+        # The parent has passed on what was kept, before it forked.
+        if (alive := known()) is not None:
+            alive.reset()
+
+    os.register_at_fork(after_in_child=in_child)

@@ -1,0 +1,167 @@
+"""Text as words: folding, tokens and word counts for any script, without a model.
+
+Every function is pure and takes any text, the empty one included.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from rag_eval_hooks.text.stop_words import STOP_WORDS
+
+__all__ = [
+    "contains",
+    "content_tokens",
+    "distinct",
+    "fold",
+    "folded_tokens",
+    "has_cjk",
+    "is_content",
+    "squash",
+    "stem",
+    "tokens",
+    "without_cjk",
+    "word_count",
+]
+
+# Scripts written without spaces between words (or, as Korean, with glued particles).
+CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+# In these blocks vowel signs belong to the word though Python's \w leaves them out.
+_SIGNS = "\u0900-\u0963\u0966-\u0dff\u0e00-\u0eff\u1000-\u1049\u1780-\u17d3"
+
+_ACCENTS = dict.fromkeys(
+    [*range(0x0300, 0x0370), *range(0x0591, 0x05C8), 0x0640, *range(0x064B, 0x0660), 0x0670]
+)
+_QUOTES = str.maketrans(
+    {"\u2018": "'", "\u2019": "'", "\u201b": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"'}
+)
+_NUMBER = r"[0-9]+(?:[.,][0-9]+)*(?![a-z0-9])"
+_SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # don't, we're; but not the two words of l'eau
+_ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
+_TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
+_WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
+_ANY_CJK = re.compile(f"[{CJK}]")
+
+
+def squash(text: str) -> str:
+    """The text in one case and with single spaces; canonically equal characters become one."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def fold(text: str) -> str:
+    """The text without case, accents, compatibility forms and surplus white space.
+
+    "Café" and "CAFE" fold to one text, so do full-width and plain letters, and Arabic with and
+    without vowel marks. Voicing marks of Japanese kana are kept: they tell words apart.
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKD", text.translate(_QUOTES).casefold())
+        text = unicodedata.normalize("NFC", text.translate(_ACCENTS))
+    return " ".join(text.casefold().split())
+
+
+def tokens(text: str) -> list[str]:
+    """Folded words in order; numbers stay whole, Chinese, Japanese and Korean become bigrams.
+
+    A possessive "'s" is cut off, other contractions stay one token ("don't").
+    """
+    return folded_tokens(fold(text))
+
+
+def folded_tokens(folded: str) -> list[str]:
+    """The tokens of a text that is folded already."""
+    plain = folded.isascii()
+    words: list[str] = (_ASCII_TOKEN if plain else _TOKEN).findall(folded)
+    if plain and "'s" not in folded:
+        return words
+    found: list[str] = []
+    for word in words:
+        if word[0] >= "\u3040" and _ANY_CJK.match(word):
+            found.extend(_bigrams(word))
+        elif word.endswith("'s"):
+            found.append(word[:-2])
+        else:
+            found.append(word)
+    return found
+
+
+def _bigrams(run: str) -> Sequence[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+
+
+def has_cjk(text: str) -> bool:
+    """Whether the text holds a Chinese, Japanese or Korean character."""
+    return not text.isascii() and _ANY_CJK.search(text) is not None
+
+
+def without_cjk(text: str) -> str:
+    """The text with a comma for each Chinese, Japanese or Korean run, which has no capitals."""
+    return _ANY_CJK.sub(",", text) if not text.isascii() else text
+
+
+def content_tokens(text: str) -> list[str]:
+    """The tokens that carry meaning of their own: no stop words, no single Latin letters."""
+    return [token for token in tokens(text) if is_content(token)]
+
+
+def is_content(token: str) -> bool:
+    """Whether a token carries meaning of its own."""
+    return token not in STOP_WORDS and (len(token) > 1 or token.isdigit() or token > "\u02ff")
+
+
+def distinct(texts: Iterable[str]) -> list[str]:
+    """The texts without those whose tokens repeat an earlier one's, in order."""
+    first: dict[tuple[str, ...], str] = {}
+    for text in texts:
+        first.setdefault(tuple(tokens(text)), text)
+    return list(first.values())
+
+
+def word_count(text: str) -> int:
+    """Number of words: runs between white space that hold a letter or digit.
+
+    A Chinese, Japanese or Korean character counts as one word each.
+    """
+    return sum(_is_word(run) for run in _WORD.findall(fold(text)))
+
+
+def _is_word(run: str) -> bool:
+    return any(c.isalnum() for c in run) or has_cjk(run)
+
+
+def contains(haystack: Sequence[str], needle: Sequence[str]) -> bool:
+    """Whether the tokens of `needle` stand in `haystack` side by side and in order."""
+    size = len(needle)
+    if not size:
+        return False
+    first = needle[0]
+    wanted = list(needle)
+    return any(
+        token == first and list(haystack[i : i + size]) == wanted
+        for i, token in enumerate(haystack)
+    )
+
+
+_ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", "edly", "ies",
+            "ied", "est", "ers", "er", "ed", "es", "ly", "s", "e", "y")  # fmt: skip
+
+
+def stem(token: str) -> str:
+    """A crude stem that brings inflections of a word together; ASCII words only."""
+    if len(token) < 5 or not token.isalpha() or not token.isascii():
+        return _short_stem(token)
+    for ending in _ENDINGS if token.endswith(_ENDINGS) else ():
+        if token.endswith(ending) and len(token) - len(ending) >= 4:
+            token = token[: -len(ending)]
+            break
+    return token[:-1] if len(token) > 4 and token[-1] == token[-2] else token
+
+
+def _short_stem(token: str) -> str:
+    if len(token) != 4 or not token.isascii():
+        return token
+    if token[-1] == "y":
+        return token[:-1] + "i"  # as "cities" without its ending
+    return token[:-1] if token[-1] == "s" and token[-2] != "s" else token

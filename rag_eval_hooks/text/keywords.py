@@ -1,0 +1,119 @@
+"""What a text is about: capitalised phrases, numbers and longer words."""
+
+# ruff: noqa: RUF001 - it is about such characters
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from rag_eval_hooks.text.folding import contains, fold, has_cjk, tokens, without_cjk
+from rag_eval_hooks.text.numbers import Number, numbers
+from rag_eval_hooks.text.stop_words import STOP_WORDS
+
+__all__ = ["Keyword", "Searched", "keywords", "phrases"]
+
+Keyword: TypeAlias = str | Number
+"""A folded word or phrase, or a value."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’&/-][^\W_]+)*(?:['’](?=\s))?")
+_MIN_LETTERS = 4
+
+
+def phrases(text: str) -> list[str]:
+    """Capitalised phrases as written, with the number that follows them, in order.
+
+    "Territory 118", "Rule C-1", "Taylor Momsen". Leading and trailing stop words, such as a
+    sentence-initial "The", are left out. A phrase does not reach over punctuation.
+    """
+    found = []
+    for run in _runs(without_cjk(text)):
+        words = _trimmed(run)
+        if words:
+            found.append(" ".join(words))
+    return found
+
+
+def _runs(text: str) -> Iterator[list[str]]:
+    run: list[str] = []
+    end = 0
+    for match in _WORD.finditer(text):
+        gap = text[end : match.start()]
+        joined = gap == " " or (bool(run) and len(run[-1]) == 1 and gap == ". ")
+        if run and not joined:
+            yield run
+            run = []
+        if match[0][0].isupper():
+            run.append(match[0])
+        elif run:
+            if match[0][0].isdigit() and match[0].isdecimal() and not _goes_on(text, match.end()):
+                run.append(match[0])
+            yield run
+            run = []
+        end = match.end()
+    if run:
+        yield run
+
+
+def _goes_on(text: str, end: int) -> bool:
+    """Whether digits that end here are only the first part of a number: "118" of "118.5%"."""
+    rest = text[end : end + 2]
+    return rest[:1] == "%" or (rest[:1] in (".", ",") and rest[1:].isdigit())
+
+
+def _trimmed(run: list[str]) -> list[str]:
+    first, last = 0, len(run)
+    while first < last and fold(run[first]) in STOP_WORDS:
+        first += 1
+    while last > first and fold(run[last - 1]) in STOP_WORDS:
+        last -= 1
+    return run[first:last]
+
+
+def keywords(text: str) -> list[Keyword]:
+    """The distinct keywords of a text, in order of kind: phrases, numbers, words.
+
+    Capitalised phrases, numbers and percentages as values, and words of four or more letters
+    that are no stop words. A number within a phrase counts as a number too, a word within a
+    phrase as a word. Chinese, Japanese and Korean give character bigrams for words.
+    """
+    every = tokens(text)
+    # A phrase that splits a token, as beside a stray combining mark, could never be found.
+    folded = (fold(phrase) for phrase in phrases(text) if contains(every, tokens(phrase)))
+    words = (token for token in every if _is_keyword(token))
+    return list(dict.fromkeys([*folded, *numbers(text), *words]))
+
+
+def _is_keyword(token: str) -> bool:
+    if token in STOP_WORDS:
+        return False
+    return has_cjk(token) or sum(c.isalpha() for c in token) >= _MIN_LETTERS
+
+
+class Searched:
+    """A text in which keywords and entities are looked up, as whole words and as values."""
+
+    def __init__(self, words: Sequence[str], values: frozenset[Number]) -> None:
+        self._tokens = words
+        self._set = frozenset(words)
+        self._numbers = values
+
+    @classmethod
+    def of(cls, text: str) -> Searched:
+        """The text, ready to be searched."""
+        return cls(tokens(text), frozenset(numbers(text)))
+
+    def holds(self, keyword: Keyword) -> bool:
+        """Whether the text holds the keyword; "604" is not in "1604", nor "rate" in "separate"."""
+        if isinstance(keyword, Number):
+            return keyword in self._numbers
+        wanted = tokens(keyword)
+        return self._set.issuperset(wanted) and contains(self._tokens, wanted)
+
+    def holds_entity(self, entity: str) -> bool:
+        """Whether the text holds a name, date or place; a bare number is compared as a value."""
+        values = numbers(entity)
+        if len(values) == 1 and not any(c.isalpha() for c in entity):
+            return values[0] in self._numbers
+        return self.holds(entity)

@@ -1,0 +1,109 @@
+"""Sentence splitting by rules: English and German, Chinese, Japanese, Arabic, Hindi, Markdown."""
+
+# ruff: noqa: RUF001 - it is about such characters
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rag_eval_hooks.text.stop_words import STOP_WORDS, word_set
+
+__all__ = ["is_question", "sentences", "strip_marker"]
+
+# A name follows these, so their full stop never ends a sentence.
+_OPEN = word_set(
+    "mr mrs ms mx dr prof st sen rep gen col capt lt sgt rev hon gov pres vs viz mt hr fr "
+    "bzw evtl inkl"
+)
+# A number follows these, or they are words.
+_COUNTED = word_set("no nos nr vol fig figs p pp eq sec ch art approx ca cf tel ed")
+# These can end a sentence; a following function word with a capital says that they do.
+_CLOSED = word_set(
+    "jr sr inc ltd co corp bros etc al e.g i.e a.m p.m u.s u.k u.n d.c jan feb mar apr jun jul aug "
+    "sep sept oct nov dec ave blvd rd dept est usw z.b d.h u.a ph.d b.c a.d"
+)
+# A German day of the month ends in a full stop, and its month has a capital.
+_MONTHS = word_set(
+    "januar februar märz april mai juni juli august september oktober november dezember"
+)
+_MARKER = re.compile(r"^\s*(?:[-*+•‣▪–—●○◦]|\(?[0-9]{1,3}[.)]|\(?[a-zA-Z][)]|#{1,6})[ \t]+")
+_END = re.compile(
+    r"[。！？｡]+[」』”’）)\]]*"
+    r"|[.!?…؟۔।॥]+[\"'”’»)\]*_]*(?=\s|$)"
+    r"|(?<=[a-zäöüß\d)]{2})[.!?](?=[A-ZÄÖÜ][a-zäöüß])"
+)
+_WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]+$")
+_NEXT_WORD = re.compile(r"[\s\"'“‘(\[*_]*([^\W_]+)")
+_QUESTION = re.compile(r"[?？؟][\"'”’»」』)\]*_\s]*$")
+_WRAP = 50  # characters; a shorter line that ends without a stop is a line of its own
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text in order, trimmed; list items and short lines are sentences.
+
+    Full stops in abbreviations, initials and decimals end nothing. A full stop without a space
+    before a capital ("hotels.The") ends one, as scraped passages are full of them. Nothing but
+    white space is lost.
+    """
+    return [piece for block in _blocks(text) for piece in _split(block)]
+
+
+def strip_marker(sentence: str) -> str:
+    """The sentence without a leading bullet, item number or Markdown heading mark."""
+    return _MARKER.sub("", sentence).strip()
+
+
+def is_question(sentence: str) -> bool:
+    """Whether the sentence ends in a question mark of any script."""
+    return _QUESTION.search(sentence) is not None
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Lines, with hard-wrapped ones joined again."""
+    block = ""
+    for line in text.splitlines():
+        wrapped = len(block) >= _WRAP and block[-1] not in ".!?:;…。！？؟۔।"
+        if block and line.strip() and wrapped and not _MARKER.match(line):
+            block = f"{block} {line.strip()}"
+            continue
+        if block:
+            yield block
+        block = line.strip()
+    if block:
+        yield block
+
+
+def _split(block: str) -> Iterator[str]:
+    marker = _MARKER.match(block)
+    start, seen = 0, marker.end() if marker else 0
+    for match in _END.finditer(block, seen):
+        if match[0][0] == "." and not _ends(block, match):
+            continue
+        yield block[start : match.end()].strip()
+        start = match.end()
+    if block[start:].strip():
+        yield block[start:].strip()
+
+
+def _ends(block: str, stop: re.Match[str]) -> bool:
+    """Whether a full stop ends its sentence."""
+    following = _NEXT_WORD.match(block, stop.end())
+    if following is None:
+        return True
+    word_after = following[1]
+    if len(stop[0]) > 1 or word_after[0].islower():
+        return not word_after[0].islower()
+    return _is_full_stop(block, stop, word_after)
+
+
+def _is_full_stop(block: str, stop: re.Match[str], word_after: str) -> bool:
+    """Whether a single full stop before a capital or digit is more than an abbreviation's."""
+    before = _WORD_BEFORE.search(block, max(0, stop.start() - 30), stop.start())
+    word = before[0].casefold() if before else ""
+    if word.isdigit() and word_after.casefold() in _MONTHS:
+        return len(word) > 2
+    if word in _OPEN or (word in _COUNTED and word_after[0].isdigit()):
+        return False
+    initials = word.isalpha() if len(word) == 1 else "." in word and len(word) <= 5
+    return word_after.casefold() in STOP_WORDS if initials or word in _CLOSED else True
