@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Run, RunKind
-from rag_eval_hooks.redaction.divided import Divided, joined
 from rag_eval_hooks.redaction.session import Content
+from rag_eval_hooks.redaction.truncated import Truncated, join_lines
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Attributes", "Contents", "content_of", "plain", "texts"]
@@ -29,7 +29,7 @@ def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Cont
     """
     if run.kind is RunKind.RETRIEVER:
         return _retrieval_content(run, documents, most)
-    return texts(joined(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
+    return texts(join_lines(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
 
 
 def plain(values: Mapping[str, Content]) -> Attributes:
@@ -77,7 +77,7 @@ def _document(place: int, document: Context) -> Contents:
     if document.score is not None:
         fields[f"{prefix}.score"] = document.score
     # One that was cut would stand inside of the JSON, where nobody could tell its end.
-    told = {k: v for k, v in document.metadata.items() if not isinstance(v, Divided)}
+    told = {k: v for k, v in document.metadata.items() if not isinstance(v, Truncated)}
     if told:
         fields[f"{prefix}.metadata"] = told
     return fields

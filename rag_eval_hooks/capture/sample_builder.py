@@ -11,7 +11,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
-from rag_eval_hooks.redaction.divided import undivided
+from rag_eval_hooks.redaction.truncated import drop_margin
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["Assembler"]
@@ -122,7 +122,7 @@ class Assembler:
         except RedactionError as error:
             self._incidents.report("span redaction", error)
             return {}
-        kept = {k: undivided(v) if isinstance(v, str) else v for k, v in redacted.items()}
+        kept = {k: drop_margin(v) if isinstance(v, str) else v for k, v in redacted.items()}
         return plain(kept)
 
 

@@ -11,7 +11,7 @@ from rag_eval_hooks.capture.contexts.search import Finder, shown_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
-from rag_eval_hooks.redaction.divided import Divided, cut_to, undivided
+from rag_eval_hooks.redaction.truncated import Truncated, drop_margin, truncate
 from rag_eval_hooks.sample import Context, Sample
 
 __all__ = ["answer_of", "assemble", "seconds", "session_of", "shortened"]
@@ -179,8 +179,8 @@ class _Cut:
         self.fields: list[str] = []
 
     def text(self, field: str, text: str) -> str:
-        cut = cut_to(undivided(text) if self._redacted else text, self._limit)
-        if isinstance(text, Divided) or isinstance(cut, Divided):
+        cut = truncate(drop_margin(text) if self._redacted else text, self._limit)
+        if isinstance(text, Truncated) or isinstance(cut, Truncated):
             self.fields.append(field)
         return cut if self._to_redact else str(cut)
 

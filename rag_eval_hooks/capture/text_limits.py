@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.interaction import Interaction
-from rag_eval_hooks.redaction.divided import cut_to
+from rag_eval_hooks.redaction.truncated import truncate
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Room"]
@@ -36,7 +36,7 @@ class Room:
     def text(self, interaction: Interaction, text: str, *, always: bool = False) -> str:
         """As much of a text as may be kept; one that is always kept is only cut."""
         if always:
-            return cut_to(text, self.longest)
+            return truncate(text, self.longest)
         return self._kept(interaction, text, self.longest)
 
     def prompt(self, interaction: Interaction, texts: Sequence[str]) -> tuple[str, ...]:
@@ -100,4 +100,4 @@ class Room:
             interaction.full = True
             size = max(room, 0)
         interaction.kept_chars += size
-        return cut_to(text, size)
+        return truncate(text, size)

@@ -1,9 +1,9 @@
-"""What must not leave, taken out of samples before judge, spool, sinks and spans see them."""
+"""Redaction of samples and span content before a judge, spool, sink or exporter gets them."""
 
-from rag_eval_hooks.redaction.choose import RedactSpec, choose_redactor
-from rag_eval_hooks.redaction.divided import MARGIN
-from rag_eval_hooks.redaction.matches import Match, Rule
+from rag_eval_hooks.redaction.choose_redactor import RedactSpec, choose_redactor
 from rag_eval_hooks.redaction.redactor import Redactor
+from rag_eval_hooks.redaction.rule import Match, Rule
 from rag_eval_hooks.redaction.session import Session
+from rag_eval_hooks.redaction.truncated import MARGIN
 
 __all__ = ["MARGIN", "Match", "RedactSpec", "Redactor", "Rule", "Session", "choose_redactor"]

@@ -1,19 +1,20 @@
-"""E-mail addresses."""
+"""Rule for e-mail addresses."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.rule import Match
 
 __all__ = ["Emails"]
 
-_LONGEST = 64  # of the part before the sign, by RFC 5321
-# Chinese, Japanese and Korean put no space around an address, and write few in own letters.
+_MAX_LOCAL_PART = 64  # RFC 5321, section 4.5.3.1.1
+# Chinese, Japanese and Korean put no spaces around an address and rarely use their own letters in
+# one.
 _EAST = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
-_BEFORE = re.compile(rf"(?:(?![{_EAST}])[\w.!#%'*+~-])*+")
-_BEFORE_EAST = re.compile(rf"[{_EAST}\w.+-]*+")
+_LOCAL = re.compile(rf"(?:(?![{_EAST}])[\w.!#%'*+~-])*+")
+_LOCAL_EAST = re.compile(rf"[{_EAST}\w.+-]*+")
 _TRIM = "!#%'*~.-"
 _LABEL = rf"(?![{_EAST}])[^\W_](?:(?![{_EAST}])[\w-]){{0,62}}"
 _LABEL_EAST = r"[^\W_][\w-]{0,62}"
@@ -21,33 +22,33 @@ _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL}){{1,8}}")
 _DOMAIN_EAST = re.compile(rf"{_LABEL_EAST}(?:\.{_LABEL_EAST}){{1,8}}")
 _IS_EAST = re.compile(f"[{_EAST}]")
 _IN_URL = re.compile(r"://[^\s/@]{0,64}:\Z")
-_LAST = re.compile(r"[^\W\d_]{2,}|xn--[\w-]+", re.IGNORECASE)
-_REMOTE_PATH = re.compile(r":[\w~./-]")  # git@host:path is a place, not a person's address
+_TOP_LEVEL = re.compile(r"[^\W\d_]{2,}|xn--[\w-]+", re.IGNORECASE)
+_REMOTE_PATH = re.compile(r":[\w~./-]")  # git@host:path is a repository
 
 
 class Emails:
-    """Finds e-mail addresses of any script."""
+    """Finds e-mail addresses in any script."""
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Looks around each `@`, so its time does not depend on what else is there."""
+        """Yield addresses; searches around each `@`, so time does not depend on other text."""
         last = 0
         at = text.find("@")
         while at >= 0:
-            match = _around(text, at, last)
+            match = _match_around(text, at, last)
             if match is not None:
                 yield match
                 last = match.end
             at = text.find("@", at + 1)
 
 
-def _around(text: str, at: int, earliest: int) -> Match | None:
-    window = text[max(earliest, at - _LONGEST) : at][::-1]
-    before = _BEFORE_EAST if _IS_EAST.match(window) else _BEFORE
-    length = len(window[: _end(before, window)].rstrip(_TRIM))
+def _match_around(text: str, at: int, earliest: int) -> Match | None:
+    window = text[max(earliest, at - _MAX_LOCAL_PART) : at][::-1]
+    local_part = (_LOCAL_EAST if _IS_EAST.match(window) else _LOCAL).match(window)
+    length = len(local_part[0].rstrip(_TRIM)) if local_part else 0
     end = _domain_end(text, at + 1)
     if not length or end is None or text[at - 1] == ".":
         return None
-    # What stands between the colon and the sign of a URL is a password: the rule for keys.
+    # Text between colon and `@` in a URL is a password, which the rule for keys finds.
     if text[at - length - 1 : at - length] == ":" and _IN_URL.search(
         text[max(0, at - length - 72) : at - length]
     ):
@@ -56,6 +57,7 @@ def _around(text: str, at: int, earliest: int) -> Match | None:
 
 
 def _domain_end(text: str, start: int) -> int | None:
+    """Return the index after the domain that begins at `start`, or None if none does."""
     pattern = _DOMAIN_EAST if _IS_EAST.match(text, start) else _DOMAIN
     found = pattern.match(text, start, start + 255)
     if found is None:
@@ -65,13 +67,8 @@ def _domain_end(text: str, start: int) -> int | None:
         labels = text[start:end].rstrip("-_").split(".")
         if len(labels) < 2:
             return None
-        if _LAST.fullmatch(labels[-1]):
+        if _TOP_LEVEL.fullmatch(labels[-1]):
             end = start + len(".".join(labels))
             return None if _REMOTE_PATH.match(text, end) else end
         end -= len(text[start:end].split(".")[-1]) + 1
     return None
-
-
-def _end(pattern: re.Pattern[str], text: str) -> int:
-    found = pattern.match(text)
-    return 0 if found is None else found.end()

@@ -1,19 +1,19 @@
-"""Secrets of machines: API keys, tokens, passwords in settings and URLs, private keys."""
+"""Rule for secrets: API keys, tokens, private keys, passwords in settings and URLs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.redaction.matches import ESCAPED, Match
+from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, Match
 
 __all__ = ["Keys"]
 
 _TOKEN = "A-Za-z0-9_-"
-# In every pattern what may come before the start is part of what may follow it, so that a long
-# run of such characters is looked at once, not from each of its places.
+# The characters excluded before a match are those allowed within it, so that a long run of them is
+# scanned once and not from each of its characters.
 _PREFIXED = re.compile(
-    rf"(?:(?<![{_TOKEN}])|{ESCAPED})(?:"
+    rf"(?:(?<![{_TOKEN}])|{AFTER_ESCAPE})(?:"
     r"sk-(?:[a-z]{2,12}-)?[A-Za-z0-9_-]{20,}+"  # OpenAI, Anthropic and others
     r"|gh[pousr]_[A-Za-z0-9]{36,}+|github_pat_[A-Za-z0-9_]{22,}+"
     r"|glpat-[A-Za-z0-9_-]{20,}+"
@@ -33,7 +33,8 @@ _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?----
 _PRIVATE_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _IN_URL = re.compile(r"://[^\s/:@]{0,64}:([^\s/@]{1,128})@")
 _BEARER = re.compile(
-    rf"(?:(?<!\w)|{ESCAPED})(?:Bearer|Basic)\s{{1,3}}([\w.~+/-]{{16,}}+={{0,2}})", re.IGNORECASE
+    rf"(?:(?<!\w)|{AFTER_ESCAPE})(?:Bearer|Basic)\s{{1,3}}([\w.~+/-]{{16,}}+={{0,2}})",
+    re.IGNORECASE,
 )
 _NAMED = re.compile(
     r"(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key|[_-]?access[_-]?key)?|client[_-]?secret|"
@@ -47,10 +48,10 @@ _SPECIAL = re.compile(r"[\d!@#$%^&*+=/]")
 
 
 class Keys:
-    """Finds secrets by their makers' prefixes, by where they stand, and by what names them."""
+    """Finds secrets by their vendor's prefix, by their position, or by the name before them."""
 
     def matches(self, text: str) -> Iterator[Match]:
-        """Keys, tokens, JWTs, passwords and private keys, one that the text's end cuts as well."""
+        """Yield keys, tokens, JWTs, passwords and private keys, incomplete ones included."""
         yield from (Match(m.start(), m.end(), "KEY") for m in _PREFIXED.finditer(text))
         yield from _private_keys(text)
         yield from (Match(m.start(1), m.end(1), "KEY") for m in _IN_URL.finditer(text))
@@ -58,9 +59,7 @@ class Keys:
             if _SPECIAL.search(found[1]):
                 yield Match(found.start(1), found.end(1), "KEY")
         for found in _NAMED.finditer(text):
-            if _is_secret(found[1]) and not (
-                found[0][:5].lower() == "token" and len(found[1]) < 16
-            ):
+            if _is_secret(found[1]) and not _counts_tokens(found):
                 yield Match(found.start(1), found.end(1), "KEY")
 
 
@@ -72,13 +71,13 @@ def _private_keys(text: str) -> Iterator[Match]:
         yield Match(begin.start(), at, "KEY")
 
 
-def _is_setting(found: re.Match[str]) -> bool:
-    """Models have tokens too: behind that word alone, only a long text is a secret."""
+def _counts_tokens(found: re.Match[str]) -> bool:
+    """Return True for `token: 4096-wide`: after `token` alone, only a long text is a secret."""
     return found[0][:5].lower() == "token" and len(found[1]) < 16
 
 
 def _is_secret(text: str) -> bool:
-    """A word behind `password:` in prose is no password: it has neither digit nor sign."""
+    """Return True for a text with a letter and a digit or sign, unlike a word in prose."""
     if text.startswith("$") or "=" in text.rstrip("="):
         return False
     return bool(_LETTER.search(text) and _SPECIAL.search(text))

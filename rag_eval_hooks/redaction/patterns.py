@@ -1,4 +1,4 @@
-"""Patterns of the user's own, with a limit of time."""
+"""Rule for the user's own regular expressions, with a time limit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.rule import Match
 
 try:
     import regex
@@ -17,34 +17,34 @@ except ImportError as missing:
 
 __all__ = ["Patterns"]
 
-_LIMIT: Final = 1.0
-"""Seconds for one pattern over one text: some patterns take exponentially long over some texts,
-and the standard library cannot be stopped."""
+_TIMEOUT: Final = 1.0
+"""Seconds for one pattern over one text. Some patterns take exponential time over some texts, and
+the standard library's `re` cannot be interrupted."""
 
 
 class Patterns:
-    """Finds what regular expressions match.
+    """Finds the matches of regular expressions.
 
     Args:
-        patterns: Kinds, such as `CUSTOMER`, and their expressions. Where one has a group named
-            `value`, only that group is found.
+        patterns: Regular expressions by kind, such as `CUSTOMER`. Only the group `value` is
+            matched where an expression has one.
 
     Raises:
-        ConfigError: An expression cannot be read, matches nothing at all, or a name is none.
+        ConfigError: An expression is invalid or matches the empty text, or a kind is no name.
     """
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         self._patterns = {_kind(name): _compiled(text) for name, text in patterns.items()}
 
     def matches(self, text: str) -> Iterator[Match]:
-        """All matches.
+        """Yield all matches.
 
         Raises:
-            TimeoutError: A pattern takes longer than a second.
+            TimeoutError: A pattern took longer than a second.
         """
         for kind, pattern in self._patterns.items():
             group = "value" if "value" in pattern.groupindex else 0
-            for found in pattern.finditer(text, timeout=_LIMIT):
+            for found in pattern.finditer(text, timeout=_TIMEOUT):
                 start, end = found.span(group)
                 if 0 <= start < end:
                     yield Match(start, end, kind)

@@ -1,4 +1,4 @@
-"""What Microsoft's Presidio finds: names, places and more, by a language model on disk."""
+"""Rule for names, places and more, by Microsoft's Presidio and a language model on disk."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.redaction.matches import Match
+from rag_eval_hooks.redaction.rule import Match
 
 __all__ = ["Presidio"]
 
 _MODEL = "en_core_web_lg"
-"""What Presidio loads by its own settings."""
+"""Model that Presidio loads by default."""
 
 
 class Presidio:
-    """Finds what a Presidio analyzer finds.
+    """Finds the entities that a Presidio analyzer recognises.
 
-    Slow beside the other rules: its language model reads every text. Choose its entities; by
-    default it also takes dates and places out, without which few answers can be judged.
+    Much slower than the other rules, because a language model reads every text. Few answers can
+    be judged without their dates and places, so the default entities leave those out.
 
     Args:
-        analyzer: An `AnalyzerEngine`; by default one with Presidio's own settings, whose spaCy
+        analyzer: An `AnalyzerEngine`; default: one with Presidio's default settings, whose spaCy
             model must be on disk.
-        language: Language of the texts, as Presidio calls it.
-        entities: What to look for, such as `PERSON`.
-        threshold: Least confidence, 0 to 1.
+        language: Language code of the texts.
+        entities: Names of Presidio's entities.
+        threshold: Minimum confidence, 0 to 1.
 
     Raises:
-        ConfigError: No analyzer is given, and the default one's model is not on disk.
-        ImportError: `presidio-analyzer` is not installed.
+        ConfigError: No analyzer is given, and the default model is not on disk.
+        ImportError: `presidio-analyzer` or spaCy is not installed.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class Presidio:
         entities: Sequence[str] = ("PERSON", "EMAIL_ADDRESS", "PHONE_NUMBER", "CREDIT_CARD"),
         threshold: float = 0.5,
     ) -> None:
-        self._analyzer = _default() if analyzer is None else analyzer
+        self._analyzer = _default_analyzer() if analyzer is None else analyzer
         self._language = language
         self._entities = list(entities)
         self._threshold = threshold
 
     def matches(self, text: str) -> Iterator[Match]:
-        """The analyzer's results above the threshold."""
+        """Yield the analyzer's results above the threshold."""
         for found in self._analyzer.analyze(
             text=text,
             language=self._language,
@@ -56,7 +56,7 @@ class Presidio:
             yield Match(found.start, found.end, str(found.entity_type))
 
 
-def _default() -> Any:
+def _default_analyzer() -> Any:
     try:
         from presidio_analyzer import AnalyzerEngine
         from spacy.util import is_package

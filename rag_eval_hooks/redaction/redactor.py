@@ -1,4 +1,4 @@
-"""Takes out of a sample what must not leave, once, before anything else sees it."""
+"""Redaction of whole samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.redaction.matches import Rule
+from rag_eval_hooks.redaction.rule import Rule
 from rag_eval_hooks.redaction.session import RedactFunction, Session
 from rag_eval_hooks.sample import Context, Sample
 
@@ -14,17 +14,17 @@ __all__ = ["Redactor"]
 
 
 class Redactor:
-    """What is taken out of every sample.
+    """Redacts samples by rules, functions and hashing of ids.
 
     Attributes:
-        rules: What finds it, the most telling rule first.
-        mark: Tells these settings from others.
+        rules: Rules in order of precedence.
+        mark: Digest of the settings; equal settings have equal marks.
 
     Args:
-        rules: What finds it, the most telling rule first.
-        functions: Applied to every text behind the rules.
-        ids_key: Key for hashing ids of users and sessions, or None not to hash them.
-        mark: Tells these settings from others.
+        rules: Rules in order of precedence.
+        functions: Applied to every text after the rules.
+        ids_key: Key for hashing ids of users and sessions; None treats them as texts.
+        mark: Digest of the settings.
     """
 
     def __init__(
@@ -38,36 +38,36 @@ class Redactor:
         self.rules = tuple(rules)
         self._functions = tuple(functions)
         self._ids_key = ids_key
-        self._idle = None if self.active else self._new_session()
+        self._inactive = None if self.active else self._new_session()
 
     @property
     def active(self) -> bool:
-        """Whether it does anything."""
+        """True if anything is redacted at all."""
         return bool(self.rules or self._functions or self._ids_key)
 
     def session(self) -> Session:
-        """What redacts one sample, and the spans of it; where nothing is redacted, all of them."""
-        return self._idle or self._new_session()
+        """Return a session for one sample and its spans; a shared one if nothing is redacted."""
+        return self._inactive or self._new_session()
 
     def _new_session(self) -> Session:
         return Session(self.rules, self._functions, self._ids_key)
 
     def holds(self, text: str) -> bool:
-        """Whether something would be taken out of a text, or cannot be ruled out to be."""
+        """Return True if redaction would change a text, or fails on it."""
         try:
             return self.session().text("reference", text) != text
         except RedactionError:
             return True
 
     def sample(self, sample: Sample, session: Session | None = None) -> Sample:
-        """The sample without what must not leave: texts, metadata, tags and ids.
+        """Return a sample with its texts, metadata, tags and ids redacted.
 
         Args:
-            sample: Any.
-            session: That of its spans; by default a new one.
+            sample: Sample to redact.
+            session: Session of the sample's spans; default: a new one.
 
         Raises:
-            RedactionError: It could not be redacted, and must not be used.
+            RedactionError: A rule or function failed; the sample must not be used.
         """
         if not self.active:
             return sample
@@ -90,21 +90,21 @@ class Redactor:
         )
 
     def again(self, sample: Sample) -> Sample:
-        """A sample that other settings were applied to.
+        """Redact a sample that was redacted under other settings.
 
-        Placeholders that stand in it stay, and new ones are counted on from them. Functions and
-        the hash of ids are applied to what they may have been applied to already.
+        Placeholders in it stay, and new ones are numbered after them. Functions and the hash of
+        ids may thus be applied a second time.
 
         Raises:
-            RedactionError: It could not be redacted, and must not be used.
+            RedactionError: A rule or function failed; the sample must not be used.
         """
         session = self.session()
-        session.go_on(str(sample.to_dict()))
+        session.reserve_placeholders(str(sample.to_dict()))
         return self.sample(sample, session)
 
 
-def _context(by: Session, place: int, context: Context) -> Context:
-    field = f"contexts[{place}]"
+def _context(by: Session, index: int, context: Context) -> Context:
+    field = f"contexts[{index}]"
     return replace(
         context,
         text=by.text(f"{field}.text", context.text),

@@ -1,4 +1,4 @@
-"""The redaction of one sample: equal values get equal placeholders in all of its texts."""
+"""Redaction of the texts of one sample, in which equal values share a placeholder."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.errors import RedactionError
-from rag_eval_hooks.redaction.divided import Divided
-from rag_eval_hooks.redaction.matches import Rule, merged
+from rag_eval_hooks.redaction.rule import Rule, merge_matches
+from rag_eval_hooks.redaction.truncated import Truncated
 
-__all__ = ["RedactFunction", "Session"]
+__all__ = ["Content", "RedactFunction", "Session"]
 
 RedactFunction: TypeAlias = Callable[[str, str], str]
-"""From a field's name, such as `contexts[0].text`, and its text to what may leave."""
+"""Maps a field's name, such as `contexts[0].text`, and its text to the redacted text."""
 Attribute: TypeAlias = "str | int | float | bool"
 Content: TypeAlias = "Attribute | Mapping[str, Any] | list[Any]"
-"""An attribute, or what will be one as JSON."""
+"""Value of a span attribute; mappings and lists are written as JSON after redaction."""
 
 _PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
-_DEEPEST: Final = 8  # of nested metadata; nobody has more, and a cycle has no end
+_MAX_DEPTH: Final = 8
+"""Levels of nested metadata; deeper values, such as cycles, fail."""
+_IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID)
 
 
 class Session:
-    """Redacts the texts of one sample. For one thread at a time.
+    """Redacts the texts of one sample and of its spans. Not thread-safe.
 
     Args:
-        rules: What finds what must not leave, the most telling first.
-        functions: Applied to what the rules left, in order.
-        ids_key: Key for hashing ids of users and sessions, or None to treat them as texts.
+        rules: Rules in order of precedence.
+        functions: Applied in order to the result of the rules.
+        ids_key: Key for hashing ids of users and sessions; None treats them as texts.
     """
 
     def __init__(
@@ -40,49 +42,53 @@ class Session:
         self._rules = rules
         self._functions = functions
         self._ids_key = ids_key
-        self._known: dict[tuple[str, str], str] = {}
+        self._placeholders: dict[tuple[str, str], str] = {}
         self._counts: Counter[str] = Counter()
 
-    def go_on(self, texts: str) -> None:
-        """Counts on from placeholders that stand in texts already: theirs name something else."""
+    def reserve_placeholders(self, texts: str) -> None:
+        """Number new placeholders after those that texts hold already."""
         for kind, number in _PLACEHOLDER.findall(texts):
             self._counts[kind] = max(self._counts[kind], int(number))
 
     def text(self, field: str, text: str) -> str:
-        """The text with placeholders such as `<EMAIL_1>`.
+        """Return a text with placeholders such as `<EMAIL_1>`.
 
         Raises:
-            RedactionError: A rule or a function failed; the text must not be used.
+            RedactionError: A rule or function failed; the text must not be used.
         """
         try:
             redacted = self._by_rules(text)
             for function in self._functions:
                 redacted = function(field, redacted)
                 if not isinstance(redacted, str):
-                    raise TypeError("a redactor gives a text")
-        except Exception as error:  # noqa: BLE001 - the user's code: nothing leaves unredacted
+                    raise TypeError("a redaction function must return a str")
+        except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
             raise RedactionError(type(error).__name__) from None
-        return Divided(redacted) if isinstance(text, Divided) else redacted
+        return Truncated(redacted) if isinstance(text, Truncated) else redacted
 
     def optional(self, field: str, text: str | None) -> str | None:
-        """The same for a text that may be absent."""
+        """Return the redacted text, or None for None."""
         return None if text is None else self.text(field, text)
 
     def identity(self, field: str, text: str | None) -> str | None:
-        """An id of a user or a session: hashed where there is a key, else as a text."""
+        """Return the id of a user or session, hashed if there is a key, else redacted as text."""
         if text is None or self._ids_key is None:
             return self.optional(field, text)
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
-    def mapping(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Keys and values of metadata, however deep."""
+    def mapping(self, field: str, values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+        """Return metadata with its keys and values redacted, down to any depth.
+
+        Raises:
+            RedactionError: As for `text`, or the metadata is nested too deep.
+        """
         return {
-            self.text(field, str(key)): self._value(f"{field}.{key}", value, 0)
+            self.text(field, str(key)): self._value(f"{field}.{key}", value, depth)
             for key, value in values.items()
         }
 
     def attributes(self, values: Mapping[str, Content]) -> dict[str, Content]:
-        """Span attributes that hold content or ids; what becomes JSON is redacted before."""
+        """Return span attributes with content and ids redacted."""
         return {key: self._attribute(key, value) for key, value in values.items()}
 
     def _attribute(self, key: str, value: Content) -> Content:
@@ -91,9 +97,7 @@ class Session:
             return nested
         if not isinstance(value, str):
             return value
-        if key in (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_ID):
-            return self.identity(key, value) or ""
-        return self.text(key, value)
+        return (self.identity(key, value) or "") if key in _IDS else self.text(key, value)
 
     def _value(self, field: str, value: Any, depth: int) -> Any:
         if value is None or isinstance(value, bool):
@@ -102,23 +106,20 @@ class Session:
             return self.text(field, value)
         if isinstance(value, Mapping | list | tuple | set | frozenset):
             return self._nested(field, value, depth)
-        # A number can be a card's; any other object is written as text in the end.
+        # Numbers can be card numbers; any other object is written as text in the end.
         written = str(value)
         redacted = self.text(field, written)
         return value if redacted == written and isinstance(value, int | float) else redacted
 
     def _nested(self, field: str, value: Any, depth: int) -> Any:
-        if depth >= _DEEPEST:
+        if depth >= _MAX_DEPTH:
             raise RedactionError("metadata too deep")
         if isinstance(value, Mapping):
-            return {
-                self.text(field, str(key)): self._value(f"{field}.{key}", item, depth + 1)
-                for key, item in value.items()
-            }
+            return self.mapping(field, value, depth + 1)
         return [self._value(field, item, depth + 1) for item in value]
 
     def _by_rules(self, text: str) -> str:
-        matches = merged(text, [tuple(rule.matches(text)) for rule in self._rules])
+        matches = merge_matches(text, [tuple(rule.matches(text)) for rule in self._rules])
         parts, end = [], 0
         for match in matches:
             parts += [text[end : match.start], self._placeholder(match.kind, match.value)]
@@ -126,8 +127,7 @@ class Session:
         return "".join([*parts, text[end:]]) if parts else text
 
     def _placeholder(self, kind: str, value: str) -> str:
-        known = self._known.get((kind, value))
-        if known is None:
+        if (kind, value) not in self._placeholders:
             self._counts[kind] += 1
-            known = self._known[kind, value] = f"<{kind}_{self._counts[kind]}>"
-        return known
+            self._placeholders[kind, value] = f"<{kind}_{self._counts[kind]}>"
+        return self._placeholders[kind, value]

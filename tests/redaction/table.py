@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.redaction import Redactor, choose_redactor
-from rag_eval_hooks.redaction.matches import merged
+from rag_eval_hooks.redaction.rule import merge_matches
 from tests.redaction.cases import CASES, Case
 
 __all__ = ["all_rules", "found"]
@@ -23,7 +23,7 @@ def all_rules() -> Redactor:
 
 def found(redactor: Redactor, text: str) -> list[str]:
     """What the rules find, in order."""
-    matches = merged(text, [tuple(rule.matches(text)) for rule in redactor.rules])
+    matches = merge_matches(text, [tuple(rule.matches(text)) for rule in redactor.rules])
     return [text[match.start : match.end] for match in matches]
 
 

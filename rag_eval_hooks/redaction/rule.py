@@ -1,0 +1,71 @@
+"""Redaction rules, and the union of what several of them match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, runtime_checkable
+
+__all__ = ["AFTER_ESCAPE", "Match", "Rule", "merge_matches"]
+
+AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
+"""Position behind a JSON escape. The last character of an escape is no part of the word that
+follows it, although it is a letter or a digit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Part of a text that is to be replaced by a placeholder.
+
+    Attributes:
+        start: Index of the first character.
+        end: Index after the last character.
+        kind: Name of the placeholder in letters and underscores, such as `EMAIL`.
+        value: Normalised value; equal values of a kind share a placeholder. Empty: the matched
+            characters.
+    """
+
+    start: int
+    end: int
+    kind: str
+    value: str = ""
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Finds one kind of value in time linear in the text. Called from several threads."""
+
+    def matches(self, text: str) -> Iterable[Match]:
+        """Return all matches, in any order; they may overlap."""
+        ...
+
+
+def merge_matches(text: str, by_rule: Sequence[Iterable[Match]]) -> list[Match]:
+    """Merge the matches of several rules into matches that do not overlap.
+
+    Overlapping matches become one that covers them all, so that no part of either remains.
+
+    Args:
+        text: Text in which the rules searched.
+        by_rule: Matches of each rule. Where matches overlap, the earlier rule's kind is used.
+
+    Returns:
+        Non-empty matches in the order of the text, each with a value.
+    """
+    ranked = [(match, rank) for rank, matches in enumerate(by_rule) for match in matches]
+    ranked.sort(key=lambda each: (each[0].start, each[1]))
+    merged: list[tuple[Match, int]] = []
+    for match, rank in ranked:
+        if merged and match.start < merged[-1][0].end:
+            merged[-1] = _union(merged[-1], (match, rank))
+        elif match.start < match.end:
+            merged.append((match, rank))
+    return [replace(m, value=m.value or text[m.start : m.end]) for m, _ in merged]
+
+
+def _union(first: tuple[Match, int], second: tuple[Match, int]) -> tuple[Match, int]:
+    (winner, rank), (other, _) = sorted((first, second), key=lambda each: each[1])
+    start, end = min(winner.start, other.start), max(winner.end, other.end)
+    if (start, end) == (winner.start, winner.end):
+        return winner, rank
+    return Match(start, end, winner.kind), rank
