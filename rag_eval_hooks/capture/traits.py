@@ -7,7 +7,7 @@ import functools
 from rag_eval_hooks.capture import Interaction
 from rag_eval_hooks.capture.contexts.retrieval_stages import queries
 from rag_eval_hooks.capture.sample_parts import answer_of, seconds, session_of
-from rag_eval_hooks.pipeline import Traits
+from rag_eval_hooks.decision import Traits
 
 __all__ = ["traits_of_interaction"]
 

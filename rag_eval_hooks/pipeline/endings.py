@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.sampling.sampler import Decision
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.span_limits import Attributes
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from rag_eval_hooks.books.stats import Ledger
+from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
@@ -15,14 +15,10 @@ from rag_eval_hooks.pipeline.feedback_memory import Joinable, Recent
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.offer import Offer, as_judged
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.sampler import Decision
 from rag_eval_hooks.sampling.selection import Asked, Selection, by_feedback
 from rag_eval_hooks.score import Cause, NotScored, Outcomes
 
-__all__ = ["RATE_LIMIT", "FeedbackWork", "Joining"]
-
-RATE_LIMIT: Final = "rate_limit"
-"""Why a sample was dropped, or a feedback asked in vain: the limit had no room."""
+__all__ = ["FeedbackWork", "Joining"]
 
 
 @dataclass(slots=True, eq=False)

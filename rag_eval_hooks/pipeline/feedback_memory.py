@@ -10,8 +10,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.sampler import Decision
 
 __all__ = ["Joinable", "Recent"]
 

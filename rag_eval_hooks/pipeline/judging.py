@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.calls import watching
@@ -15,11 +14,9 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.suppress import quiet
 from rag_eval_hooks.telemetry.telemetry import Telemetry
+from rag_eval_hooks.work import BUDGET
 
-__all__ = ["BUDGET", "Judging", "column_of", "is_refused"]
-
-BUDGET: Final = "budget"
-"""Why metrics were refused, and samples of which no metric was left."""
+__all__ = ["Judging", "column_of", "is_refused"]
 
 
 class Judging:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.sampling.rules import Traits, traits_of
 from rag_eval_hooks.telemetry.rag_span import HeldSpan
 
 __all__ = ["Offer", "as_judged"]
@@ -53,7 +53,7 @@ class Offer:
             status=sample.status,
             sample=build or (lambda: sample),
             size=sample.chars,
-            traits=lambda: traits_of(sample),
+            traits=lambda: Traits.of(sample),
             ids=tuple(map(id_of, ids)),
             trace_id=sample.trace_id,
             span_id=sample.span_id,

@@ -11,6 +11,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.books.explanations import Explanation
 from rag_eval_hooks.books.stats import Ledger, Stats
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.delivery.redelivery import Redelivery
 from rag_eval_hooks.delivery.sink import Sink
@@ -20,7 +21,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.clock import Clock
 from rag_eval_hooks.pipeline.endings import dropped, refusal, sampled_out
 from rag_eval_hooks.pipeline.exit import ExitHook
-from rag_eval_hooks.pipeline.feedback import RATE_LIMIT, FeedbackWork, Joining
+from rag_eval_hooks.pipeline.feedback import FeedbackWork, Joining
 from rag_eval_hooks.pipeline.feedback_memory import Recent
 from rag_eval_hooks.pipeline.judging import Judging
 from rag_eval_hooks.pipeline.makers import Closable, Makers
@@ -30,7 +31,6 @@ from rag_eval_hooks.pipeline.spooled import Durable, Host
 from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.sampler import Decision
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.spool.recovery import Recovered

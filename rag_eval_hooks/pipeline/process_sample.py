@@ -12,24 +12,25 @@ from opentelemetry.trace import SpanContext
 from rag_eval_hooks import semconv
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.calls import CallLog, logged
+from rag_eval_hooks.decision import RATE_LIMIT, SAMPLED_OUT, Decision
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.delivery.redelivery import Redelivery
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.endings import dropped, sampled_out
-from rag_eval_hooks.pipeline.feedback import RATE_LIMIT, Joining
-from rag_eval_hooks.pipeline.judging import BUDGET, Judging, column_of, is_refused
+from rag_eval_hooks.pipeline.feedback import Joining
+from rag_eval_hooks.pipeline.judging import Judging, column_of, is_refused
 from rag_eval_hooks.pipeline.offer import as_judged
 from rag_eval_hooks.pipeline.spooled import Durable
 from rag_eval_hooks.pipeline.work import Work
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.sampler import SAMPLED_OUT, Decision
 from rag_eval_hooks.sampling.selection import Selection, by_rates
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.span_limits import Attributes
 from rag_eval_hooks.telemetry.telemetry import Telemetry
+from rag_eval_hooks.work import BUDGET
 
 __all__ = ["Course"]
 

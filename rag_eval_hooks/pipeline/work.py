@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.pipeline.feedback_memory import Joinable
 from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.sampler import Decision
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.spool.entry import Entry
 from rag_eval_hooks.spool.recovery import Recovered

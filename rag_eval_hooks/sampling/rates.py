@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import Rates, Share
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.sampling.rules import Rule
-from rag_eval_hooks.sampling.sampler import Rates, Sampler, Share
+from rag_eval_hooks.sampling.sampler import Sampler
 
 __all__ = ["Names", "sampler_of"]
 

@@ -3,56 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any, Final
 
 from rag_eval_hooks.config.rules import RuleSettings
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.decision import Traits
 
-__all__ = ["Rule", "Traits", "traits_of"]
+__all__ = ["Rule"]
 
 _SEARCHED: Final = 4000
 """Characters in which patterns are searched: a request must not wait for a long text."""
-
-
-def _none() -> None:
-    """The answer of what has none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """What rules go by: known when the interaction ends, without any work but for the answer.
-
-    Attributes:
-        question: What the user asked.
-        answer: Tells what the user got, or None; called only if a rule is about it.
-        tags: Labels of the request.
-        metadata: Its free keys, user, session and question id included.
-        error_type: Class name of the exception that ended it, or None.
-        latency: Seconds that it took, or None for unknown.
-    """
-
-    question: str = ""
-    answer: Callable[[], str | None] = _none
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    error_type: str | None = None
-    latency: float | None = None
-
-
-def traits_of(sample: Sample) -> Traits:
-    """The traits of a sample that was made by hand."""
-    own = {name: getattr(sample, name) for name in ("user_id", "session_id", "question_id")}
-    known = {name: value for name, value in own.items() if value is not None}
-    return Traits(
-        question=sample.question,
-        answer=lambda: sample.answer,
-        tags=sample.tags,
-        metadata={**sample.metadata, **known},
-        error_type=sample.error_type,
-        latency=sample.latency,
-    )
 
 
 class Rule:

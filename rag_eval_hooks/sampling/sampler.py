@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Sequence
 
-from rag_eval_hooks.sampling.rules import Rule, Traits
+from rag_eval_hooks.decision import Decision, Rates, Traits
+from rag_eval_hooks.sampling.rules import Rule
 
-__all__ = ["RATIO", "SAMPLED_OUT", "Decision", "Rates", "Sampler", "Share", "position"]
-
-SAMPLED_OUT: Final = "sampled_out"
-RATIO: Final = "ratio"
-_RANGE: Final = 1 << 64
+__all__ = ["Sampler", "position"]
 
 
 def position(key: str, salt: str = "rag-eval") -> int:
@@ -28,146 +23,6 @@ def position(key: str, salt: str = "rag-eval") -> int:
     """
     digest = hashlib.blake2b(key.encode(), digest_size=8, key=salt.encode()).digest()
     return int.from_bytes(digest, "big")
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """How likely a metric is evaluated, and why.
-
-    Attributes:
-        rate: Inclusion probability, 0 to 1.
-        reason: Why, in a word.
-    """
-
-    rate: float
-    reason: str = RATIO
-
-    def holds(self, place: int) -> bool:
-        """Whether a key at this place is chosen; whatever a lower rate chooses, this one does."""
-        return place < round(self.rate * _RANGE)
-
-
-class Rates:
-    """The share of every metric.
-
-    Args:
-        shares: By metric id.
-    """
-
-    def __init__(self, shares: Mapping[str, Share]) -> None:
-        self._shares = dict(shares)
-        # Of equal rates the one that says more than the ratio.
-        self._falling = sorted(
-            self._shares.values(), key=lambda share: (-share.rate, share.reason == RATIO)
-        )
-
-    def __getitem__(self, metric_id: str) -> Share:
-        """The share of a metric."""
-        return self._shares[metric_id]
-
-    @property
-    def highest(self) -> Share:
-        """The share that decides whether a sample is evaluated at all."""
-        return self._falling[0] if self._falling else Share(0.0)
-
-    def chosen(self, place: int) -> frozenset[str]:
-        """The metrics that are evaluated for a key at this place."""
-        return frozenset(name for name, share in self._shares.items() if share.holds(place))
-
-    def set(self, ids: Iterable[str], share: Share) -> Rates:
-        """The rates with another share for some metrics."""
-        return Rates({**self._shares, **dict.fromkeys(ids, share)})
-
-    def bounded(self, share: Share) -> Rates:
-        """The likeliest metrics at exactly this share, the others at most at its rate."""
-        highest = self.highest.rate
-        told = {
-            name: share if own.rate == highest else replace(own, rate=min(own.rate, share.rate))
-            for name, own in self._shares.items()
-        }
-        return Rates(told)
-
-    def raised(self, ids: Iterable[str], share: Share) -> Rates:
-        """The rates, raised to a share for those of the metrics that are below it."""
-        return self.set((name for name in ids if self._shares[name].rate < share.rate), share)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decision:
-    """A sampler's answer.
-
-    Attributes:
-        place: Where the sample's key stands among all keys.
-        rates: Inclusion probability of each metric, given the sample's features.
-        admission: Share of chosen samples that the rate limit let through of late, an estimate;
-            None without a rate limit.
-    """
-
-    place: int
-    rates: Rates
-    admission: float | None = None
-
-    @property
-    def chosen(self) -> frozenset[str]:
-        """Ids of the metrics to evaluate."""
-        return self.rates.chosen(self.place)
-
-    @property
-    def sampled(self) -> bool:
-        """Whether to evaluate any metric."""
-        return self.rates.highest.holds(self.place)
-
-    @property
-    def probability(self) -> float:
-        """Inclusion probability of the sample: that of its likeliest metric."""
-        return self.rates.highest.rate * self._admitted
-
-    @property
-    def because(self) -> str:
-        """What set the rate by which it was chosen or not: `ratio`, a rule, a tail rule."""
-        return self.rates.highest.reason
-
-    @property
-    def reason(self) -> str:
-        """Why it was chosen or not, in a word; `sampled_out:<rule>` where a rule left it out."""
-        if self.sampled:
-            return self.because
-        return SAMPLED_OUT if self.because == RATIO else f"{SAMPLED_OUT}:{self.because}"
-
-    def probability_of(self, metric_id: str) -> float:
-        """Inclusion probability of one metric."""
-        return self.rates[metric_id].rate * self._admitted
-
-    def admitted(self, share: float | None) -> Decision:
-        """The decision after a rate limit let it through.
-
-        Args:
-            share: What the limit lets through at present, or None without a limit.
-        """
-        return replace(self, admission=share)
-
-    def raised(self, ids: Iterable[str], share: Share) -> Decision:
-        """The decision with higher rates for some metrics."""
-        return replace(self, rates=self.rates.raised(ids, share))
-
-    def chosen_before(self, probability: float, reason: str) -> Decision:
-        """The decision, about a key that was chosen when rates may have been others.
-
-        It was chosen for the likeliest metrics, so these are evaluated, at the probability of
-        then. The others are by their rates of now: of those that were chosen then, as rates nest.
-
-        Args:
-            probability: Of the sample, then.
-            reason: The same.
-        """
-        if probability == self.rates.highest.rate:
-            return self
-        place = max(0, min(self.place, round(probability * _RANGE) - 1))
-        return replace(self, place=place, rates=self.rates.bounded(Share(probability, reason)))
-
-    @property
-    def _admitted(self) -> float:
-        return 1.0 if self.admission is None else self.admission
 
 
 class Sampler:

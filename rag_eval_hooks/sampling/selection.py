@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import Decision, Rates, Share, Traits
 from rag_eval_hooks.evaluation.plan import unfed
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
@@ -15,8 +16,6 @@ from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.rates import Names, sampler_of
-from rag_eval_hooks.sampling.rules import Traits
-from rag_eval_hooks.sampling.sampler import Decision, Rates, Share
 from rag_eval_hooks.sampling.tail import tail_of
 from rag_eval_hooks.score import Outcome, Outcomes
 
@@ -147,7 +146,7 @@ class Selection:
         told = sample
         if feedback.reference is not None and sample.reference is None:
             told = replace(sample, reference=feedback.reference)
-        by_rule = self._tail.asked_for(feedback, decision.place)
+        by_rule = self._tail.asked_for(feedback, decision.position)
         reasons: dict[str, str] = dict.fromkeys(
             self._newly_fed(sample, told, decision), "reference"
         )

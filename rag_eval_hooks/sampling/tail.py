@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rag_eval_hooks.config.rules import TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import Decision, Share
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.evaluation.plan import read_by
@@ -21,7 +22,6 @@ from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import DontKnow
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rates import Names
-from rag_eval_hooks.sampling.sampler import Decision, Share
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.tasks import GRADED, TOKEN_SCORED
 
@@ -97,17 +97,17 @@ class Tail:
                 decision = decision.raised(rule.ids, rule.share)
         return decision
 
-    def asked_for(self, feedback: Feedback, place: int) -> dict[str, str]:
+    def asked_for(self, feedback: Feedback, position: int) -> dict[str, str]:
         """The metrics that a feedback asks for, with the reason.
 
         Args:
             feedback: The feedback.
-            place: Where the sample's key stands among all keys.
+            position: Where the sample's key stands among all keys.
         """
         return {
             name: rule.share.reason
             for rule in self._feedback_rules
-            if _meets(rule.settings, feedback) and rule.share.holds(place)
+            if _meets(rule.settings, feedback) and rule.share.includes(position)
             for name in rule.ids
         }
 

@@ -11,10 +11,11 @@ from opentelemetry.trace import Link, Span, SpanContext, Tracer, TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.bounded_json import explain
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.telemetry.evaluation import Evaluation
-from rag_eval_hooks.telemetry.explanation import explain
+from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of
 from rag_eval_hooks.telemetry.span_limits import Attributes, longest, room
+from rag_eval_hooks.work import Evaluation
 
 __all__ = ["CarrierWriter"]
 
@@ -53,7 +54,7 @@ class CarrierWriter:
             One a started score of results, as many more as results do not fit; none where no
             RAG span is recorded or nothing is to be written.
         """
-        target = evaluation.rag_span()
+        target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
             return []
         left: list[_Fields] = []
@@ -73,7 +74,7 @@ class CarrierWriter:
 
     def _start(self, evaluation: Evaluation, target: SpanContext) -> Span:
         # Neither the application's context nor a span of ours that happens to be current.
-        parent = evaluation.context() if self._mode == "child" else Context()
+        parent = context_of(evaluation.sample) if self._mode == "child" else Context()
         name = evaluation.sample.workflow
         return self._tracer.start_span(
             f"evaluation {name}" if name else "evaluation",

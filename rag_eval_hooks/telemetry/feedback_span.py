@@ -12,8 +12,8 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.telemetry.evaluation import around, recorded_span
 from rag_eval_hooks.telemetry.log_events import events_of
+from rag_eval_hooks.telemetry.rag_span import around, recorded_span
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider

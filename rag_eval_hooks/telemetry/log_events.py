@@ -12,8 +12,9 @@ from opentelemetry.context import Context
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.telemetry.evaluation import Evaluation
+from rag_eval_hooks.telemetry.rag_span import context_of
 from rag_eval_hooks.telemetry.span_limits import Attributes
+from rag_eval_hooks.work import Evaluation
 
 __all__ = ["EventEmitter", "Events", "events_of"]
 
@@ -63,7 +64,7 @@ class EventEmitter:
 
     def emit(self, evaluation: Evaluation) -> None:
         """One event for each score, and one for each metric that failed, with its cause."""
-        context, now = evaluation.context(), time.time_ns()
+        context, now = context_of(evaluation.sample), time.time_ns()
         if not self._events.wanted(context):
             return
         for told in map(dict, self.results(evaluation)):

@@ -11,10 +11,11 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.cardinality import Few
-from rag_eval_hooks.telemetry.evaluation import Evaluation, around, recorded_span
 from rag_eval_hooks.telemetry.judge_metrics import JudgeMetrics
+from rag_eval_hooks.telemetry.rag_span import context_of
 from rag_eval_hooks.telemetry.self_metrics import Books, observe
 from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.work import Evaluation
 
 __all__ = ["Books", "MetricRecorder"]
 
@@ -60,7 +61,7 @@ class MetricRecorder:
 
     def record(self, evaluation: Evaluation) -> None:
         """One evaluation."""
-        context = evaluation.context()
+        context = context_of(evaluation.sample)
         workflow = self._workflow(evaluation.sample.workflow)
         for name, score in evaluation.scores.items():
             attributes = {
@@ -78,7 +79,7 @@ class MetricRecorder:
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         """What an evaluation took, also one whose outcomes are for nobody but the caller."""
-        context = around(recorded_span(sample.trace_id, sample.span_id))
+        context = context_of(sample)
         parts = (outcome.usage for outcome in outcomes.values())
         self.judge.used(sum(parts, start=Usage()), context)
 

@@ -7,8 +7,7 @@ from typing import Final, TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.books.stats import Stats
-from rag_eval_hooks.pipeline.feedback import RATE_LIMIT
-from rag_eval_hooks.sampling.sampler import RATIO, SAMPLED_OUT
+from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 
 __all__ = ["Level", "Readings"]
 

@@ -5,49 +5,33 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
 
-from opentelemetry.trace import SpanContext
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.evaluation import failed_of, status_of
 from rag_eval_hooks.telemetry.span_limits import Attributes, event_room, fitting, link_room
+from rag_eval_hooks.work import HeldSpan, failed_of, status_of
 
-__all__ = ["Attributes", "HeldSpan", "SpanHolder", "attributes_of", "status_of"]
+__all__ = [
+    "Attributes",
+    "HeldSpan",
+    "SpanHolder",
+    "around",
+    "attributes_of",
+    "context_of",
+    "rag_span_of",
+    "recorded_span",
+    "status_of",
+]
 
-
-class Endable(Protocol):
-    """What is held: a span of ours, or what stands for one of another instrumentor."""
-
-    def set_attributes(self, attributes: Attributes) -> None: ...
-
-    def add_link(self, context: SpanContext) -> None: ...
-
-    def add_event(
-        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
-    ) -> None: ...
-
-    def end(self, end_time: int | None = None) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class HeldSpan:
-    """A span whose request is over and that is not ended yet.
-
-    Attributes:
-        span: The span; never current in any context.
-        end_time: When the request ended, in nanoseconds since the epoch.
-        deadline: On the monotonic clock, in seconds: when it ends without scores.
-    """
-
-    span: Endable
-    end_time: int
-    deadline: float = field(default=0.0)
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 class SpanHolder:
@@ -203,3 +187,41 @@ def _chosen(
     if any(outcome.probability_estimated for outcome in outcomes.values()):
         told[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
     return told
+
+
+def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
+    """Return the context of a span, or None if one of its ids is missing or malformed.
+
+    Args:
+        trace_id: 32 hex digits.
+        span_id: 16 hex digits.
+    """
+    context = SpanContext(
+        _number(trace_id), _number(span_id), is_remote=False, trace_flags=_SAMPLED
+    )
+    return context if context.is_valid else None
+
+
+def rag_span_of(sample: Sample) -> SpanContext | None:
+    """Return the RAG span that a sample names, or None if none is recorded."""
+    return recorded_span(sample.trace_id, sample.span_id)
+
+
+def around(span: SpanContext | None) -> Context:
+    """Return a fresh context in which a span is current; an empty one for None."""
+    if span is None:
+        return Context()
+    return trace.set_span_in_context(NonRecordingSpan(span), Context())
+
+
+def context_of(sample: Sample) -> Context:
+    """Return a fresh context in which the sample's RAG span is current, if it has one."""
+    return around(rag_span_of(sample))
+
+
+def _number(identifier: str | None) -> int:
+    """Return a hexadecimal id as a number; 0, which is no valid id, if it is malformed."""
+    try:
+        return int(identifier or "0", 16)
+    except ValueError:
+        return 0

@@ -13,7 +13,6 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.call_spans import CallSpans
-from rag_eval_hooks.telemetry.evaluation import Evaluation
 from rag_eval_hooks.telemetry.evaluation_span import CarrierWriter
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.metrics import MetricRecorder
@@ -21,6 +20,7 @@ from rag_eval_hooks.telemetry.rag_span import attributes_of
 from rag_eval_hooks.telemetry.self_metrics import Books
 from rag_eval_hooks.telemetry.span_limits import Attributes
 from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.work import Evaluation
 
 __all__ = ["Telemetry"]
 

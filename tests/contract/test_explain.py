@@ -12,10 +12,11 @@ from rag_eval_hooks import RagEval, RagEvalConfig, RagEvalError, Sample, Status
 from rag_eval_hooks.books.explanations import ADVICE, Explanation, Explanations, advice_for
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.decision import Share
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.sampling.sampler import Share, position
+from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.tasks import Decompose, Verify
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge, Support
@@ -36,8 +37,8 @@ def outcomes(evals: RagEval, key: str) -> list[tuple[str, str]]:
 def test_each_fate_is_told() -> None:
     """Scored, failed, dropped and sampled out samples are found by trace id, with the reason."""
     keys = [f"{n:032x}" for n in range(50)]
-    out = next(key for key in keys if not Share(0.5).holds(position(key)))
-    taken = [key for key in keys if Share(0.5).holds(position(key))]
+    out = next(key for key in keys if not Share(0.5).includes(position(key)))
+    taken = [key for key in keys if Share(0.5).includes(position(key))]
     with RagEval(["ragas.faithfulness"], GOOD, 0.5) as evals:
         evals.offer(sample(taken[0]))
         evals.offer(sample(taken[1], contexts=None))

@@ -26,12 +26,13 @@ from rag_eval_hooks import (
 )
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config.rules import RuleSettings
+from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import SAMPLE
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.sampling.rules import Rule, Traits
+from rag_eval_hooks.sampling.rules import Rule
 from rag_eval_hooks.sampling.tail import _is_cheap
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict

@@ -18,11 +18,12 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from rag_eval_hooks import JsonlSink, RagEval, Sample
+from rag_eval_hooks.decision import Share
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget
 from rag_eval_hooks.judges.calls.budget_store import SqliteStore
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.sampling.sampler import Share, position
+from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.spool.codec import sample_to_text
 from rag_eval_hooks.spool.file import Row, SpoolFile
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
@@ -469,7 +470,7 @@ def test_a_late_score_is_found_on_its_carrier(tmp_path: Path) -> None:
 def test_the_sampler_goes_by_the_rates_of_the_metrics(tmp_path: Path) -> None:
     """A rate of all metrics takes the place of sample_rate; who is left out is named."""
     out = next(
-        key for key in (f"{n:032x}" for n in range(100)) if not Share(0.5).holds(position(key))
+        key for key in (f"{n:032x}" for n in range(100)) if not Share(0.5).includes(position(key))
     )
     arguments = ["--trace", out, "--set", "metrics=ragas.faithfulness,lexical.keyword_coverage"]
     _code, text = doctor(tmp_path, *arguments, "--set", "metric_rates=all=0.5")
@@ -516,8 +517,8 @@ def test_a_trace_on_a_span_is_explained(tmp_path: Path) -> None:
 def test_a_trace_of_which_nothing_is_left_is_explained_by_the_sampler(tmp_path: Path) -> None:
     """Without files the sampler's decision is computed, and what else is possible is said."""
     keys = [f"{number:032x}" for number in range(100)]
-    out = next(key for key in keys if not Share(0.5).holds(position(key)))
-    taken = next(key for key in keys if Share(0.5).holds(position(key)))
+    out = next(key for key in keys if not Share(0.5).includes(position(key)))
+    taken = next(key for key in keys if Share(0.5).includes(position(key)))
     _code, text = doctor(tmp_path, "--trace", out, "--set", "sample_rate=0.5")
     assert "is left out" in text
     _code, text = doctor(tmp_path, "--trace", taken, "--set", "sample_rate=0.5")

@@ -10,7 +10,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.sampling.sampler import Share, position
+from rag_eval_hooks.decision import Share
+from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.spool.owner import Owner
 from tests.integration.test_doctor import GOOD, TRACE, doctor, in_a_spool, offered, results
 
@@ -57,9 +58,9 @@ def test_scores_that_wait_for_a_platform_are_told(tmp_path: Path) -> None:
 def test_the_sampler_is_asked_about_the_trace_of_a_sample(tmp_path: Path) -> None:
     """By a sample's id the decision is told that was made, by the trace's id."""
     path = tmp_path / "scores.jsonl"
-    taken = next(k for n in range(100) if Share(0.5).holds(position(k := f"{n:032x}")))
+    taken = next(k for n in range(100) if Share(0.5).includes(position(k := f"{n:032x}")))
     samples = [Sample(question="q", answer="a", trace_id=taken) for _ in range(12)]
-    out = next(s for s in samples if not Share(0.5).holds(position(s.sample_id)))
+    out = next(s for s in samples if not Share(0.5).includes(position(s.sample_id)))
     offered(path, GOOD, out)
     settings = ["--set", f"sinks=jsonl:{path}", "--set", "sample_rate=0.5"]
     _code, text = doctor(tmp_path, "--json", "--trace", out.sample_id, *settings)

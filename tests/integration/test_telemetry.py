@@ -22,10 +22,10 @@ from rag_eval_hooks import Field, Metric, Outcomes, RagEval, RagEvalConfig, Samp
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Outcome
-from rag_eval_hooks.telemetry.evaluation import Evaluation
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.work import Evaluation
 from tests.servers.judge_server import JudgeServer
 
 SECRET = "Cats can fly, says the handbook."

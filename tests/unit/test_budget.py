@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
+from rag_eval_hooks.decision import Rates, Share, Traits
 from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.incidents import Incidents
@@ -30,8 +31,7 @@ from rag_eval_hooks.judges.calls.meter import Meter
 from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.prices import Price
-from rag_eval_hooks.sampling.rules import Traits
-from rag_eval_hooks.sampling.sampler import Rates, Sampler, Share
+from rag_eval_hooks.sampling.sampler import Sampler
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import Decompose, Finding, Findings, ScriptedJudge
 from rag_eval_hooks.usage import Usage

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.config.rules import RuleSettings
+from rag_eval_hooks.decision import Decision, Rates, Share, Traits
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.sampling.rates import Names, sampler_of
-from rag_eval_hooks.sampling.rules import Rule, Traits
-from rag_eval_hooks.sampling.sampler import Decision, Rates, Sampler, Share, position
+from rag_eval_hooks.sampling.rules import Rule
+from rag_eval_hooks.sampling.sampler import Sampler, position
 
 keys = st.text(min_size=1)
 rates = st.floats(0, 1)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import Decision, Traits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import ADVICE, Traits
+from rag_eval_hooks.pipeline import ADVICE
 from rag_eval_hooks.pipeline.wiring import chosen_metrics, metric_options
 from rag_eval_hooks.sampling.rates import Names, sampler_of
-from rag_eval_hooks.sampling.sampler import Decision
 
 __all__ = ["from_sampler", "share_of_requests"]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from rag_eval_hooks.telemetry.explanation import explain
+from rag_eval_hooks.bounded_json import explain
 
 __all__ = ["prose"]
 

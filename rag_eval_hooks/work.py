@@ -1,0 +1,429 @@
+"""One record of a request from submission to its end, and the observers of its way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Final, Protocol, TypeAlias
+
+from opentelemetry.trace import SpanContext
+
+from rag_eval_hooks.bounded_json import explain
+from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.decision import Decision, Traits
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
+from rag_eval_hooks.semconv import EvalStatus
+
+__all__ = [
+    "BUDGET",
+    "Column",
+    "EndableSpan",
+    "Ending",
+    "Evaluation",
+    "HeldSpan",
+    "Observer",
+    "Work",
+    "failed_of",
+    "status_of",
+]
+
+BUDGET: Final = "budget"
+"""Reason of metrics that the budget refused, and of samples that it left without a score."""
+
+_Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+
+
+class EndableSpan(Protocol):
+    """A span of ours, or a stand-in for a span of another instrumentor."""
+
+    def set_attributes(self, attributes: _Attributes) -> None:
+        """Set attributes."""
+        ...
+
+    def add_link(self, context: SpanContext) -> None:
+        """Add a link."""
+        ...
+
+    def add_event(
+        self, name: str, attributes: _Attributes | None = None, timestamp: int | None = None
+    ) -> None:
+        """Add an event."""
+        ...
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class HeldSpan:
+    """RAG span whose request is over and that has not ended yet.
+
+    Attributes:
+        span: The span; never current in any context.
+        end_time: End of the request in nanoseconds since the epoch.
+        deadline: Seconds on the monotonic clock at which it ends without scores.
+    """
+
+    span: EndableSpan
+    end_time: int
+    deadline: float = field(default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Result of evaluating one sample: what telemetry and sinks receive.
+
+    Attributes:
+        sample: The evaluated sample; its trace and span ids name the RAG span, if there is one.
+        outcomes: Outcome by metric id.
+        probability: Inclusion probability of the sample, 0 to 1, or None if no draw chose it.
+        start: Start of the evaluation in nanoseconds since the epoch.
+        end: End of the evaluation in nanoseconds since the epoch.
+        reason: Reason why the sample was chosen, in a word.
+        verdicts: Pass or fail of the scored metrics that have a threshold.
+        passed: Pass or fail of the sample, or None if that is unknown.
+        log: Judge calls of the evaluation, if they are recorded.
+    """
+
+    sample: Sample
+    outcomes: Outcomes
+    probability: float | None
+    start: int
+    end: int
+    reason: str = ""
+    verdicts: Mapping[str, bool] = field(default_factory=dict)
+    passed: bool | None = None
+    log: CallLog = field(default_factory=CallLog)
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the evaluation in seconds."""
+        return (self.end - self.start) / 1e9
+
+    @cached_property
+    def scores(self) -> Mapping[str, Score]:
+        """Outcomes that are scores."""
+        return {k: v for k, v in self.outcomes.items() if isinstance(v, Score)}
+
+    @cached_property
+    def failed(self) -> Mapping[str, NotScored]:
+        """Outcomes that should have been scores."""
+        return failed_of(self.outcomes)
+
+    @property
+    def status(self) -> EvalStatus:
+        """Status as on the RAG span."""
+        return status_of(self.outcomes)
+
+    def label(self, metric_id: str) -> str | None:
+        """Return the metric's own label of its score, else pass or fail by its threshold."""
+        score = self.scores[metric_id]
+        if score.label is None and metric_id in self.verdicts:
+            return "pass" if self.verdicts[metric_id] else "fail"
+        return score.label
+
+    def explanation(self, metric_id: str, limit: int, *, content: bool) -> str | None:
+        """Return a score's explanation as bounded JSON; built once for equal arguments.
+
+        Args:
+            metric_id: Id of a metric that has a score.
+            limit: Characters at most.
+            content: Whether texts of the application may be included.
+        """
+        key = metric_id, limit, content
+        if key not in self._explained:
+            explanation = self.scores[metric_id].explanation
+            self._explained[key] = explain(explanation, limit, content=content)
+        return self._explained[key]
+
+    @cached_property
+    def _explained(self) -> dict[tuple[str, int, bool], str | None]:
+        return {}
+
+
+def status_of(outcomes: Outcomes) -> EvalStatus:
+    """Return `ok` if nothing failed, `partial` for failures beside scores, else `error`.
+
+    A metric that the sample cannot feed, or that is undefined for it, has not failed.
+    """
+    if not failed_of(outcomes):
+        return EvalStatus.OK
+    scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
+    return EvalStatus.PARTIAL if scored else EvalStatus.ERROR
+
+
+def failed_of(outcomes: Outcomes) -> dict[str, NotScored]:
+    """Return the outcomes that should have been scores."""
+    return {
+        name: outcome
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, NotScored) and outcome.cause.is_failure
+    }
+
+
+class Column(StrEnum):
+    """Columns of the statistics in which a request can end."""
+
+    SCORED = "scored"
+    SAMPLED_OUT = "sampled_out"
+    DROPPED = "dropped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """End of a request: exactly one column, with the reason.
+
+    Attributes:
+        column: Column of the statistics.
+        reason: Reason of a drop or failure; for a sample that was left out, the origin of the
+            rate that left it out. Empty for a scored one.
+        evaluation: The evaluation, if there was one.
+        probability: Inclusion probability of a sample that was left out.
+    """
+
+    column: Column
+    reason: str = ""
+    evaluation: Evaluation | None = None
+    probability: float | None = None
+
+    @classmethod
+    def dropped(cls, reason: str) -> Ending:
+        """Return the end of a request that is not evaluated."""
+        return cls(Column.DROPPED, reason)
+
+    @classmethod
+    def failed(cls, cause: Cause) -> Ending:
+        """Return the end of a request whose evaluation raised."""
+        return cls(Column.FAILED, cause.value)
+
+    @classmethod
+    def sampled_out(cls, decision: Decision) -> Ending:
+        """Return the end of a request that was not chosen."""
+        return cls(Column.SAMPLED_OUT, reason=decision.because, probability=decision.probability)
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> Ending:
+        """Return the end of an evaluated request: scored, refused by the budget, or failed."""
+        if evaluation.scores:
+            return cls(Column.SCORED, evaluation=evaluation)
+        causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
+        if Cause.OVER_BUDGET in causes:
+            return cls(Column.DROPPED, BUDGET, evaluation)
+        # A metric that its own rate left out does not explain why the chosen ones have no score.
+        chosen = [cause for cause in causes if cause is not Cause.SAMPLED_OUT]
+        failures = [cause for cause in chosen if cause.is_failure]
+        # Without any outcome, the sample feeds no metric.
+        cause = next(iter(failures or chosen), Cause.MISSING_INPUT)
+        return cls(Column.FAILED, cause.value, evaluation)
+
+    @property
+    def entry(self) -> str:
+        """Column and reason as one text: `scored`, `sampled_out`, `dropped:<reason>`, ..."""
+        if self.column in (Column.DROPPED, Column.FAILED):
+            return f"{self.column.value}:{self.reason}"
+        return self.column.value
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Cause and detail of the metrics without a score; holds no content."""
+        outcomes = {} if self.evaluation is None else self.evaluation.outcomes
+        return {
+            name: ", ".join(filter(None, (outcome.cause.value, outcome.detail)))
+            for name, outcome in outcomes.items()
+            if isinstance(outcome, NotScored)
+        }
+
+    @property
+    def refused(self) -> int:
+        """Number of metrics that the budget refused."""
+        outcomes = () if self.evaluation is None else self.evaluation.outcomes.values()
+        return sum(
+            isinstance(one, NotScored) and one.cause is Cause.OVER_BUDGET for one in outcomes
+        )
+
+
+class Work:
+    """One request, or one sample of the application's own, from submission to its end.
+
+    Compared by identity. The request's thread creates it; from `Observer.accepted` on, the
+    evaluator's thread is its only writer.
+
+    Args:
+        key: Key that the sampler hashes: the trace id, or any unique id.
+        build: Builds the sample; called at most once, in the evaluator or the spool's thread.
+        status: Status with which the request ended.
+        size: Characters that it keeps in memory until it is settled.
+        ids: Ids by which feedback and `explain` find it.
+        trace_id: 32 hex digits of the RAG span's trace, or None.
+        span_id: 16 hex digits of the RAG span, or None.
+        rag_span: The RAG span with its true end time, if one is recorded.
+        traits: Returns what rules compare; called only if there are rules.
+        accepted_at: Seconds since the epoch; the time of creation by default.
+        probability: Inclusion probability when a process that has ended accepted it, or None.
+        reason: Reason of that choice.
+        outcomes: Outcomes that such a process had evaluated already, or None.
+        sinks: Names of the sinks that still lack these outcomes.
+        tries: Evaluations of it that were begun before, none of which ended.
+
+    Attributes:
+        decision: The sampler's decision; None before it, or if its status is not evaluated.
+        by_feedback: Whether a feedback asked for this evaluation of an ended request.
+        accepted: Whether it was queued.
+        ending: Its end, once it is settled.
+    """
+
+    __slots__ = (
+        "_build",
+        "_lock",
+        "_sample",
+        "accepted",
+        "accepted_at",
+        "by_feedback",
+        "decision",
+        "ending",
+        "ids",
+        "key",
+        "outcomes",
+        "probability",
+        "rag_span",
+        "reason",
+        "sinks",
+        "size",
+        "span_id",
+        "status",
+        "trace_id",
+        "traits",
+        "tries",
+    )
+
+    def __init__(
+        self,
+        key: str,
+        build: Callable[[], Sample],
+        *,
+        status: Status = Status.OK,
+        size: int = 0,
+        ids: tuple[str, ...] = (),
+        trace_id: str | None = None,
+        span_id: str | None = None,
+        rag_span: HeldSpan | None = None,
+        traits: Callable[[], Traits] = Traits,
+        accepted_at: float | None = None,
+        probability: float | None = None,
+        reason: str = "",
+        outcomes: Outcomes | None = None,
+        sinks: frozenset[str] = frozenset(),
+        tries: int = 0,
+    ) -> None:
+        self.key = key
+        self.status = status
+        self.size = size
+        self.ids = ids
+        self.trace_id = trace_id
+        self.span_id = span_id
+        self.rag_span = rag_span
+        self.traits = traits
+        self.accepted_at = time.time() if accepted_at is None else accepted_at
+        self.probability = probability
+        self.reason = reason
+        self.outcomes = outcomes
+        self.sinks = sinks
+        self.tries = tries
+        self.decision: Decision | None = None
+        self.by_feedback = False
+        self.accepted = False
+        self.ending: Ending | None = None
+        self._build: Callable[[], Sample] | None = build
+        self._sample: Sample | None = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Work:
+        """Return the work of a sample that exists already.
+
+        Args:
+            sample: The sample that the decision is about.
+            build: Builds the sample to evaluate, if that is another one.
+        """
+        return cls(
+            key=id_of(sample.trace_id or sample.sample_id),
+            build=build or (lambda: sample),
+            status=sample.status,
+            size=sample.chars,
+            ids=tuple(map(id_of, filter(None, (sample.trace_id, sample.sample_id)))),
+            trace_id=sample.trace_id,
+            span_id=sample.span_id,
+            traits=lambda: Traits.of(sample),
+        )
+
+    @property
+    def is_recovered(self) -> bool:
+        """Whether a process that has ended accepted it."""
+        return self.probability is not None
+
+    def sample(self) -> Sample:
+        """Return the sample, always the same one. Thread-safe.
+
+        Raises:
+            Exception: Whatever building it raises; raised anew by every call.
+        """
+        with self._lock:
+            if self._sample is None:
+                if self._build is None:
+                    raise LookupError("the sample was released")
+                self._sample = self._build()
+                # The builder may keep all objects alive that the framework handed over.
+                self._build = None
+            return self._sample
+
+    def judged_sample(self) -> Sample:
+        """Return the sample as it is evaluated: the partial answer of a failed request is left out.
+
+        Raises:
+            Exception: Whatever building the sample raises.
+        """
+        sample = self.sample()
+        return replace(sample, answer=None) if sample.status is Status.ERROR else sample
+
+    def release(self) -> None:
+        """Drop the sample, once nobody needs it any more, so that a reference keeps no text."""
+        with self._lock:
+            self._build = self._sample = None
+
+
+class Observer:
+    """Base of the concerns that follow every request; each overrides the moments it needs.
+
+    For one request the moments come in this order: `accepted`, `begun`, `evaluated`, `settled`.
+    A request that is refused at submission has `settled` alone. Observers are called in the order
+    of one tuple, and raise nothing.
+    """
+
+    def accepted(self, work: Work) -> None:
+        """React to a request that has its slot in the queue. Request's thread; never blocks."""
+
+    async def begun(self, work: Work) -> None:
+        """React to a request whose sample was built and is evaluated next. Evaluator's thread."""
+
+    async def evaluated(self, work: Work, evaluation: Evaluation) -> None:
+        """React to the evaluation of a request. Evaluator's thread."""
+
+    def settled(self, work: Work, ending: Ending) -> None:
+        """React to the end of a request, exactly once. Either thread; never blocks."""
+
+    def forking(self) -> None:
+        """Close what must not cross a fork. Parent, before the fork."""
+
+    def forked(self) -> None:
+        """Go on after a fork. Parent only; the child builds all observers anew."""
+
+    async def close(self) -> None:
+        """Release what is held, when the evaluator ends. Evaluator's thread."""
