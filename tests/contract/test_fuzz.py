@@ -29,6 +29,7 @@ from rag_eval_hooks.tasks import Task
 from tests.servers.brain import embedding, truthful_reply
 from tests.servers.corruptions import Corruption, corrupted
 from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY
+from tests.support.size import size
 
 TASKS: Mapping[str, Task] = {
     "decompose": DECOMPOSE,
@@ -52,7 +53,7 @@ COMPOSITES = {
     "graphrag.ragas_score": {f"graphrag.ragas_{k}": v for k, v in GRAPHRAG_WEIGHTS.items()},
     "whitepaper.weighted_score": {f"whitepaper.{k}": v for k, v in WHITEPAPER_WEIGHTS.items()},
 }
-RUNS = 2_000
+RUNS = size(500, 2_000)
 
 
 @dataclass(frozen=True, slots=True)
