@@ -1,39 +1,183 @@
-"""What SQLite files that several processes share need, whoever comes first."""
+"""SQLite files that threads and processes share, and that no forked child inherits."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 import stat
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
-__all__ = ["FILE_ERRORS", "is_busy", "make_private", "use_log"]
+from rag_eval_hooks.forks import weakly
 
-FILE_ERRORS = (sqlite3.Error, OSError, UnicodeDecodeError)
-"""What the use of a file may raise. SQLite's words about a damaged one may quote bytes that are no
-text: then Python fails to decode the message."""
-_RETRY_S = 0.005
+__all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "make_private", "read_only", "use_log"]
+
+FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
+"""Exceptions that the use of a file may raise. SQLite's message about a damaged file may quote
+bytes that are not text; Python then fails to decode the message (`UnicodeDecodeError`)."""
+_RETRY_S: Final = 0.005
+_FORK_PATIENCE_S: Final = 2.0
+"""Seconds that a fork waits for a file that another thread is using."""
+_LOG_LIMIT: Final = 4_194_304
+"""Bytes to which SQLite cuts its write-ahead log after a checkpoint."""
 
 
-def use_log(db: sqlite3.Connection, patience: float) -> None:
-    """Switches to the write-ahead log, which readers and a writer use side by side.
+class SqliteFile:
+    """SQLite file, opened at its first use and closed before every fork. Thread-safe.
 
-    Of several processes that open a new file at the same moment, all but one are refused at
-    once: SQLite does not wait for this switch as it does for other locks.
+    SQLite remembers in the process which locks it holds on a file. A child inherits that memory
+    but not the locks, whether it uses the connection or opens another; so the connection is
+    closed before the fork, and both sides open the file anew when they use it again.
 
     Args:
-        db: The open file.
-        patience: Seconds in which to try again.
+        path: The file; created for its owner alone (mode 0600) if it does not exist.
+        schema: Statements run each time that the file is opened; they must be repeatable.
+        patience: Seconds to wait for another process that holds the file.
+    """
+
+    def __init__(self, path: Path, schema: Sequence[str], *, patience: float) -> None:
+        self.path = path
+        self._schema = schema
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._forking = False
+        self._connection: sqlite3.Connection | None = None
+        self._inherited: list[sqlite3.Connection] = []
+        if hasattr(os, "register_at_fork"):
+            # Fork hooks cannot be removed, so they must not keep the object alive.
+            os.register_at_fork(
+                before=weakly(self._before_fork),
+                after_in_parent=weakly(self._after_fork),
+                after_in_child=weakly(self._forked),
+            )
+
+    @contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """Lend the open connection, in autocommit mode, to one thread at a time.
+
+        Raises:
+            sqlite3.Error: The file cannot be used.
+            OSError: The file cannot be used.
+            ValueError: The file is damaged and SQLite's message about it cannot be decoded.
+        """
+        with self._lock:
+            if self._connection is None:
+                self._connection = _open(self.path, self._schema, self._patience)
+            yield self._connection
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Lend the connection inside one transaction, which is rolled back on an exception.
+
+        The write lock is taken at the beginning: of two processes that read before they write,
+        both could otherwise act on what they read.
+
+        Raises:
+            sqlite3.Error: The file cannot be used.
+            OSError: The file cannot be used.
+            ValueError: The file is damaged and SQLite's message about it cannot be decoded.
+        """
+        with self.opened() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _before_fork(self) -> None:
+        self._forking = self._lock.acquire(timeout=_FORK_PATIENCE_S)
+        if self._forking:
+            with suppress(*FILE_ERRORS):
+                self._close()
+
+    def _after_fork(self) -> None:
+        if self._forking:
+            self._forking = False
+            self._lock.release()
+
+    def _forked(self) -> None:
+        # The lock may be held by a thread that the child does not have. A connection that could
+        # not be closed in time belongs to the parent and must not even be garbage collected.
+        self._lock = threading.Lock()
+        self._forking = False
+        if self._connection is not None:
+            self._inherited.append(self._connection)
+            self._connection = None
+
+
+def read_only(path: Path, *, patience: float) -> sqlite3.Connection:
+    """Open an existing file for reading; it is neither created nor changed.
+
+    Args:
+        path: The file.
+        patience: Seconds to wait for another process that holds the file.
 
     Raises:
-        sqlite3.Error: The file cannot be used.
+        sqlite3.Error: The file does not exist or cannot be opened.
+    """
+    return _connect(path, "ro", patience)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Return whether another process holds the file at the moment: nothing is wrong with it."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connection:
+    make_private(path)
+    connection = _connect(path, "rw", patience)
+    try:
+        use_log(connection, patience)
+        # A commit is handed to the system: it survives the process, though not a power cut.
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
+        for statement in schema:
+            connection.execute(statement)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
+    # The mode "rwc" is not used: SQLite would create the file with the umask's permissions.
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def use_log(connection: sqlite3.Connection, patience: float) -> None:
+    """Switch to the write-ahead log, with which readers and a writer do not block each other.
+
+    Of several processes that open a new file at the same moment, all but one are refused at
+    once: SQLite does not wait for this switch as it waits for other locks.
     """
     until = time.monotonic() + patience
     while True:
         try:
-            db.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() >= until:
                 raise
@@ -42,30 +186,21 @@ def use_log(db: sqlite3.Connection, patience: float) -> None:
             return
 
 
-def is_busy(error: BaseException) -> bool:
-    """Whether another process has the file at the moment: nothing is wrong with it."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF
-    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
 def make_private(path: Path) -> None:
-    """Makes the file where there is none; it and SQLite's files beside it are the owner's alone.
+    """Create the file if it does not exist, and close it and its log to all but the owner.
 
-    SQLite gives the files beside it the mode of the file, so it must be there before them.
-
-    Raises:
-        OSError: It can be neither made nor changed.
+    SQLite gives the log the permissions of the file, so the file must exist before the log.
     """
-    # What is there is not opened: closing it again would end every lock that this process has on
-    # it, those of another connection in the midst of a transaction too.
+    # An existing file is not opened here: closing it again would end every lock that this process
+    # has on it, including those of another connection in the middle of a transaction.
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    _take_from_others(path)
+    _restrict(path)
     for name in (f"{path.name}-wal", f"{path.name}-shm"):
         with suppress(FileNotFoundError):
-            _take_from_others(path.with_name(name))
+            _restrict(path.with_name(name))
 
 
-def _take_from_others(path: Path) -> None:
+def _restrict(path: Path) -> None:
     if stat.S_IMODE(path.stat().st_mode) != 0o600:
         path.chmod(0o600)

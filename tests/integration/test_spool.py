@@ -25,7 +25,7 @@ import pytest
 
 from benchmarks.kill9 import run as kill_often
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.sqlite_file import use_log
+from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.waiting import until
 
@@ -451,22 +451,27 @@ def test_a_position_that_is_none_is_the_sinks_fault(make: Make, position: Any) -
     assert any(kind.startswith("sink Odd: ") for kind in evals.stats().incidents)
 
 
-def test_the_switch_to_the_log_waits_for_others(tmp_path: Path) -> None:
+def test_a_new_file_waits_for_others_that_open_it(tmp_path: Path) -> None:
     """Processes that open a new file at the same moment do not refuse one another."""
     path = tmp_path / "new.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as first:
         first.execute("BEGIN EXCLUSIVE")
-        with closing(
-            sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        ) as second:
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
-                use_log(second, patience=0)
-            waiting = threading.Thread(target=use_log, args=(second, 30))
-            waiting.start()
-            time.sleep(0.2)
-            first.execute("ROLLBACK")
-            waiting.join()
-            assert second.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        impatient, patient = (SqliteFile(path, (), patience=seconds) for seconds in (0, 30))
+        with pytest.raises(sqlite3.OperationalError, match="locked"), impatient.opened():
+            pass
+        modes: list[str] = []
+        waiting = threading.Thread(target=_mode, args=(patient, modes))
+        waiting.start()
+        time.sleep(0.2)
+        first.execute("ROLLBACK")
+        waiting.join()
+    assert modes == ["wal"]
+
+
+def _mode(file: SqliteFile, modes: list[str]) -> None:
+    with file.opened() as db:
+        modes += db.execute("PRAGMA journal_mode").fetchone()
+    file.close()
 
 
 def test_a_deleted_file_is_made_again(make: Make, tmp_path: Path) -> None:

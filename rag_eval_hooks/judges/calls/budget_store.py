@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -11,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from rag_eval_hooks.forks import ForkGuard
-from rag_eval_hooks.sqlite_file import FILE_ERRORS, use_log
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 
 __all__ = ["BudgetStore", "MemoryStore", "Period", "Spend", "SqliteStore"]
 
 _BUSY: Final = 2.0
 """Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
+    "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
+)
 _KEPT: Final = 7 * 86_400
 """Seconds for which periods are kept, for whoever wants to look."""
 
@@ -149,23 +151,19 @@ class MemoryStore:
 
 
 class SqliteStore:
-    """For all processes that name the same file, each with limits of its own.
+    """Amounts in a file, shared by all processes that name it; each applies its own limits.
 
-    What a process had reserved when it was killed stays spent: rather too much than too little.
+    An amount that a killed process had reserved stays spent: rather too much than too little.
 
     Args:
         path: The file; its folder must exist. Not on a network drive.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._guard = ForkGuard(self._let_go)
-        self._connection: sqlite3.Connection | None = None
-        self._inherited: list[sqlite3.Connection] = []
-        self._pid = os.getpid()
+        self._file = SqliteFile(Path(path), (_TABLE,), patience=_BUSY)
 
     def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
-        """Adds an amount to every period, or to none, in one transaction."""
+        """Add an amount to every period, or to none, in one transaction."""
         with self._transaction() as connection:
             for period in periods:
                 if not (_read(connection, period) + amount).within(period.limit):
@@ -174,65 +172,29 @@ class SqliteStore:
             return None
 
     def add(self, periods: Sequence[Period], amount: Spend) -> None:
-        """Adds an amount to every period."""
+        """Add an amount to every period."""
         with self._transaction() as connection:
             _write(connection, periods, amount)
 
     def spent(self, period: Period) -> Spend:
-        """What was added to a period so far, by all processes."""
+        """Return the amount that all processes have added to a period so far."""
         with self._transaction() as connection:
             return _read(connection, period)
 
     def reset(self) -> None:
-        """Nothing: a fork finds the file closed, and the next use opens it."""
+        """Do nothing: the file is closed before a fork, and the next use opens it."""
 
     def close(self) -> None:
-        """Closes the file."""
-        with self._guard:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._connection is not None and self._pid == os.getpid():
-            self._connection.close()
-            self._connection = None
+        """Close the file."""
+        self._file.close()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         try:
-            with self._guard:
-                connection = self._connected()
-                # The write lock at once: two that both read before they write could both pass.
-                connection.execute("BEGIN IMMEDIATE")
-                with connection:
-                    yield connection
+            with self._file.transaction() as connection:
+                yield connection
         except FILE_ERRORS as error:
-            raise OSError(f"{self._path}: {type(error).__name__}") from error
-
-    def _connected(self) -> sqlite3.Connection:
-        if self._pid != os.getpid():
-            # One that was in use for too long when the process forked is the parent's alone.
-            if self._connection is not None:
-                self._inherited.append(self._connection)
-            self._connection, self._pid = None, os.getpid()
-        if self._connection is None:
-            self._connection = _opened(self._path)
-        return self._connection
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_BUSY, isolation_level=None, check_same_thread=False)
-    try:
-        use_log(connection, _BUSY)
-        # A power cut may lose the last moments; a killed process loses nothing.
-        connection.execute("PRAGMA synchronous=NORMAL")
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
-            "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
-        )
-    except FILE_ERRORS:
-        connection.close()
-        raise
-    return connection
+            raise OSError(f"{self._file.path}: {type(error).__name__}") from error
 
 
 def _read(connection: sqlite3.Connection, period: Period) -> Spend:
