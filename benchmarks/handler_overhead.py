@@ -7,7 +7,7 @@ exporter: a chain that rewrites the question first, an agent with a retriever to
 nodes to retrieve, grade and generate. The figures are medians of the differences to the plain
 request of the same round:
 
-- CPU: of all threads of the process, after the background evaluator has finished its part (its
+- CPU: of all threads of the process, after the background threads have finished their part (the
   one metric costs next to nothing, so this is the cost of capture, spans, queue and delivery),
 - on its thread: CPU of the thread that made the request (the chain runs its parallel steps in
   other threads when it is invoked, so this is compared with nothing),
@@ -224,10 +224,7 @@ SHAPES = {
 
 
 def ours(sample_rate: float) -> Variant:
-    """Our handler, with every request sampled out or every request evaluated.
-
-    Of one that is sampled out nothing is left to be waited for.
-    """
+    """Return our handler, with every request sampled out or every request evaluated."""
     tracing = Tracing()
     evals = RagEval(
         metrics=[Metric(id="bench.constant", score=constant, needs=frozenset())],
@@ -236,8 +233,7 @@ def ours(sample_rate: float) -> Variant:
         tracer_provider=tracing.provider,
     )
     handler = RagEvalCallbackHandler(evals)
-    settle = evals.flush if sample_rate else bool
-    return Variant([handler], settle=settle, clear=tracing.exporter.clear)
+    return Variant([handler], settle=evals.flush, clear=tracing.exporter.clear)
 
 
 def openinference(instrumentor: Any) -> Variant:

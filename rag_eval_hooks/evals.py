@@ -122,7 +122,7 @@ class RagEval:
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             [*to, FeedbackSpanSink(tracer_provider, logger_provider)],
             redactor,
-            tick=lambda: self.recorder.sweep(),
+            tick=self._tick,
         )
         self._assembler = Assembler(self.config, redactor, self.incidents, self._pipeline.known)
         self._spans = SpanWriter(
@@ -143,7 +143,7 @@ class RagEval:
             on_wait=self._pipeline.watch,
         )
         self._pipeline.opened = self.recorder.opened
-        _guard_forks(self._pipeline, self.recorder, self.others)
+        _guard_forks(self._pipeline, self.recorder, self.others, self._spans)
 
     @property
     def incidents(self) -> Incidents:
@@ -320,6 +320,10 @@ class RagEval:
         """Shuts down."""
         self.shutdown()
 
+    def _tick(self) -> None:
+        self.recorder.sweep()
+        self._spans.drain()
+
     def _on_end(self, interaction: Interaction) -> None:
         try:
             offer = self._offer(interaction)
@@ -331,11 +335,18 @@ class RagEval:
 
     def _offer(self, interaction: Interaction) -> Offer:
         session = self._assembler.session()
-        span = self._spans.write(
-            interaction, functools.partial(self._assembler.attributes, session)
-        )
+        redact = functools.partial(self._assembler.attributes, session)
+        span = self._spans.begin(interaction, redact)
+        if span.deferred is not None and not self._pipeline.watch():
+            # No thread will call `_tick` any more.
+            self._spans.drain()
         trace_id, span_id = span.trace_id, span.span_id
-        build = functools.partial(self._assembler.sample, interaction, session, trace_id, span_id)
+
+        def build() -> Sample:
+            # Spans first: sample and spans share the numbers of their placeholders.
+            span.complete()
+            return self._assembler.sample(interaction, session, trace_id, span_id)
+
         run_id = interaction.root.id
         return Offer(
             key=trace_id or id_of(run_id),
@@ -350,7 +361,9 @@ class RagEval:
         )
 
 
-def _guard_forks(pipeline: Pipeline, recorder: Recorder, others: OtherSpans) -> None:
+def _guard_forks(
+    pipeline: Pipeline, recorder: Recorder, others: OtherSpans, spans: SpanWriter
+) -> None:
     if hasattr(os, "register_at_fork"):
         # Fork hooks cannot be taken back, so they must not keep anything alive.
         os.register_at_fork(
@@ -360,3 +373,4 @@ def _guard_forks(pipeline: Pipeline, recorder: Recorder, others: OtherSpans) -> 
         )
         os.register_at_fork(after_in_child=weakly(recorder.reset))
         os.register_at_fork(after_in_child=weakly(others.reset))
+        os.register_at_fork(after_in_child=weakly(spans.forked))

@@ -60,7 +60,7 @@ class Recorder:
         max_open: int,
         max_chars: int = 4_000_000,
         max_text_chars: int = 20_000,
-        on_wait: Callable[[], None] = lambda: None,
+        on_wait: Callable[[], object] = lambda: None,
     ) -> None:
         self._on_end = on_end
         self._on_wait = on_wait

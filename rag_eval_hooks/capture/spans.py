@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -21,7 +24,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.content import Attributes, Contents, content_of, plain, texts
 from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
-from rag_eval_hooks.capture.rag_span import RagSpan, around
+from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.telemetry.rag_span import HeldSpan
@@ -52,11 +55,17 @@ _FORMS: Mapping[RunKind, _Form] = {
 
 
 _NO_OTHERS = Others()
+_MOST_WAITING = 1000
+"""Requests whose spans may wait for the background thread."""
+_MOST_WAITING_CHARS = 2_000_000
+"""Characters of text that these may keep in memory: some seconds of redaction at most."""
 
 
 class SpanWriter:
     """Writes spans after the fact, with the times at which things happened.
 
+    A request ends with its RAG span started, so that its ids are known. Content, redaction and
+    child spans are written later by `drain` in a background thread, or when the sample is built.
     Nothing is attached to any context, and an interaction that is dropped leaves no open span.
     The RAG span's parent is the span that was current when the root run began.
 
@@ -65,7 +74,7 @@ class SpanWriter:
         mode: The setting `spans`.
         workflow: Name on the RAG span, or None for the root run's name.
         capture_content: Whether questions, documents and answers are put on spans.
-        incidents: Where exceptions of span processors are counted.
+        incidents: Counts exceptions of span processors, and content that was left out.
     """
 
     def __init__(
@@ -84,9 +93,16 @@ class SpanWriter:
         self._workflow = workflow
         self._content = capture_content
         self._incidents = incidents
+        self.forked()
 
-    def write(self, interaction: Interaction, redact: Redact = plain) -> RagSpan:
-        """Emits the spans that are ours to emit, and ends all but the first.
+    def forked(self) -> None:
+        """Forget what waits: the parent of a forked process writes it."""
+        self._waiting: deque[DeferredSpan] = deque()
+        self._waiting_chars = 0
+        self._draining = threading.Lock()
+
+    def begin(self, interaction: Interaction, redact: Redact = plain) -> RequestSpan:
+        """Start the RAG span of an ended interaction, and queue the writing of the rest.
 
         Args:
             interaction: An ended one.
@@ -98,45 +114,99 @@ class SpanWriter:
         """
         others = interaction.others or _NO_OTHERS
         if others.span is not None:
-            return RagSpan(others.span.context, others.span.held)
+            return RequestSpan(others.span.context, others.span.held)
         if others.unrecorded is not None:
-            return RagSpan(others.unrecorded, None, recorded=False)
+            return RequestSpan(others.unrecorded, recorded=False)
         mode = ("root" if others.active else "all") if self._mode == "auto" else self._mode
         if mode == "none":
-            return around(interaction.otel)
-        span = self._write_root(interaction, redact)
+            return application_span(interaction.otel)
+        span = self._start_root(interaction)
         context = span.get_span_context()
         if not span.is_recording():
-            return RagSpan(context, None, recorded=False)
-        if mode == "all":
-            try:
-                self._write_children(interaction, span, redact)
-            except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
-                self._incidents.report("span start", error)
-        end = interaction.root.end
-        return RagSpan(context, None if end is None else HeldSpan(span, end))
+            return RequestSpan(context, recorded=False)
 
-    def _write_root(self, interaction: Interaction, redact: Redact) -> Span:
-        root = interaction.root
-        name = self._workflow or root.name
-        span = self._tracer.start_span(
+        def write(content: bool) -> None:
+            self._write_root(interaction, span, redact, content)
+            if mode == "all":
+                self._write_children(interaction, span, redact, content)
+
+        deferred = DeferredSpan(span, write, interaction.chars, self._incidents)
+        self._defer(deferred)
+        end = interaction.root.end
+        held = None if end is None else HeldSpan(deferred, end)
+        return RequestSpan(context, held, deferred=deferred)
+
+    def _defer(self, deferred: DeferredSpan) -> None:
+        if self._is_full(deferred):
+            self._forget_complete()
+        if self._is_full(deferred):
+            if self._content:
+                self._incidents.count("span content left out")
+            deferred.complete(content=False)
+            return
+        # Not exact where threads race; `drain` starts the sum anew.
+        self._waiting_chars += deferred.chars
+        self._waiting.append(deferred)
+
+    def _is_full(self, deferred: DeferredSpan) -> bool:
+        chars = self._waiting_chars + deferred.chars
+        return len(self._waiting) >= _MOST_WAITING or chars > _MOST_WAITING_CHARS
+
+    def _forget_complete(self) -> None:
+        """Make room: spans that the evaluator has completed need no writing."""
+        with contextlib.suppress(IndexError):
+            while self._waiting[0].is_complete:
+                self._waiting_chars -= self._waiting.popleft().chars
+
+    def drain(self) -> None:
+        """Write all that waits. When it returns, what another thread was writing is done, too."""
+        with self._draining:
+            with contextlib.suppress(IndexError):
+                while True:
+                    self._waiting.popleft().complete()
+            self._waiting_chars = 0
+
+    def _start_root(self, interaction: Interaction) -> Span:
+        name = self._workflow or interaction.root.name
+        return self._tracer.start_span(
             f"invoke_workflow {name}",
             interaction.otel,
-            attributes=self._root_attributes(interaction, name, redact),
-            start_time=root.start,
+            attributes={
+                semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
+                semconv.GEN_AI_WORKFLOW_NAME: name,
+                semconv.OPENINFERENCE_SPAN_KIND: "CHAIN",
+            },
+            start_time=interaction.root.start,
         )
-        _mark_failure(span, root.error_type, interaction.status)
-        return span
 
-    def _write_children(self, interaction: Interaction, root_span: Span, redact: Redact) -> None:
+    def _write_root(
+        self, interaction: Interaction, span: Span, redact: Redact, content: bool
+    ) -> None:
+        root, metadata = interaction.root, interaction.metadata
+        _mark_failure(span, root.error_type, interaction.status)
+        private: Contents = {}
+        if (session := session_of(metadata)) is not None:
+            private[semconv.GEN_AI_CONVERSATION_ID] = session
+            private[semconv.SESSION_ID] = session
+        if (user := metadata.get("user_id")) is not None:
+            private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
+        if self._content and content:
+            private |= texts(root.query, root.text)
+        if private:
+            span.set_attributes(redact(private))
+
+    def _write_children(
+        self, interaction: Interaction, root_span: Span, redact: Redact, content: bool
+    ) -> None:
         parents = _Parents(interaction, root_span)
-        documents = {found.run: found.contexts for found in interaction.lists if self._content}
+        content = content and self._content
+        documents = {found.run: found.contexts for found in interaction.lists if content}
         for run in interaction.runs[1:]:
             form = _FORMS.get(run.kind)
             if form is None:
                 continue
-            span = self._child(run, form, parents.around(run))
-            if self._content:
+            span = self._start_child(run, form, parents.around(run))
+            if content:
                 found = documents.get(run, ())
                 span.set_attributes(redact(content_of(run, found, room(span))))
             # Times are explicit, so a span can be ended before its children begin.
@@ -144,7 +214,7 @@ class SpanWriter:
             if run.kind is not RunKind.MODEL:
                 parents.add(run, span)
 
-    def _child(self, run: Run, form: _Form, parent: OtelContext) -> Span:
+    def _start_child(self, run: Run, form: _Form, parent: OtelContext) -> Span:
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: form.operation,
             semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,
@@ -159,24 +229,6 @@ class SpanWriter:
         )
         _mark_failure(span, run.error_type, Status.OK)
         return span
-
-    def _root_attributes(self, interaction: Interaction, name: str, redact: Redact) -> Attributes:
-        told = interaction.metadata
-        private: Contents = {}
-        attributes: Attributes = {
-            semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
-            semconv.GEN_AI_WORKFLOW_NAME: name,
-            semconv.OPENINFERENCE_SPAN_KIND: "CHAIN",
-        }
-        if (session := session_of(told)) is not None:
-            private[semconv.GEN_AI_CONVERSATION_ID] = session
-            private[semconv.SESSION_ID] = session
-        if told.get("user_id") is not None:
-            user = told["user_id"]
-            private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
-        if self._content:
-            private |= texts(interaction.root.query, interaction.root.text)
-        return attributes | redact(private)
 
 
 class _Parents:

@@ -39,6 +39,11 @@ class Clock:
                 thread.start()
                 self._thread = thread
 
+    @property
+    def ticks(self) -> bool:
+        """Whether the thread was started and not stopped."""
+        return self._thread is not None and not self._stopped.is_set()
+
     def stop(self) -> None:
         """Ends the thread at its next tick."""
         self._stopped.set()

@@ -279,10 +279,14 @@ class Pipeline:
         self._start_threads()
         self._holder.hold(held)
 
-    def watch(self) -> None:
-        """Begins to call `tick`, which has something to look after."""
+    def watch(self) -> bool:
+        """Begin to call `tick`, which has something to look after.
+
+        Returns:
+            Whether it will be called; False after `shutdown`, or where no thread can be started.
+        """
         self._exit.arm()
-        self._start_threads()
+        return self._start_threads() is None and self._clock.ticks
 
     def refuse(self, reason: str) -> None:
         """Enters an interaction that could not be offered."""
@@ -344,6 +348,7 @@ class Pipeline:
         self._evaluator.stop(_STOP_TIMEOUT)
         self._durable.stop(_STOP_TIMEOUT)
         self._clock.stop()
+        self._external_tick()
         self._holder.close()
         return finished
 

@@ -455,10 +455,11 @@ def test_content_limits_cut_and_say_so() -> None:
     world.evals.shutdown()
 
 
-def test_sampled_out_spans_end_at_once_and_say_so() -> None:
+def test_sampled_out_spans_end_without_an_evaluation_and_say_so() -> None:
     """A request that is not evaluated has its spans, with the status that says why."""
     world = World(sample_rate=0.0)
     build_chain().invoke("one?", world.config)
+    assert world.evals.flush(10)
     (root,) = [s for s in world.exporter.get_finished_spans() if s.parent is None]
     assert (root.attributes or {})["rag.eval.status"] == "sampled_out"
     assert world.evals.stats().sampled_out == 1

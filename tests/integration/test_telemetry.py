@@ -246,6 +246,7 @@ def test_a_retrieval_span_with_many_documents_keeps_its_first_attributes() -> No
     documents = [Context(text=f"t{n}", id=str(n), score=1.0, metadata={"n": n}) for n in range(60)]
     recorder.documents(run, documents)
     recorder.end(root)
+    assert world.evals.flush(10)
     span = world.one("retrieval")
     assert span.dropped_attributes == 0
     assert attributes(span)["openinference.span.kind"] == "RETRIEVER"

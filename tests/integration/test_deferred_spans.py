@@ -1,0 +1,150 @@
+"""Spans whose content and children are written off the request's thread, by the real SDK."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rag_eval_hooks import RagEval, RagEvalConfig
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.sample import Context
+from tests.waiting import until
+
+QUESTION = "Where does ann@example.org live?"
+
+
+class World:
+    """An application that writes content on its spans, and redacts with a function of its own."""
+
+    def __init__(self, redact: Any = None, **config: Any) -> None:
+        self.spans = InMemorySpanExporter()
+        tracers = TracerProvider()
+        tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.evals = RagEval(
+            "lexical",
+            config=RagEvalConfig(capture_content=True, **config),
+            redact=redact,
+            tracer_provider=tracers,
+        )
+
+    def ask(self, number: int = 0, text: str = "a chunk") -> None:
+        recorder = self.evals.recorder
+        root = recorder.start(f"{number}", None, RunKind.CHAIN, "help")
+        assert root is not None
+        root.query, root.text = QUESTION, "In Rome."
+        run = recorder.start(f"{number}r", f"{number}", RunKind.RETRIEVER, "store")
+        assert run is not None
+        recorder.documents(run, [Context(text=text)])
+        recorder.end(run)
+        recorder.end(root)
+
+    def named(self, start: str) -> list[ReadableSpan]:
+        return [s for s in self.spans.get_finished_spans() if s.name.startswith(start)]
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    return span.attributes or {}
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_redaction_of_content_costs_the_request_nothing(rate: float) -> None:
+    """No redactor runs in the thread of a request, sampled out or evaluated."""
+    threads: set[int] = set()
+    redacted = threading.Event()
+
+    def redact(text: str) -> str:
+        threads.add(threading.get_ident())
+        redacted.set()
+        return text.replace("ann", "***")
+
+    world = World(redact=redact, sample_rate=rate)
+    world.ask()
+    assert redacted.wait(30)
+    until(lambda: len(world.named("invoke_workflow")) == 1)
+    assert threading.get_ident() not in threads
+    (root,) = world.named("invoke_workflow")
+    assert attributes(root)["input.value"] == "Where does ***@example.org live?"
+    world.evals.shutdown()
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_flush_leaves_no_span_unwritten(rate: float) -> None:
+    """After `flush` each request has its RAG span and its child, with content and times."""
+    world = World(sample_rate=rate)
+    for number in range(20):
+        world.ask(number)
+    assert world.evals.flush(30)
+    roots, children = world.named("invoke_workflow"), world.named("retrieval")
+    assert len(roots) == len(children) == 20
+    assert {attributes(root)["output.value"] for root in roots} == {"In Rome."}
+    by_id = {root.context.span_id: root for root in roots}
+    for child in children:
+        assert child.parent is not None
+        root = by_id[child.parent.span_id]
+        assert (root.start_time or 0) <= (child.start_time or 0)
+        assert (child.end_time or 0) <= (root.end_time or 0)
+    world.evals.shutdown()
+
+
+def test_a_request_after_shutdown_has_its_spans() -> None:
+    """Nothing is evaluated after `shutdown`, but spans are written all the same."""
+    world = World()
+    world.evals.shutdown()
+    world.ask()
+    (root,) = world.named("invoke_workflow")
+    assert attributes(root)["rag.eval.status"] == "shutdown"
+    assert attributes(root)["input.value"] == QUESTION
+
+
+def test_requests_beyond_the_limit_lose_content_and_are_counted() -> None:
+    """More text than may wait is left off the spans, which are written; each loss is counted."""
+    started, go_on = threading.Event(), threading.Event()
+
+    def redact(text: str) -> str:
+        started.set()
+        assert go_on.wait(60)
+        return text
+
+    world = World(redact=redact, sample_rate=0.0)
+    world.ask()
+    assert started.wait(30)
+    long = "word " * 3900
+    for number in range(1, 160):
+        world.ask(number, long)
+    lost = world.evals.stats().incidents["span content left out"]
+    go_on.set()
+    assert world.evals.flush(60)
+    roots = world.named("invoke_workflow")
+    assert len(roots) == len(world.named("retrieval")) == 160
+    assert sum("input.value" not in attributes(root) for root in roots) == lost > 0
+    world.evals.shutdown()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_does_not_write_its_parents_spans() -> None:
+    """Spans that wait at a fork are written once, in the parent."""
+    world = World(sample_rate=0.0)
+    world.ask()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            world.spans.clear()
+            world.evals.flush(5)
+            code = 0 if not world.spans.get_finished_spans() else 2
+        finally:
+            os.write(writing, b".")
+            os._exit(code)
+    assert os.read(reading, 1) == b"."
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert world.evals.flush(10)
+    assert len(world.named("invoke_workflow")) == len(world.named("retrieval")) == 1
+    world.evals.shutdown()
