@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -52,8 +53,24 @@ class ConfigError(RagEvalError, ValueError):
 
     @classmethod
     def unknown(cls, field: str, got: str, known: Iterable[str]) -> ConfigError:
-        """The error for a name that is none of the known ones, which it lists."""
-        return cls(field, got, "one of " + ", ".join(sorted(known)))
+        """Return the error for a name that is none of the known ones.
+
+        Args:
+            field: The setting, or the name itself where that is no setting.
+            got: The name that was written.
+            known: The names that exist; all are listed and the nearest is proposed.
+        """
+        names = sorted(known)
+        near = difflib.get_close_matches(got, names, n=1)
+        proposal = f"; did you mean {near[0]!r}?" if near else ""
+        return cls(field, got, f"one of {', '.join(names)}{proposal}")
+
+    @classmethod
+    def removed(cls, field: str, advice: str) -> ConfigError:
+        """Return the error for a setting that older versions had, with what to do instead."""
+        error = cls(field, "a removed setting", advice)
+        error.args = (f"{field}: this setting was removed; {advice}",)
+        return error
 
 
 class JudgeError(RagEvalError):

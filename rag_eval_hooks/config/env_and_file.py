@@ -1,34 +1,26 @@
-"""Where settings come from: environment and file. The only module that reads them."""
+"""Settings from environment and file. No other module reads either."""
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+from rag_eval_hooks.config.removed import unknown_setting
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["evaluator_environment", "merged", "origins", "otlp_endpoint", "parsed", "traces_at"]
+__all__ = ["Origins", "evaluator_environment", "merged", "otlp_endpoint", "traces_at"]
+
+Origins: TypeAlias = dict[str, str]
+"""Origin of each setting that is not at its default, in words."""
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
-_MAPPINGS = (
-    "judge_headers",
-    "judge_query",
-    "graphrag_weights",
-    "whitepaper_weights",
-    "thresholds",
-    "metric_rates",
-    "rate_limit",
-    "budget",
-    "redact_patterns",
-    "sink_keys",
-)
 _CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-# PYTHONPATH is where tracers put a `sitecustomize` that instruments every process; what it adds to
-# the path of imports is told to the child by itself.
+# Tracers add a `sitecustomize` that instruments every process by PYTHONPATH; the path of imports is
+# passed to the child separately.
 _NOT_PASSED = ("OTEL_", _PREFIX, "PYTHONPATH", "PYTHONSTARTUP", "PYTHONINSPECT")
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -42,54 +34,46 @@ _CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
 _CONTENT_IN_EVENTS = ("EVENT_ONLY", "SPAN_AND_EVENT")
 
 
-def merged(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by name: shared variables < file < `RAG_EVAL_*` < explicit.
+def merged(
+    names: Collection[str],
+    explicit: Mapping[str, Any],
+    ungrouped: Callable[[Mapping[str, Any]], dict[str, Any]],
+) -> tuple[dict[str, Any], Origins]:
+    """Return values by name, and their origins: shared variables < file < `RAG_EVAL_*` < explicit.
 
     Args:
-        names: All settings that there are.
+        names: All settings that exist.
         explicit: Values that win over all others.
+        ungrouped: Replaces the groups among the values of a file by the settings in them.
 
     Raises:
         ConfigError: A `RAG_EVAL_*` variable is unknown, or the file cannot be used.
     """
-    own = _own(names, explicit)
-    return {**_shared_variables(own), **own}
-
-
-def _own(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, Any]:
     variables = {_PREFIX + name.upper(): name for name in names}
-    _refuse_unknown_variables({*variables, _FILE_VARIABLE})
+    _refuse_unknown_variables(variables)
+    path = _file_path()
+    from_file = {} if path is None else ungrouped(_read(path))
     environment = {
-        name: parsed(name, os.environ[variable])
-        for variable, name in variables.items()
-        if variable in os.environ
+        name: os.environ[variable] for variable, name in variables.items() if variable in os.environ
     }
-    return {**_file_values(), **environment, **explicit}
-
-
-def origins(names: Iterable[str], explicit: Mapping[str, Any]) -> dict[str, str]:
-    """Where each value of `merged` is from, in words; a setting at its default is left out."""
-    found = dict.fromkeys(_file_values(), f"file {_file_path()}")
-    for name in names:
-        if (variable := _PREFIX + name.upper()) in os.environ:
-            found[name] = f"variable {variable}"
-    found |= dict.fromkeys(explicit, "argument")
-    shared = {
-        "judge_base_url": "OPENAI_BASE_URL",
-        "judge_api_key": "OPENAI_API_KEY",
-        "capture_content": _CONTENT_VARIABLE,
-    }
-    taken = _shared_variables(_own(names, explicit))
-    return {name: f"variable {shared[name]}" for name in taken} | found
+    own = {**from_file, **environment, **explicit}
+    shared = _shared_variables(own)
+    origins = (
+        {name: f"variable {variable}" for name, (variable, _) in shared.items()}
+        | dict.fromkeys(from_file, f"file {path}")
+        | {name: f"variable {_PREFIX}{name.upper()}" for name in environment}
+        | dict.fromkeys(explicit, "argument")
+    )
+    return {**{name: value for name, (_, value) in shared.items()}, **own}, origins
 
 
 def traces_at(base: str) -> str:
-    """The URL at which a receiver takes spans, by its base URL, or by itself."""
+    """Return the URL at which a receiver takes spans, from its base URL or from that URL itself."""
     return base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
 
 
 def otlp_endpoint() -> str | None:
-    """The URL to which OpenTelemetry's own variables send spans, as its SDK reads them.
+    """Return the URL to which OpenTelemetry's own variables send spans, as its SDK reads them.
 
     The variable for traces is taken as it is; the one for all signals is a base.
     """
@@ -98,46 +82,35 @@ def otlp_endpoint() -> str | None:
     return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)
 
 
-def _refuse_unknown_variables(known: set[str]) -> None:
-    for name in os.environ:
-        if name.startswith(_PREFIX) and name not in known:
-            raise ConfigError.unknown(name, "an unknown variable", known)
+def _refuse_unknown_variables(known: Mapping[str, str]) -> None:
+    for variable in os.environ:
+        own = variable.startswith(_PREFIX) and variable != _FILE_VARIABLE
+        if own and variable not in known:
+            name = variable.removeprefix(_PREFIX).lower()
+            raise unknown_setting(name, {*known.values(), "config_file"}, _PREFIX)
 
 
-def parsed(name: str, value: str) -> Any:
-    """A setting's text: `a=1,b=2` as a mapping, for the settings that are mappings.
+def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return variable and value by setting, from variables that other software reads too.
 
-    Raises:
-        ConfigError: It has another form.
+    Args:
+        own: The settings of our own, which decide whether a shared key may be used.
     """
-    if name not in _MAPPINGS:
-        return value
-    pairs = [part.partition("=") for part in value.split(",") if part.strip()]
-    if not all(key.strip() and equals for key, equals, _ in pairs):
-        raise ConfigError(name, "**********", "name=value pairs, separated by commas")
-    return {key.strip(): text.strip() for key, _, text in pairs}
-
-
-def _shared_variables(own: Mapping[str, Any]) -> dict[str, Any]:
-    """What variables of other software say, as far as it fits our own settings."""
-    values: dict[str, Any] = {}
+    shared: dict[str, tuple[str, Any]] = {}
     # A key goes to the endpoint that it was set for, and to no other one.
     if own.get("judge_base_url") in (None, os.environ.get("OPENAI_BASE_URL")):
-        if os.environ.get("OPENAI_BASE_URL"):
-            values["judge_base_url"] = os.environ["OPENAI_BASE_URL"]
-        if os.environ.get("OPENAI_API_KEY"):
-            values["judge_api_key"] = os.environ["OPENAI_API_KEY"]
+        for name, variable in (
+            ("judge_base_url", "OPENAI_BASE_URL"),
+            ("judge_api_key", "OPENAI_API_KEY"),
+        ):
+            if value := os.environ.get(variable):
+                shared[name] = (variable, value)
     content = os.environ.get(_CONTENT_VARIABLE, "").strip().upper()
     if content in _CONTENT_ON_SPANS:
-        values["capture_content"] = True
+        shared["capture_content"] = (_CONTENT_VARIABLE, True)
     if content in _CONTENT_IN_EVENTS:
-        values["capture_event_content"] = True
-    return values
-
-
-def _file_values() -> dict[str, Any]:
-    path = _file_path()
-    return {} if path is None else _read(path)
+        shared["capture_event_content"] = (_CONTENT_VARIABLE, True)
+    return shared
 
 
 def _file_path() -> Path | None:
@@ -149,7 +122,7 @@ def _file_path() -> Path | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The settings in a file: its top level, or the tool table where it is a pyproject.toml."""
+    """Return the settings in a file: its top level, or the tool table of a pyproject.toml."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -163,18 +136,20 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def evaluator_environment(threads: int) -> dict[str, str]:
-    """The environment of the evaluator process.
+    """Return the environment of the evaluator process.
 
-    It is this process's own, without what would make the child trace, export or run other code at
-    its start, and with bounded threads.
+    It is this process's own, without variables that would make the child trace, export or run
+    other code at its start, and with bounded threads.
 
     Args:
         threads: Threads of numerical libraries.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
+    }
     bounds = dict.fromkeys(_THREAD_VARIABLES, str(threads))
     # oneDNN keeps code and memory for up to a thousand shapes of input, and texts have as many
-    # lengths: the process would grow for hours. Who sets it otherwise has it so.
+    # lengths: the process would grow for hours. A value set by the user wins.
     shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
     fixed = {"TOKENIZERS_PARALLELISM": "false", "OTEL_SDK_DISABLED": "true"}
-    return {**shapes, **kept, **bounds, **fixed}
+    return {**shapes, **inherited, **bounds, **fixed}

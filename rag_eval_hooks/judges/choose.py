@@ -6,7 +6,8 @@ import importlib.util
 import logging
 from typing import TYPE_CHECKING, Any
 
-from rag_eval_hooks.config.settings import EMBEDDERS, TOKEN_SCORERS, RagEvalConfig
+from rag_eval_hooks.config.groups import EMBEDDERS, TOKEN_SCORERS
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 

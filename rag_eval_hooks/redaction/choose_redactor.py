@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
+from rag_eval_hooks.config.groups import REDACTIONS
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction.checked_numbers import Cards, Ibans, IpAddresses
 from rag_eval_hooks.redaction.emails import Emails

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.config.fields import wants_of
+from rag_eval_hooks.config.groups import PrivacySettings, SamplingSettings
+from rag_eval_hooks.config.settings import GROUPS
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 
@@ -158,6 +161,44 @@ def test_misspelt_names_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_EVAL_SAMPLE_RAT", "0.1")
     with pytest.raises(ConfigError, match="RAG_EVAL_SAMPLE_RAT"):
         RagEvalConfig.load()
+
+
+@pytest.mark.parametrize("name", ["sample_rat", "sampel_rate"])
+def test_a_misspelt_name_is_answered_with_the_nearest_setting(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error for an unknown name proposes the setting that was probably meant."""
+    with pytest.raises(ConfigError, match=r"did you mean 'sample_rate'\?"):
+        RagEvalConfig(**{name: 0.1})
+    monkeypatch.setenv(f"RAG_EVAL_{name.upper()}", "0.1")
+    with pytest.raises(ConfigError, match=r"did you mean 'RAG_EVAL_SAMPLE_RATE'\?"):
+        RagEvalConfig.load()
+
+
+def test_a_group_stands_for_its_settings() -> None:
+    """A group in code or in a file gives the settings set in it; a setting by itself wins."""
+    Path("rag_eval_hooks.toml").write_text("[sampling]\nrate_limit = { second = 5 }\n")
+    config = RagEvalConfig.load(
+        sampling=SamplingSettings(sample_rate=0.1, metric_rates={"ragas": 1.0}),
+        privacy=PrivacySettings(redact_ids_key="sk-secret"),
+        metric_rates={"ragas": 0.5},
+    )
+    assert (config.sample_rate, config.metric_rates) == (0.1, {"ragas": 0.5})
+    assert config.rate_limit == {"second": 5}
+    assert config.redact_ids_key is not None
+    assert config.redact_ids_key.get_secret_value() == "sk-secret"
+    with pytest.raises(ConfigError, match="sampling: got 'PrivacySettings'"):
+        RagEvalConfig.load(sampling=PrivacySettings())
+    with pytest.raises(ConfigError, match="sample_rat"):
+        RagEvalConfig.load(sampling={"sample_rat": 0.1})
+
+
+def test_a_setting_is_in_one_group() -> None:
+    """Every setting stands in exactly one group, with a description and the values accepted."""
+    fields = [item for group in GROUPS.values() for item in group.model_fields.items()]
+    assert [name for name, _ in fields] == list(RagEvalConfig.model_fields)
+    assert len({name for name, _ in fields}) == len(fields)
+    assert all(field.description and wants_of(field) for _, field in fields)
 
 
 def test_broken_file_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="not in a s
 
 
 def test_every_setting_is_documented() -> None:
-    """The page of settings lists all settings and no others."""
+    """The page of settings lists all settings and no others, in the words of the code."""
     page = (ROOT / "docs/configuration.md").read_text()
     assert re.findall(r"^\| `(\w+)` \|", page, re.M) == list(RagEvalConfig.model_fields)
+    script = runpy.run_path(str(ROOT / "docs/settings_table.py"))
+    assert script["page"]() == page, "run `python docs/settings_table.py`"
 
 
 def test_every_metric_is_documented() -> None:

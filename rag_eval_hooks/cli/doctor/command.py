@@ -14,7 +14,7 @@ from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.cli.doctor.settings import described
 from rag_eval_hooks.cli.doctor.trace import explain_trace
 from rag_eval_hooks.cli.errors import UsageError
-from rag_eval_hooks.config.env_and_file import origins, otlp_endpoint, parsed, traces_at
+from rag_eval_hooks.config.env_and_file import otlp_endpoint, traces_at
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 
@@ -74,11 +74,11 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         raise UsageError(f"--spans: {arguments.spans} is no file")
     if not 0 < arguments.timeout < 3600:
         raise UsageError(f"--timeout: got {arguments.timeout}; wants seconds, above 0")
-    explicit = {name: parsed(name, value) for name, value in _pairs(arguments.set)}
+    config, origins = RagEvalConfig.load_with_origins(dict(_pairs(arguments.set)))
     base = arguments.otlp_endpoint
     return Setup(
-        config=RagEvalConfig.load(**explicit),
-        origins=origins(RagEvalConfig.model_fields, explicit),
+        config=config,
+        origins=origins,
         otlp_endpoint=traces_at(base) if base else otlp_endpoint(),
         timeout=arguments.timeout,
         spans=arguments.spans,

@@ -1,0 +1,395 @@
+"""Every setting, in groups: its name, type, default and description stand here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from rag_eval_hooks.config.fields import (
+    Count,
+    Names,
+    NumberByName,
+    OptionalCount,
+    OptionalShare,
+    OptionalText,
+    Redactions,
+    Regions,
+    Seconds,
+    SecretByName,
+    SettingsGroup,
+    Share,
+    Switch,
+    Temperature,
+    Url,
+    Wants,
+    WeightByName,
+    setting,
+)
+from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, Rules, TailRules
+
+__all__ = [
+    "EMBEDDERS",
+    "REDACTIONS",
+    "TOKEN_SCORERS",
+    "DeliverySettings",
+    "JudgeSettings",
+    "LimitSettings",
+    "PrivacySettings",
+    "SamplingSettings",
+    "ScoringSettings",
+    "TelemetrySettings",
+]
+
+TOKEN_SCORERS = "'none' or 'bert-score[:<name or path>]'"
+EMBEDDERS = "'auto', 'none', 'openai:<model>' or 'sentence-transformers[:<name or path>]'"
+REDACTIONS = (
+    "'none', 'all', or of 'email', 'phone', 'card', 'iban', 'key', 'ip', 'presidio', separated by "
+    "commas; in code also rules and functions (text) -> text or (field, text) -> text"
+)
+
+
+class ScoringSettings(SettingsGroup):
+    """What is measured: metrics, their variants, and the models that they need."""
+
+    metrics: Annotated[Names, Wants("names of suites or metrics, separated by commas")] = setting(
+        (),
+        "Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`. By default all that a "
+        "sample can feed: without a reference, those that need none.",
+    )
+    embedder: Annotated[str, Wants(EMBEDDERS)] = setting(
+        "auto",
+        "Model for embeddings: `auto`, `none`, `openai:<model>`, or `sentence-transformers`, with "
+        "`:` and a name or path for another model than all-MiniLM-L6-v2. `auto` is the judge's "
+        "endpoint with `text-embedding-3-small` for an OpenAI judge; for the local judge it is "
+        "MiniLM where the `embeddings` extra is installed and the model is on disk: nothing is "
+        "downloaded unasked.",
+    )
+    token_scorer: Annotated[str, Wants(TOKEN_SCORERS)] = setting(
+        "none",
+        "`none` or `bert-score`, with `:` and a name or path for another model than "
+        "microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.",
+    )
+    bertscore_layer: OptionalCount = setting(
+        None, "Layer of that model to compare, or `none` for its best-known one."
+    )
+    bertscore_rescale: Switch = setting(False, "Rescale BERTScore with its baseline.")
+    dont_know: Annotated[Literal["refusal", "phrases"], Wants("'refusal' or 'phrases'")] = setting(
+        "refusal",
+        "Test by which `graphrag.answer_class` detects DON'T KNOW: `refusal` (the phrase is what "
+        "the answer says) or `phrases` (the phrase occurs anywhere in it).",
+    )
+    graphrag_rank_aware: Switch = setting(
+        False, "Let `graphrag.ragas_context_precision` depend on the ranks of the contexts."
+    )
+    graphrag_weights: Annotated[
+        WeightByName,
+        Wants(
+            "weights, 0 or more, of faithfulness, context_precision, context_recall, "
+            "answer_relevance"
+        ),
+    ] = setting({}, "Weights of `graphrag.ragas_score`; parts left out keep theirs.")
+    whitepaper_weights: Annotated[
+        WeightByName,
+        Wants("weights, 0 or more, of correctness, faithfulness, precision, recall, relevance"),
+    ] = setting({}, "Weights of `whitepaper.weighted_score`; parts left out keep theirs.")
+    question_checks: Annotated[OptionalText, Wants("the path of a TOML file, or 'none'")] = setting(
+        None, "Path of a TOML file with checks by `question_id`."
+    )
+    references: Annotated[OptionalText, Wants("the path of a JSONL or CSV file, or 'none'")] = (
+        setting(
+            None,
+            "Path of a golden file (JSON lines or CSV), or `none`. See [sampling.md](sampling.md).",
+        )
+    )
+    references_threshold: OptionalShare = setting(
+        None,
+        "Least cosine between a question and a golden question whose reference it may use, or "
+        "`none` for equal questions only. Needs an embedder.",
+    )
+    thresholds: Annotated[NumberByName, Wants("metric ids and numbers in the metric's scale")] = (
+        setting(
+            {},
+            "Lowest passing values by metric, in its own scale, such as `ragas.faithfulness=0.8`.",
+        )
+    )
+
+
+class JudgeSettings(SettingsGroup):
+    """The judge, its endpoint, and the limits of its calls."""
+
+    judge: Annotated[
+        str, Field(pattern=r"^(local|openai:\s*\S.*)$"), Wants("'local' or 'openai:<model>'")
+    ] = setting("local", "`local` (embedded, no network) or `openai:<model>`.")
+    calls: Annotated[Literal["fused", "single"], Wants("'fused' or 'single'")] = setting(
+        "fused",
+        "`fused` (two judge calls for all claims and verdicts) or `single` (one call for each "
+        "finding, for small models).",
+    )
+    nvidia_calls: Annotated[
+        Literal["independent", "paired"], Wants("'independent' or 'paired'")
+    ] = setting("independent", "`independent` (six calls, as defined) or `paired` (two).")
+    verify_tokens: Count = setting(
+        12_000, "Tokens of contexts in one verification; longer ones are split."
+    )
+    judge_attempts: Count = setting(
+        3, "Times that a task is sent in all until every item has a valid reply."
+    )
+    judge_memo: Annotated[OptionalText, Wants("the path of a folder, or 'none'")] = setting(
+        None, "Folder in which replies are stored and served again, or `none` for memory only."
+    )
+    judge_prices: Annotated[OptionalText, Wants("the path of a TOML file, or 'none'")] = setting(
+        None, "Path of a TOML file with prices of models, for the cost on scores."
+    )
+    judge_base_url: Url = setting(
+        None, "Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM."
+    )
+    judge_api_key: Annotated[SecretStr | None, Wants("a key")] = setting(
+        None, "Key of that endpoint; never printed."
+    )
+    judge_headers: SecretByName = setting(
+        {}, "Extra HTTP headers for a gateway; values are secret and never printed."
+    )
+    judge_query: SecretByName = setting(
+        {}, "Extra query parameters for a gateway, such as `api-version`; never printed."
+    )
+    judge_temperature: Temperature = setting(0.0, "Sampling temperature, or `none` to send none.")
+    judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
+    judge_retries: Annotated[int, Field(ge=0), Wants("a whole number, 0 or more")] = setting(
+        3, "Further tries after a 429, a 5xx or a time-out."
+    )
+    judge_concurrency: Count = setting(
+        16, "Most judge calls in flight at once: fewer after a 429 or a time-out."
+    )
+    judge_breaker_failures: Count = setting(
+        20,
+        "Judge calls that fail in a row (time-outs, 5xx, no connection, no access) before no more "
+        "are made and metrics fail at once as `judge_unavailable`.",
+    )
+    judge_breaker_pause: Seconds = setting(
+        10.0,
+        "Seconds before one call is tried again; the pause doubles with each that fails, up to "
+        "six times as long.",
+    )
+
+
+class SamplingSettings(SettingsGroup):
+    """Which requests are evaluated, and what that may cost."""
+
+    sample_rate: Share = setting(
+        1.0, "Share of interactions to evaluate, 0 to 1; consistent by trace id."
+    )
+    metric_rates: Annotated[MetricRates, Wants("numbers from 0 to 1 by suite or metric id")] = (
+        setting(
+            {},
+            "Inclusion probability of suites and metrics, 0 to 1; an id wins over its suite, and "
+            "both over `sample_rate`. For this and the next four see [sampling.md](sampling.md).",
+        )
+    )
+    rules: Annotated[Rules, Wants("tables, each with a rate")] = setting(
+        (),
+        "Tables with conditions on an interaction and a rate; the first that fits counts. In a "
+        "variable, JSON.",
+    )
+    tail: Annotated[TailRules, Wants("tables, each with one condition and `then`")] = setting(
+        (),
+        "Tables with conditions on cheap results or feedback, and the metrics to evaluate then. "
+        "In a variable, JSON.",
+    )
+    rate_limit: Annotated[
+        RateLimits, Wants("whole numbers, 1 to 1000000, of 'second' and 'minute'")
+    ] = setting({}, "Samples evaluated in any `second` and any `minute`, by this process.")
+    budget: Annotated[
+        Budgets, Wants("numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day")
+    ] = setting(
+        {},
+        "`calls`, `tokens` or `cost` of judge and embedder, each `_per_hour` or `_per_day` (UTC).",
+    )
+    budget_path: Annotated[OptionalText, Wants("the path of a file, or 'none'")] = setting(
+        None, "SQLite file by which processes share one budget, or `none`: each its own."
+    )
+
+
+class LimitSettings(SettingsGroup):
+    """Bounds of time and memory in the application's process."""
+
+    evaluator: Annotated[
+        Literal["auto", "thread", "process"], Wants("'auto', 'thread' or 'process'")
+    ] = setting(
+        "auto",
+        "Place of evaluation: `thread`, `process` (a child process), or `auto`: a process as soon "
+        "as a model runs in the evaluator itself (sentence-transformers, bert-score), else a "
+        "thread. See [evaluator-placement.md](evaluator-placement.md).",
+    )
+    evaluator_concurrency: Count = setting(16, "Samples evaluated at once.")
+    evaluator_threads: Count = setting(
+        1, "Threads of numerical libraries in the evaluator process."
+    )
+    evaluator_nice: Annotated[int, Field(ge=0, le=19), Wants("a whole number from 0 to 19")] = (
+        setting(10, "Scheduling niceness of the evaluator process, 0 to 19.")
+    )
+    evaluator_idle: Switch = setting(
+        True, "Give the evaluator process only processor time that others leave (Linux)."
+    )
+    evaluator_message_mb: Count = setting(
+        64,
+        "Mebibytes of one sample, or of its outcomes, on the way to or from the evaluator process; "
+        "a larger one is not evaluated there.",
+    )
+    sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
+    queue_size: Count = setting(1000, "Samples that may wait; one more is dropped and counted.")
+    queue_chars: Count = setting(
+        100_000_000, "Characters of text that all waiting samples may hold together."
+    )
+    exit_timeout: Seconds = setting(
+        5.0, "Seconds to finish waiting samples when the process exits."
+    )
+    interaction_ttl: Seconds = setting(
+        600.0, "Seconds after which an interaction without an end is abandoned."
+    )
+    max_open_interactions: Count = setting(
+        10_000, "Interactions that may be open at once; the oldest is abandoned."
+    )
+    max_interaction_chars: Count = setting(
+        4_000_000,
+        "Characters of text that an open interaction may hold; later text is left out, and "
+        "`truncated` says so.",
+    )
+    max_contexts: Count = setting(50, "Contexts of one sample.")
+    max_text_chars: Count = setting(
+        20_000, "Characters of each context, of the question and of the answer."
+    )
+    feedback_samples: Annotated[int, Field(ge=0), Wants("a whole number, 0 or more")] = setting(
+        1000, "Ended interactions that `feedback` can still join; 0 for none."
+    )
+    feedback_chars: Count = setting(
+        10_000_000, "Characters of text that all of them may hold together."
+    )
+    feedback_ttl: Seconds = setting(3600.0, "Seconds for which each can be joined.")
+    max_explained: Count = setting(10_000, "Recent traces that `RagEval.explain` can explain.")
+
+
+class TelemetrySettings(SettingsGroup):
+    """Spans, events and their content."""
+
+    hold: Switch = setting(True, "Let RAG spans wait for their scores.")
+    hold_timeout: Seconds = setting(10.0, "Seconds that a span waits at most.")
+    max_held: Count = setting(1000, "Spans that may wait at once; one more ends at once.")
+    workflow: Annotated[OptionalText, Wants("a name, or 'none'")] = setting(
+        None, "Name on the RAG span; by default the name of the outermost run."
+    )
+    spans: Annotated[
+        Literal["auto", "all", "root", "none"], Wants("'auto', 'all', 'root' or 'none'")
+    ] = setting(
+        "auto",
+        "Spans of requests: `auto` (none of ours where another instrumentor writes its own), "
+        "`all`, `root` (the RAG span alone) or `none`.",
+    )
+    carrier: Annotated[Literal["trace", "child", "off"], Wants("'trace', 'child' or 'off'")] = (
+        setting(
+            "trace",
+            "Evaluation span with all results: `trace` (in a trace of its own), `child` (below the "
+            "RAG span) or `off`.",
+        )
+    )
+    trace_judge: Switch = setting(
+        False,
+        "Write a span for each call of judge, embedder and token scorer below the evaluation span; "
+        "never in the application's own traces otherwise.",
+    )
+    span_events: Switch = setting(
+        False, "Add each score as an event to our RAG span too, with the request's end as its time."
+    )
+    capture_content: Switch = setting(False, "Put question, contexts and answer on spans.")
+    capture_event_content: Switch = setting(
+        False, "Let explanations in log events quote the application's texts."
+    )
+    max_explanation_chars: Count = setting(
+        4000, "Characters of one metric's explanation in telemetry."
+    )
+
+
+class DeliverySettings(SettingsGroup):
+    """Sinks, retries, and the spool that outlives the process."""
+
+    sinks: Annotated[
+        Names,
+        Wants(
+            "'jsonl:<path>', 'phoenix:<url>', 'mlflow:<url>' or 'langfuse:<url>', separated by "
+            "commas"
+        ),
+    ] = setting(
+        (),
+        "Destinations of scores besides the span: `jsonl:<path>`, `phoenix:<url>`, "
+        "`mlflow:<url>`, `langfuse:<url>`.",
+    )
+    sink_keys: Annotated[
+        dict[Literal["phoenix", "mlflow", "langfuse"], SecretStr],
+        Wants("keys by platform: phoenix, mlflow, langfuse"),
+    ] = setting(
+        {},
+        "Keys of platforms: `phoenix=<key>`, `mlflow=<token>`, "
+        "`langfuse=<public key>:<secret key>`; never printed.",
+    )
+    sink_timeout: Seconds = setting(
+        3.0,
+        "Seconds that a sink may take for one sample; while it takes longer, it misses what comes, "
+        "or gets it later from the spool.",
+    )
+    sink_retry_for: Seconds = setting(
+        60.0, "Seconds for which scores that a platform did not take are sent again."
+    )
+    sink_queue_chars: Count = setting(
+        10_000_000,
+        "Characters of scores and explanations that may wait in memory for one platform; with a "
+        "spool, of samples for sinks that failed.",
+    )
+    sink_keep_for: Seconds = setting(
+        86_400.0, "Seconds for which they wait in the spool, where there is one, beyond that."
+    )
+    sink_keep_mb: Count = setting(
+        100, "Megabytes of scores that may wait in the spool for one platform."
+    )
+    spool: Annotated[
+        OptionalText, Wants("the path of a file in a folder that exists, or 'none'")
+    ] = setting(
+        None,
+        "Path of an SQLite file that stores accepted samples and finished scores until they are "
+        "delivered, or `none`; processes of one machine may share it. See "
+        "[production.md](production.md).",
+    )
+    durability: Annotated[Literal["batch", "sync"], Wants("'batch' or 'sync'")] = setting(
+        "batch",
+        "`batch` (a process that is killed loses its last 50 ms at most) or `sync` (an `offer` "
+        "that gives True is on disk, and waits for it).",
+    )
+    spool_wait: Seconds = setting(
+        0.05, "Seconds that an offer waits for the disk at most, with `sync`."
+    )
+    spool_max_mb: Count = setting(
+        512,
+        "Megabytes that the spool may have; further samples are evaluated from memory alone and "
+        "counted as `undurable`.",
+    )
+
+
+class PrivacySettings(SettingsGroup):
+    """What is removed from texts before anything leaves the process."""
+
+    redact: Annotated[Redactions, Wants(REDACTIONS)] = setting(
+        (),
+        "Kinds of text removed from samples, and from content on spans, before anything leaves: "
+        "`email`, `phone`, `card`, `iban`, `key` (API keys, tokens, passwords), all of these by "
+        "`all`; besides these `ip` and `presidio`. See [privacy.md](privacy.md).",
+    )
+    redact_patterns: Annotated[dict[str, str], Wants("names and regular expressions")] = setting(
+        {}, "Regular expressions by name, likewise removed: `CUSTOMER` makes `<CUSTOMER_1>`."
+    )
+    redact_regions: Regions = setting(
+        (),
+        "Countries, by two letters, whose phone numbers are recognised without their prefix; by "
+        "default some 40 large ones.",
+    )
+    redact_ids_key: Annotated[SecretStr | None, Wants("a key")] = setting(
+        None, "Key with which ids of users and sessions are hashed; never printed."
+    )
