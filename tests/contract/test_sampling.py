@@ -36,6 +36,7 @@ from rag_eval_hooks.sampling.rules import Rule
 from rag_eval_hooks.sampling.tail import _is_cheap
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
+from tests.support.size import size
 
 CLAIMS = Findings(
     answer_claims=("a",),
@@ -374,7 +375,7 @@ def test_weighted_means_are_unbiased() -> None:
     weighted, plain = [], []
     memory = MemorySink()
     with RagEval(metrics, ScriptedJudge(), sinks=[memory], config=config) as evals:
-        for repeat in range(60):
+        for repeat in range(size(40, 60)):
             memory.results.clear()
             for number, one in enumerate(stream):
                 evals.offer(replace(one, sample_id=f"{repeat} {number}"))
@@ -400,7 +401,7 @@ offers = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=size(10, 30))
 @given(offers=offers, rate=rates, ragas=rates, tail=st.booleans(), limit=st.sampled_from([None, 5]))
 def test_the_books_add_up_whatever_happens(
     offers: list[Any], rate: float, ragas: float, tail: bool, limit: int | None

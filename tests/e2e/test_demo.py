@@ -181,6 +181,7 @@ def test_spans_hang_together(run: Run) -> None:
         assert names >= {"invoke_workflow", "retrieval", "chat"}
 
 
+@pytest.mark.long
 def test_real_rows(tmp_path: Path) -> None:
     """`--data` asks the questions of a file and shows each metric's mean and absences."""
     rows = [
@@ -223,6 +224,7 @@ def test_an_openai_model_and_judge(tmp_path: Path) -> None:
     assert "sk-test" not in run.out + run.err
 
 
+@pytest.mark.long
 @pytest.mark.embeddings
 def test_embeddings(tmp_path: Path) -> None:
     """`--embeddings` retrieves by the packaged model, without a network."""
@@ -233,6 +235,7 @@ def test_embeddings(tmp_path: Path) -> None:
     assert [faithfulness(run, row) for row in ROWS[:3]] == [1.0, 1.0, 1.0]
 
 
+@pytest.mark.long
 def test_a_second_run_starts_anew(tmp_path: Path) -> None:
     """Output files hold the last run only."""
     for _ in range(2):
@@ -260,6 +263,7 @@ def test_a_failing_pipeline_is_told(tmp_path: Path) -> None:
     assert "secret" not in run.out + run.err
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals here")
 def test_a_terminal_is_redrawn(tmp_path: Path) -> None:
     """On a terminal the scores are redrawn in place, and the end is the whole tables."""
@@ -285,6 +289,7 @@ def read(file: int) -> bytes:
         return b""
 
 
+@pytest.mark.long
 def test_llama_index_shows_the_same(tmp_path: Path) -> None:
     """On LlamaIndex all is scored too, and what was made unfaithful is found."""
     run = demo(tmp_path, "--plain", "--framework", "llama-index")
@@ -310,6 +315,7 @@ def test_what_to_do_next_is_of_the_framework(run: Run, tmp_path: Path) -> None:
     assert all("rag-eval-hooks demo --framework llama-index --" in line for line in commands)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("status", "code"), [(503, 0), (400, 1)])
 def test_a_busy_platform_is_no_problem_of_the_run(status: int, code: int, tmp_path: Path) -> None:
     """A score that is sent at a second try was sent; one that is refused is told as a problem."""

@@ -17,8 +17,11 @@ from tests.injection.attacks import ATTACKS, NAMES, PLACES
 from tests.injection.mounting import mount, mount_embedded
 from tests.servers.brain import prompt_data, truthful_reply
 from tests.servers.samples import VERIFY
+from tests.support.size import size
 
 _A_SECRET, _ANOTHER = b"a" * 16, b"b" * 16
+MOUNTED = ATTACKS[:: size(3, 1)]
+"""Attacks on whole evaluations; every kind and place is among every third."""
 
 
 class _Listening:
@@ -62,13 +65,13 @@ def test_the_suite_is_broad() -> None:
 
 def test_no_attack_gets_through() -> None:
     """A judge that obeys whatever stands outside the delimiters finds nothing to obey."""
-    results = mount(ATTACKS)
+    results = mount(MOUNTED)
     assert [result.attack for result in results if result.obeyed or result.raised] == []
 
 
 def test_no_attack_gets_through_to_a_judge_that_reads_kindly() -> None:
     """Nor does one where whatever looks like a closing delimiter, with the right token, is one."""
-    results = mount(ATTACKS, lenient=True)
+    results = mount(MOUNTED, lenient=True)
     assert [result.attack for result in results if result.obeyed or result.raised] == []
 
 
@@ -91,7 +94,7 @@ def test_the_judge_of_the_suite_does_obey() -> None:
 
 def test_the_embedded_judge_does_not_listen() -> None:
     """No attack raises a score of the embedded judge or of a lexical metric."""
-    assert [result.attack for result in mount_embedded(ATTACKS) if result.raised] == []
+    assert [result.attack for result in mount_embedded(MOUNTED) if result.raised] == []
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

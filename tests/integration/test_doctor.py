@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -28,6 +25,7 @@ from rag_eval_hooks.spool.codec import sample_to_text
 from rag_eval_hooks.spool.file import Row, SpoolFile
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from tests.servers.judge_server import JudgeServer
+from tests.support.command_line import run_command
 
 KEY = "sk-canary-0123456789abcdef"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -70,20 +68,17 @@ def judge() -> Iterator[JudgeServer]:
 
 
 def doctor(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    environment = {**kept, "HF_HUB_OFFLINE": "1", "PYTHONPATH": ":".join(sys.path), **variables}
-    done = subprocess.run(
-        [sys.executable, "-m", "rag_eval_hooks.cli.main", "doctor", "--timeout", "5", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = run_command(
+        folder,
+        "doctor",
+        "--timeout",
+        "5",
+        *arguments,
+        variables={"HF_HUB_OFFLINE": "1", **variables},
     )
-    assert "Traceback" not in done.stderr
-    assert KEY not in done.stdout + done.stderr
-    return done.returncode, done.stdout + done.stderr
+    assert "Traceback" not in done.err
+    assert KEY not in done.out + done.err
+    return done.code, done.out + done.err
 
 
 def results(folder: Path, *arguments: str, **variables: str) -> tuple[int, dict[str, Any]]:

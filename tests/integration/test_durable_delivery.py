@@ -217,6 +217,7 @@ def test_a_kill_during_the_request_repeats_it(
     assert sorted(platform.taken.values()) == [1, 1, 1, 1, 2]
 
 
+@pytest.mark.long
 def test_kills_at_any_moment_lose_and_double_nothing(
     make: Make, platform: Platform, tmp_path: Path
 ) -> None:

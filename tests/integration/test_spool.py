@@ -556,6 +556,7 @@ def test_what_finds_no_room_is_not_taken_over_without_pause(tmp_path: Path) -> N
     assert seen["c" * 1000] < 200
 
 
+@pytest.mark.long
 def test_eight_processes_share_a_spool(tmp_path: Path) -> None:
     """Everything that any of them accepted is scored, nothing twice, though half are killed."""
     script = """
@@ -612,6 +613,7 @@ def test_the_child_of_a_fork_has_a_spool_of_its_own(tmp_path: Path) -> None:
     assert len(lines(tmp_path / "results.jsonl")) == 3
 
 
+@pytest.mark.long
 def test_nothing_accepted_is_lost_by_kills_and_nothing_is_scored_twice(tmp_path: Path) -> None:
     """Six `kill -9` at random moments, with a judge over HTTP; a hundred in the benchmark."""
     report = kill_often(tmp_path, 6, "sync", seed=3)

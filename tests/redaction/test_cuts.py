@@ -20,6 +20,7 @@ from rag_eval_hooks.capture.sample_builder import Assembler
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, choose_redactor
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+from tests.support.size import size
 
 # Of characters that the text around them does not have, so that any part can be told.
 SECRETS = {
@@ -107,7 +108,7 @@ def test_the_secrets_are_found_whole(kind: str) -> None:
 
 
 def cuts(secret: str) -> Iterator[int]:
-    return iter(range(1, len(secret)))
+    return iter(range(1, len(secret), size(1 + len(secret) // 30, 1)))
 
 
 @pytest.mark.parametrize("kind", SECRETS)
@@ -136,7 +137,7 @@ def test_the_limit_of_an_interaction_tells_no_part(kind: str) -> None:
             assert "interaction" in sample.truncated
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=size(30, 150))
 @given(
     kinds=st.lists(st.sampled_from(sorted(SECRETS)), min_size=1, max_size=6),
     gaps=st.lists(st.integers(1, 300), min_size=6, max_size=6),

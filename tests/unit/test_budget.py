@@ -332,6 +332,7 @@ def _chosen(worker: int) -> int:
     return sum(chosen_by.decide(name, Traits).sampled for name in ids)
 
 
+@pytest.mark.long
 def test_eight_processes_share_one_budget_and_one_rate(
     file: Callable[[], SqliteStore], tmp_path: Path
 ) -> None:

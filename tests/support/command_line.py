@@ -1,0 +1,52 @@
+"""The command line, run in this process: a new one takes half a second."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from rag_eval_hooks.cli.main import main
+
+__all__ = ["Finished", "run_command"]
+
+
+class Finished(NamedTuple):
+    """A finished command.
+
+    Attributes:
+        code: Exit code.
+        out: Standard output.
+        err: Standard error.
+    """
+
+    code: int
+    out: str
+    err: str
+
+
+def run_command(folder: Path, *arguments: str, variables: Mapping[str, str]) -> Finished:
+    """Run `rag-eval-hooks` with arguments, in a folder, with an environment of its own.
+
+    Args:
+        folder: Working directory.
+        *arguments: Arguments after the program's name.
+        variables: The whole environment beside `PATH` and `HOME`.
+    """
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(os.environ, {**kept, **variables}, clear=True),
+        contextlib.chdir(folder),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            code = main(arguments)
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+    return Finished(code, out.getvalue(), err.getvalue())
