@@ -1,0 +1,185 @@
+"""The way of one request through our code: files, functions, objects and depth of calls.
+
+    python -m benchmarks.call_path [--list]
+
+A LangChain chain answers one question; an OpenAI-compatible judge on loopback judges its
+faithfulness. The third request is profiled, by `sys.setprofile` in every thread; frames of other
+packages are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import rag_eval_hooks
+import rag_eval_hooks_langchain
+
+__all__ = ["CallPath", "measure"]
+
+_OWN = tuple(str(Path(p.__file__ or "").parent) for p in (rag_eval_hooks, rag_eval_hooks_langchain))
+
+
+@dataclass
+class CallPath:
+    """What was called while it was recorded.
+
+    Attributes:
+        calls: Calls by code object.
+        made: Objects by class.
+        depths: Most own frames on the stack at once, by thread id.
+        request_thread: Id of the thread that made the request.
+    """
+
+    calls: Counter[CodeType] = field(default_factory=Counter)
+    made: Counter[str] = field(default_factory=Counter)
+    depths: dict[int, int] = field(default_factory=dict)
+    request_thread: int = field(default_factory=threading.get_ident)
+
+    @property
+    def files(self) -> int:
+        """Own files with a function that was called."""
+        return len({code.co_filename for code in self.calls if code.co_filename != "<string>"})
+
+    @property
+    def functions(self) -> int:
+        """Own functions that were called, without comprehensions."""
+        return sum(not code.co_name.startswith("<") for code in self.calls)
+
+    @property
+    def objects(self) -> int:
+        """Objects of our own classes that were made."""
+        return self.made.total()
+
+    @property
+    def request_depth(self) -> int:
+        """Deepest own frame in the request's thread."""
+        return self.depths.get(self.request_thread, 0)
+
+    @property
+    def evaluator_depth(self) -> int:
+        """Deepest own frame in any other thread."""
+        others = {key: depth for key, depth in self.depths.items() if key != self.request_thread}
+        return max(others.values(), default=0)
+
+    def entered(self, frame: FrameType) -> None:
+        """Count the call of one frame."""
+        code = frame.f_code
+        if code.co_name == "__init__":
+            self._count_object(frame)
+        if not code.co_filename.startswith(_OWN):
+            return
+        self.calls[code] += 1
+        thread = threading.get_ident()
+        self.depths[thread] = max(self.depths.get(thread, 0), _own_depth(frame))
+
+    def _count_object(self, frame: FrameType) -> None:
+        """Count an object once, also where its base class has a constructor of its own."""
+        made = frame.f_locals.get("self")
+        caller = frame.f_back
+        inner = caller is not None and caller.f_locals.get("self") is made
+        if type(made).__module__.startswith("rag_eval_hooks") and not inner:
+            self.made[type(made).__qualname__] += 1
+
+
+def _own_depth(frame: FrameType | None) -> int:
+    depth = 0
+    while frame is not None:
+        depth += frame.f_code.co_filename.startswith(_OWN)
+        frame = frame.f_back
+    return depth
+
+
+class _Profile:
+    """Profile function of all threads, which records while `path` is set."""
+
+    def __init__(self) -> None:
+        self.path: CallPath | None = None
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and self.path is not None:
+            self.path.entered(frame)
+
+
+def measure() -> CallPath:
+    """Return the call path of one warm request."""
+    from langchain_core.documents import Document
+    from langchain_core.language_models import FakeListChatModel
+    from langchain_core.output_parsers import StrOutputParser
+    from langchain_core.prompts import ChatPromptTemplate
+    from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from rag_eval_hooks import RagEval
+    from rag_eval_hooks.judges.openai import OpenAIJudge
+    from rag_eval_hooks_langchain import RagEvalCallbackHandler
+    from tests.matrix.langchain.kit import store
+    from tests.servers.judge_server import JudgeServer
+
+    def as_text(documents: list[Document]) -> str:
+        return "\n".join(document.page_content for document in documents)
+
+    chain: Any = (
+        {"context": store().as_retriever() | RunnableLambda(as_text), "q": RunnablePassthrough()}
+        | ChatPromptTemplate.from_template("{context}\n{q}")
+        | FakeListChatModel(responses=["The ferry leaves at twenty to eight."])
+        | StrOutputParser()
+    )
+    profile = _Profile()
+    # Threads take the function over when they start, so it is set before there are any.
+    threading.setprofile(profile)
+    try:
+        with (
+            JudgeServer() as server,
+            RagEval(
+                ["ragas.faithfulness"],
+                OpenAIJudge("m", base_url=server.url, api_key="k"),
+                tracer_provider=TracerProvider(),
+            ) as evals,
+        ):
+            handler = RagEvalCallbackHandler(evals)
+            for number in range(3):
+                if number == 2:
+                    profile.path = CallPath()
+                    sys.setprofile(profile)
+                chain.invoke(f"{number}: when does it leave?", {"callbacks": [handler]})
+                if not evals.flush(60):
+                    raise RuntimeError("the request was not evaluated within a minute")
+            sys.setprofile(None)
+            path, profile.path = profile.path, None
+            if evals.stats().scored != 3:
+                raise RuntimeError(f"not scored: {evals.stats()}")
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert path is not None
+    return path
+
+
+def main() -> None:
+    """Print the figures, and with `--list` every function and class."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--list", action="store_true", help="every function and class too")
+    arguments = parser.parse_args()
+    path = measure()
+    print(f"{path.calls.total()} calls of {path.functions} functions in {path.files} files")
+    print(f"{path.objects} objects of {len(path.made)} classes")
+    print(f"own frames at once: {path.request_depth} in the request's thread, ", end="")
+    print(f"{path.evaluator_depth} in another")
+    if arguments.list:
+        for code, count in path.calls.most_common():
+            print(
+                f"{count:5} {code.co_filename.rpartition('rag_eval_hooks')[2]}:{code.co_qualname}"
+            )
+        for name, count in path.made.most_common():
+            print(f"{count:5} {name}")
+
+
+if __name__ == "__main__":
+    main()
