@@ -23,6 +23,7 @@ from rag_eval_hooks.capture import (
     SpanWriter,
 )
 from rag_eval_hooks.capture.traits import traits_of_interaction
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import FeedbackSpanSink
 from rag_eval_hooks.delivery.sink import SinkSpec
@@ -128,17 +129,16 @@ class RagEval:
         self._spans = SpanWriter(
             tracer_provider,
             mode=self.config.spans,
-            workflow=self.config.workflow,
             capture_content=self.config.capture_content,
             incidents=self.incidents,
         )
-        self.others = OtherSpans(most=self.config.max_held, hold=self._pipeline.hold)
+        self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._pipeline.hold)
         self.instrumentors = OtherInstrumentors(self.config.spans, self.others, self.incidents)
         self.recorder = Recorder(
             self._on_end,
             ttl=self.config.interaction_ttl,
-            max_open=self.config.max_open_interactions,
-            max_chars=self.config.max_interaction_chars,
+            max_open=limits.OPEN_INTERACTIONS,
+            max_chars=limits.INTERACTION_CHARS,
             max_text_chars=self._assembler.text_chars,
             on_wait=self._pipeline.watch,
         )
@@ -221,8 +221,8 @@ class RagEval:
 
         Returns:
             Whether it joined an interaction. False for an id that is unknown or was forgotten
-            (`feedback_ttl`, `feedback_samples`), for nothing to say or a wrong type, and where
-            the queue is full; each is counted in `stats().feedback`.
+            (after an hour, or after `feedback_samples` others), for nothing to say or a wrong
+            type, and where the queue is full; each is counted in `stats().feedback`.
         """
         try:
             given = Feedback(
@@ -277,7 +277,7 @@ class RagEval:
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
         """What became of recent samples of a trace, or of one sample: in words, by `str`.
 
-        Remembers the last `max_explained` traces of this process; nothing is known of others, nor
+        Remembers the last 10,000 traces of this process; nothing is known of others, nor
         of requests in which nothing was retrieved. Ids as for `feedback`, written in any way.
         """
         return self._pipeline.explain(trace_id_or_sample_id)

@@ -111,7 +111,7 @@ class EvalStatus(StrEnum):
     TIMEOUT = "timeout"
     """The scores were not ready within `hold_timeout`."""
     OVERFLOW = "overflow"
-    """More than `max_held` spans were waiting for scores."""
+    """Too many spans were waiting for scores."""
     FORK = "fork"
     SHUTDOWN = "shutdown"
     DROPPED = "dropped"

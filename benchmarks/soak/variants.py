@@ -26,13 +26,11 @@ _COMMON: dict[str, Any] = {
     "evaluator_concurrency": 8,
     "judge_concurrency": 8,
     "judge_timeout": 3.0,
-    "judge_breaker_pause": 1.0,
     "sample_timeout": 20.0,
     "hold_timeout": 5.0,
     # Longer than any request takes on a machine without a processor to spare.
     "interaction_ttl": 300.0,
     # Full after the first minutes, so that memory is flat from then on where it ever will be.
-    "max_explained": 300,
     "feedback_samples": 100,
 }
 

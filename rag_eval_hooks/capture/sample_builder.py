@@ -7,6 +7,7 @@ from collections.abc import Callable
 from rag_eval_hooks.capture.content import Attributes, Contents, plain
 from rag_eval_hooks.capture.interaction import Interaction
 from rag_eval_hooks.capture.sample_parts import assemble, shortened
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
@@ -73,8 +74,7 @@ class Assembler:
             interaction,
             trace_id=trace_id,
             span_id=span_id,
-            workflow=self._config.workflow,
-            max_contexts=self._config.max_contexts,
+            max_contexts=limits.CONTEXTS,
             max_text_chars=self.text_chars,
             to_redact=self.redacts,
         )

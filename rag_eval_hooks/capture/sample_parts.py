@@ -38,7 +38,6 @@ def assemble(
     *,
     trace_id: str | None,
     span_id: str | None,
-    workflow: str | None = None,
     max_contexts: int,
     max_text_chars: int,
     to_redact: bool = False,
@@ -49,7 +48,6 @@ def assemble(
         interaction: An ended one.
         trace_id: Of the RAG span, where one is recorded.
         span_id: Of the RAG span.
-        workflow: Name of the pipeline, or None for the root run's.
         max_contexts: Contexts kept.
         max_text_chars: Characters kept of each text: question, answer, reference, contexts,
             values of metadata.
@@ -83,7 +81,7 @@ def assemble(
         truncated=(*cut.fields, *(["interaction"] if interaction.full else [])),
         trace_id=trace_id,
         span_id=span_id,
-        workflow=workflow or interaction.root.name,
+        workflow=interaction.root.name,
     )
 
 

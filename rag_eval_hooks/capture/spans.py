@@ -72,7 +72,6 @@ class SpanWriter:
     Args:
         provider: A tracer provider, or None for the global one, also when it is set later.
         mode: The setting `spans`.
-        workflow: Name on the RAG span, or None for the root run's name.
         capture_content: Whether questions, documents and answers are put on spans.
         incidents: Counts exceptions of span processors, and content that was left out.
     """
@@ -82,7 +81,6 @@ class SpanWriter:
         provider: TracerProvider | None,
         *,
         mode: str = "all",
-        workflow: str | None,
         capture_content: bool,
         incidents: Incidents,
     ) -> None:
@@ -90,7 +88,6 @@ class SpanWriter:
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
         self._mode = mode
-        self._workflow = workflow
         self._content = capture_content
         self._incidents = incidents
         self.forked()
@@ -167,7 +164,7 @@ class SpanWriter:
             self._waiting_chars = 0
 
     def _start_root(self, interaction: Interaction) -> Span:
-        name = self._workflow or interaction.root.name
+        name = interaction.root.name
         return self._tracer.start_span(
             f"invoke_workflow {name}",
             interaction.otel,

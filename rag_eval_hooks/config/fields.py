@@ -29,7 +29,6 @@ __all__ = [
     "Count",
     "Names",
     "NumberByName",
-    "OptionalCount",
     "OptionalShare",
     "OptionalText",
     "Redactions",
@@ -89,9 +88,6 @@ _OrNone = BeforeValidator(_none)
 
 Switch: TypeAlias = Annotated[bool, Wants("true or false")]
 Count: TypeAlias = Annotated[int, Field(ge=1), Wants("a whole number, 1 or more")]
-OptionalCount: TypeAlias = Annotated[
-    Annotated[int, Field(ge=1)] | None, _OrNone, Wants("a whole number, 1 or more, or 'none'")
-]
 Seconds: TypeAlias = Annotated[float, Field(gt=0), _Finite, Wants("seconds, above 0")]
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1), Wants("a number from 0 to 1")]
 OptionalShare: TypeAlias = Annotated[

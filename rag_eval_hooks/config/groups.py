@@ -10,7 +10,6 @@ from rag_eval_hooks.config.fields import (
     Count,
     Names,
     NumberByName,
-    OptionalCount,
     OptionalShare,
     OptionalText,
     Redactions,
@@ -70,10 +69,6 @@ class ScoringSettings(SettingsGroup):
         "`none` or `bert-score`, with `:` and a name or path for another model than "
         "microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.",
     )
-    bertscore_layer: OptionalCount = setting(
-        None, "Layer of that model to compare, or `none` for its best-known one."
-    )
-    bertscore_rescale: Switch = setting(False, "Rescale BERTScore with its baseline.")
     dont_know: Annotated[Literal["refusal", "phrases"], Wants("'refusal' or 'phrases'")] = setting(
         "refusal",
         "Test by which `graphrag.answer_class` detects DON'T KNOW: `refusal` (the phrase is what "
@@ -129,12 +124,6 @@ class JudgeSettings(SettingsGroup):
     nvidia_calls: Annotated[
         Literal["independent", "paired"], Wants("'independent' or 'paired'")
     ] = setting("independent", "`independent` (six calls, as defined) or `paired` (two).")
-    verify_tokens: Count = setting(
-        12_000, "Tokens of contexts in one verification; longer ones are split."
-    )
-    judge_attempts: Count = setting(
-        3, "Times that a task is sent in all until every item has a valid reply."
-    )
     judge_memo: Annotated[OptionalText, Wants("the path of a folder, or 'none'")] = setting(
         None, "Folder in which replies are stored and served again, or `none` for memory only."
     )
@@ -160,16 +149,6 @@ class JudgeSettings(SettingsGroup):
     )
     judge_concurrency: Count = setting(
         16, "Most judge calls in flight at once: fewer after a 429 or a time-out."
-    )
-    judge_breaker_failures: Count = setting(
-        20,
-        "Judge calls that fail in a row (time-outs, 5xx, no connection, no access) before no more "
-        "are made and metrics fail at once as `judge_unavailable`.",
-    )
-    judge_breaker_pause: Seconds = setting(
-        10.0,
-        "Seconds before one call is tried again; the pause doubles with each that fails, up to "
-        "six times as long.",
     )
 
 
@@ -238,35 +217,18 @@ class LimitSettings(SettingsGroup):
     )
     sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
     queue_size: Count = setting(1000, "Samples that may wait; one more is dropped and counted.")
-    queue_chars: Count = setting(
-        100_000_000, "Characters of text that all waiting samples may hold together."
-    )
     exit_timeout: Seconds = setting(
         5.0, "Seconds to finish waiting samples when the process exits."
     )
     interaction_ttl: Seconds = setting(
         600.0, "Seconds after which an interaction without an end is abandoned."
     )
-    max_open_interactions: Count = setting(
-        10_000, "Interactions that may be open at once; the oldest is abandoned."
-    )
-    max_interaction_chars: Count = setting(
-        4_000_000,
-        "Characters of text that an open interaction may hold; later text is left out, and "
-        "`truncated` says so.",
-    )
-    max_contexts: Count = setting(50, "Contexts of one sample.")
     max_text_chars: Count = setting(
         20_000, "Characters of each context, of the question and of the answer."
     )
     feedback_samples: Annotated[int, Field(ge=0), Wants("a whole number, 0 or more")] = setting(
         1000, "Ended interactions that `feedback` can still join; 0 for none."
     )
-    feedback_chars: Count = setting(
-        10_000_000, "Characters of text that all of them may hold together."
-    )
-    feedback_ttl: Seconds = setting(3600.0, "Seconds for which each can be joined.")
-    max_explained: Count = setting(10_000, "Recent traces that `RagEval.explain` can explain.")
 
 
 class TelemetrySettings(SettingsGroup):
@@ -274,10 +236,6 @@ class TelemetrySettings(SettingsGroup):
 
     hold: Switch = setting(True, "Let RAG spans wait for their scores.")
     hold_timeout: Seconds = setting(10.0, "Seconds that a span waits at most.")
-    max_held: Count = setting(1000, "Spans that may wait at once; one more ends at once.")
-    workflow: Annotated[OptionalText, Wants("a name, or 'none'")] = setting(
-        None, "Name on the RAG span; by default the name of the outermost run."
-    )
     spans: Annotated[
         Literal["auto", "all", "root", "none"], Wants("'auto', 'all', 'root' or 'none'")
     ] = setting(
@@ -303,9 +261,6 @@ class TelemetrySettings(SettingsGroup):
     capture_content: Switch = setting(False, "Put question, contexts and answer on spans.")
     capture_event_content: Switch = setting(
         False, "Let explanations in log events quote the application's texts."
-    )
-    max_explanation_chars: Count = setting(
-        4000, "Characters of one metric's explanation in telemetry."
     )
 
 

@@ -9,7 +9,27 @@ from rag_eval_hooks.errors import ConfigError
 
 __all__ = ["REMOVED", "unknown_setting"]
 
-REMOVED: Final[dict[str, str]] = {}
+_LIMIT: Final = "it is a fixed limit now, see rag_eval_hooks/config/limits.py"
+_OPENAI_JUDGE: Final = "give RagEval an OpenAIJudge with {} of its own instead"
+
+REMOVED: Final[dict[str, str]] = {
+    "bertscore_layer": "give RagEval token_scorer=BertScorer(layer=...) instead",
+    "bertscore_rescale": "give RagEval token_scorer=BertScorer(rescale_with_baseline=True) instead",
+    "feedback_chars": f"{_LIMIT}; feedback_samples bounds what is remembered",
+    "feedback_ttl": f"{_LIMIT}; feedback_samples bounds what is remembered",
+    "judge_attempts": _OPENAI_JUDGE.format("attempts"),
+    "judge_breaker_failures": _OPENAI_JUDGE.format("breaker_failures"),
+    "judge_breaker_pause": _OPENAI_JUDGE.format("breaker_pause"),
+    "max_contexts": f"{_LIMIT}; max_text_chars bounds each context",
+    "max_explained": _LIMIT,
+    "max_explanation_chars": _LIMIT,
+    "max_held": f"{_LIMIT}; hold_timeout bounds the time that spans wait",
+    "max_interaction_chars": f"{_LIMIT}; max_text_chars bounds each text",
+    "max_open_interactions": f"{_LIMIT}; interaction_ttl bounds the time that one is open",
+    "queue_chars": f"{_LIMIT}; set queue_size and max_text_chars for less memory",
+    "verify_tokens": _OPENAI_JUDGE.format("verify_tokens"),
+    "workflow": "name the outermost run of the framework, or pass interaction(name=...)",
+}
 """Advice by the name of a removed setting."""
 
 

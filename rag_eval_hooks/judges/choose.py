@@ -81,11 +81,7 @@ def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
         raise ConfigError("token_scorer", config.token_scorer, f"{TOKEN_SCORERS}, or a TokenScorer")
     from rag_eval_hooks.judges.bert_scorer import BertScorer
 
-    return BertScorer(
-        model or _DEBERTA,
-        layer=config.bertscore_layer,
-        rescale_with_baseline=config.bertscore_rescale,
-    )
+    return BertScorer(model or _DEBERTA)
 
 
 def openai_chat(config: RagEvalConfig, model: str) -> OpenAIChat:
@@ -112,10 +108,8 @@ def _openai_judge(config: RagEvalConfig, model: str) -> OpenAIJudge:
         temperature=config.judge_temperature,
         memo=Memo(config.judge_memo),
         prices=_prices(config),
-        attempts=config.judge_attempts,
         calls=config.calls,
         nvidia_calls=config.nvidia_calls,
-        verify_tokens=config.verify_tokens,
         **_endpoint(config),
     )
 
@@ -146,8 +140,6 @@ def _endpoint(config: RagEvalConfig) -> dict[str, Any]:
         "timeout": config.judge_timeout,
         "retries": config.judge_retries,
         "concurrency": config.judge_concurrency,
-        "breaker_failures": config.judge_breaker_failures,
-        "breaker_pause": config.judge_breaker_pause,
     }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.sample import Sample
@@ -83,7 +84,7 @@ class Recent:
     @classmethod
     def of(cls, config: RagEvalConfig) -> Recent:
         """With the limits of the settings."""
-        return cls(config.feedback_samples, config.feedback_chars, config.feedback_ttl)
+        return cls(config.feedback_samples, limits.FEEDBACK_CHARS, limits.FEEDBACK_SECONDS)
 
     def __len__(self) -> int:
         """Entries kept."""

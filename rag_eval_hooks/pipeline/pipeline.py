@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from rag_eval_hooks import semconv
 from rag_eval_hooks.books.explanations import Explanation
 from rag_eval_hooks.books.stats import Ledger, Stats
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.delivery import Delivery
@@ -107,13 +108,13 @@ class Pipeline:
         self.incidents.reset()
         self._scorer.reset()
         self._telemetry.reset()
-        self._ledger = Ledger(self._config.max_explained)
+        self._ledger = Ledger(limits.EXPLAINED_TRACES)
         for part in (self._selection, self._references, self._budget):
             if part is not None:
                 part.reset()
         self._holder = SpanHolder(
             hold_timeout=self._config.hold_timeout,
-            max_held=self._config.max_held,
+            max_held=limits.HELD_SPANS,
             incidents=self.incidents,
         )
         self._delivery = Delivery(self._sinks, self.incidents, self._config.sink_timeout)
@@ -139,7 +140,7 @@ class Pipeline:
             on_end=self._on_end,
             on_close=self._close,
             queue_size=self._config.queue_size,
-            queue_chars=self._config.queue_chars,
+            queue_chars=limits.QUEUE_CHARS,
             concurrency=self._config.evaluator_concurrency,
         )
         self._readings = Readings(self.stats, self._levels())
@@ -151,9 +152,9 @@ class Pipeline:
             semconv.METRIC_QUEUE_CAPACITY: lambda: config.queue_size,
             semconv.METRIC_QUEUE_TEXT: lambda: evaluator.waiting_chars,
             semconv.METRIC_HELD_SIZE: lambda: len(holder),
-            semconv.METRIC_HELD_CAPACITY: lambda: config.max_held,
+            semconv.METRIC_HELD_CAPACITY: lambda: limits.HELD_SPANS,
             semconv.METRIC_OPEN_SIZE: lambda: self.opened()[0],
-            semconv.METRIC_OPEN_CAPACITY: lambda: config.max_open_interactions,
+            semconv.METRIC_OPEN_CAPACITY: lambda: limits.OPEN_INTERACTIONS,
             semconv.METRIC_OPEN_TEXT: lambda: self.opened()[1],
             **self._durable.levels(),
         }

@@ -12,6 +12,7 @@ from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import Sink, as_sink
 from rag_eval_hooks.delivery.outbox import Limits
@@ -87,13 +88,13 @@ def telemetry_sinks(
             providers.tracer,
             mode=config.carrier,
             content=config.capture_content,
-            max_chars=config.max_explanation_chars,
+            max_chars=limits.EXPLANATION_CHARS,
         ),
         calls=CallSpans(providers.tracer),
         events=EventEmitter(
             providers.logger,
             content=config.capture_event_content,
-            max_chars=config.max_explanation_chars,
+            max_chars=limits.EXPLANATION_CHARS,
         ),
         metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
         incidents=incidents,
@@ -116,7 +117,7 @@ def _outbound(
             queue_chars=config.sink_queue_chars,
         ),
         content=config.capture_content,
-        max_chars=config.max_explanation_chars,
+        max_chars=limits.EXPLANATION_CHARS,
         verdicts=thresholds.verdicts,
     )
 

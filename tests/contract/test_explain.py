@@ -12,6 +12,7 @@ from rag_eval_hooks import RagEval, RagEvalConfig, RagEvalError, Sample, Status
 from rag_eval_hooks.books.explanations import ADVICE, Explanation, Explanations, advice_for
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Findings
@@ -162,9 +163,10 @@ def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
         assert evals.feedback(written, score=1)
 
 
-def test_an_id_of_ones_own_is_found_as_it_is() -> None:
+def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample id that is no hexadecimal number stays what it is, and one that left too."""
-    with RagEval(["ragas.faithfulness"], GOOD, config=RagEvalConfig(max_explained=1)) as evals:
+    monkeypatch.setattr(limits, "EXPLAINED_TRACES", 1)
+    with RagEval(["ragas.faithfulness"], GOOD) as evals:
         evals.offer(sample(TRACE, sample_id="Order-7"))
         evals.flush(10)
         assert outcomes(evals, "Order-7") == [("scored", "")]
@@ -195,10 +197,10 @@ def test_what_a_feedback_asked_for_is_told_too() -> None:
         assert outcomes(evals, one.sample_id) == [("scored", "")]
 
 
-def test_memory_is_bounded() -> None:
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the last traces are remembered, and of each a few samples."""
-    config = RagEvalConfig(max_explained=3)
-    with RagEval(["ragas.faithfulness"], GOOD, config=config) as evals:
+    monkeypatch.setattr(limits, "EXPLAINED_TRACES", 3)
+    with RagEval(["ragas.faithfulness"], GOOD) as evals:
         samples = [sample() for _ in range(5)]
         for one in samples:
             evals.offer(one)

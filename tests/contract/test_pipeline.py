@@ -29,6 +29,7 @@ from rag_eval_hooks import (
     Stats,
     Status,
 )
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 
@@ -445,9 +446,12 @@ def test_what_a_late_sink_raises_is_not_logged(
     assert "secret" not in caplog.text
 
 
-def test_waiting_samples_are_bounded_by_size_too(make: Make) -> None:
+def test_waiting_samples_are_bounded_by_size_too(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However large samples are, what waits holds no more text than allowed."""
-    config = RagEvalConfig(queue_chars=100_000, evaluator_concurrency=1)
+    monkeypatch.setattr(limits, "QUEUE_CHARS", 100_000)
+    config = RagEvalConfig(evaluator_concurrency=1)
     evals = make(ScriptedJudge(GOOD, latency=60), config=config)
     for _ in range(50):
         evals.offer(sample(contexts=("x" * 30_000,)))

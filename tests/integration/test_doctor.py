@@ -160,12 +160,12 @@ def test_an_embedder_is_tried(judge: JudgeServer, tmp_path: Path) -> None:
 
 def test_sources_are_told_and_secrets_masked(judge: JudgeServer, tmp_path: Path) -> None:
     """Argument, variable, file and shared variables are told apart; no key is printed."""
-    (tmp_path / "rag_eval_hooks.toml").write_text("queue_size = 7\nmax_held = 7\n")
+    (tmp_path / "rag_eval_hooks.toml").write_text("queue_size = 7\nmax_text_chars = 7\n")
     code, text = doctor(
         tmp_path,
         "--json",
         "--set",
-        "max_held=9",
+        "max_text_chars=9",
         "--set",
         f"judge_headers=X-Key={KEY}",
         RAG_EVAL_EMBEDDER="none",
@@ -175,7 +175,7 @@ def test_sources_are_told_and_secrets_masked(judge: JudgeServer, tmp_path: Path)
     )
     rows = {row["name"]: row for row in json.loads(text)["settings"]}
     assert code == 0
-    assert rows["max_held"] == {"name": "max_held", "value": 9, "source": "argument"}
+    assert rows["max_text_chars"] == {"name": "max_text_chars", "value": 9, "source": "argument"}
     assert rows["queue_size"]["source"] == "file rag_eval_hooks.toml"
     assert rows["judge"]["source"] == "variable RAG_EVAL_JUDGE"
     assert rows["judge_api_key"]["source"] == "variable OPENAI_API_KEY"

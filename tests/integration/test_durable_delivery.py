@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
@@ -330,7 +331,9 @@ def _lost(evals: RagEval) -> int:
     return sum(count for kind, count in counts.items() if "kept too long: Lost" in kind)
 
 
-def test_what_waits_is_bounded(make: Make, platform: Platform, tmp_path: Path) -> None:
+def test_what_waits_is_bounded(
+    make: Make, platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A platform has so many bytes in the spool; more waits in memory alone, then it is lost."""
     platform.status = 503
     long = Metric(
@@ -339,10 +342,8 @@ def test_what_waits_is_bounded(make: Make, platform: Platform, tmp_path: Path) -
         needs=frozenset(),
     )
     sink = SINKS["langfuse"](platform.url)
-    evals = make(
-        sink, [long], sink_keep_mb=1, sink_retry_for=0.2,
-        capture_content=True, max_explanation_chars=60_000,
-    )  # fmt: skip
+    monkeypatch.setattr(limits, "EXPLANATION_CHARS", 60_000)
+    evals = make(sink, [long], sink_keep_mb=1, sink_retry_for=0.2, capture_content=True)
     for number in range(40):
         evals.offer(sample(number))
     assert evals.flush(30)

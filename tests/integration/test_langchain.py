@@ -28,6 +28,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
 from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample, Status
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
@@ -443,9 +444,10 @@ def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
     evals.shutdown()
 
 
-def test_content_limits_cut_and_say_so() -> None:
+def test_content_limits_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts past the limits are cut, and the sample names what was cut."""
-    world = World(max_contexts=1, max_text_chars=10)
+    monkeypatch.setattr(limits, "CONTEXTS", 1)
+    world = World(max_text_chars=10)
     build_chain().invoke("what is the meaning?", world.config)
     (sample,) = world.samples()
     assert sample.contexts is not None

@@ -23,6 +23,7 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from rag_eval_hooks import Sample, Status
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from tests.matrix.langchain import graphs, interrupts
@@ -411,9 +412,10 @@ def test_what_ran_before_an_interrupt_has_its_span(world: World) -> None:
 
 
 @needs_graphs
-def test_interrupts_that_wait_are_bounded() -> None:
+def test_interrupts_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than may wait gives up the oldest; an interrupt without a thread waits for none."""
-    world = World(max_open_interactions=3)
+    monkeypatch.setattr(limits, "OPEN_INTERACTIONS", 3)
+    world = World()
     app = interrupts.approving()
     for number in range(5):
         told = {**config(world), "configurable": {"thread_id": f"t{number}"}}
@@ -423,9 +425,10 @@ def test_interrupts_that_wait_are_bounded() -> None:
     world.close()
 
 
-def test_an_open_interaction_holds_no_more_than_it_may() -> None:
+def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """Text beyond the limit is left out and noted; question and answer are always kept."""
-    world = World(max_interaction_chars=50_000, max_text_chars=1000)
+    monkeypatch.setattr(limits, "INTERACTION_CHARS", 50_000)
+    world = World(max_text_chars=1000)
 
     def ask(question: str) -> str:
         model = Chat(reply=lambda _: "y" * 100_000)
@@ -546,9 +549,10 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", size([1], [1, 2]))
-def test_many_requests_at_once_never_mix(seed: int) -> None:
+def test_many_requests_at_once_never_mix(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a crowd with failures and cancellations each sample's parts belong together."""
-    world = World(queue_size=5000, max_held=5000)
+    monkeypatch.setattr(limits, "HELD_SPANS", 5000)
+    world = World(queue_size=5000)
     crowd = Crowd(world, seed)
     asyncio.run(crowd.run(size(200, 1000)))
     assert min(crowd.counts.values()) > size(2, 20)

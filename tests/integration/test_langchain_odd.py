@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import BaseTool, tool
 
 from rag_eval_hooks import Sample, Status
+from rag_eval_hooks.config import limits
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import graphs
 from tests.matrix.langchain.agents import pick
@@ -221,9 +222,10 @@ def looking(steps: int) -> tuple[Chat, BaseTool, list[str]]:
 
 
 @needs_agents
-def test_a_long_history_is_held_once() -> None:
+def test_a_long_history_is_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every call of an agent is given the whole history, which is in memory once."""
-    world = World(max_interaction_chars=100_000)
+    monkeypatch.setattr(limits, "INTERACTION_CHARS", 100_000)
+    world = World()
     model, look, found = looking(12)
     history = [HumanMessage("An earlier question. " * 50) for _ in range(40)]
     messages = {"messages": [*history, HumanMessage(QUESTION)]}
@@ -235,9 +237,12 @@ def test_a_long_history_is_held_once() -> None:
 
 
 @needs_agents
-def test_without_room_for_documents_the_contexts_are_not_known() -> None:
+def test_without_room_for_documents_the_contexts_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Retrieved documents of which nothing could be kept are no empty retrieval."""
-    world = World(max_interaction_chars=1000)
+    monkeypatch.setattr(limits, "INTERACTION_CHARS", 1000)
+    world = World()
     model, look, _ = looking(1)
     long = HumanMessage("An earlier question. " * 100)
     agent(model, [look]).invoke({"messages": [long, HumanMessage(QUESTION)]}, config(world))

@@ -70,7 +70,6 @@ def _settings(server: JudgeServer, **changes: Any) -> RagEvalConfig:
         "judge_query": {"code": KEY},
         "judge_timeout": 0.5,
         "judge_retries": 1,
-        "judge_attempts": 2,
         "embedder": "openai:e",
         **changes,
     }

@@ -17,6 +17,8 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import AnnotatorKind
@@ -75,7 +77,7 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 def make(metrics: Metrics) -> Iterator[Make]:
-    """Makes evaluators that report to the reader, and shuts them down."""
+    """Make evaluators that report to the reader, and shut them down."""
     made: list[RagEval] = []
 
     def build(judge: Any = None, names: Any = "ragas.faithfulness", **told: Any) -> RagEval:
@@ -199,8 +201,15 @@ def test_the_breaker_is_seen_in_each_state(place: str, make: Make, metrics: Metr
         return metrics.by("rag.eval.judge.breakers", "breaker.state")
 
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
-        settings = at(server, judge_breaker_failures=2, judge_breaker_pause=2.0, evaluator=place)
-        evals = make("openai:m", **settings)
+        judge = OpenAIJudge(
+            "m",
+            base_url=server.url,
+            api_key="k",
+            retries=0,
+            breaker_failures=2,
+            breaker_pause=2.0,
+        )
+        evals = make(judge, evaluator=place)
         evals.evaluate(sample())
         assert until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
         evals.evaluate(sample())
@@ -248,7 +257,9 @@ def open_interaction(evals: RagEval, number: int, *, end: bool) -> None:
         recorder.end(root)
 
 
-def test_what_waits_is_seen_with_its_limits(make: Make, metrics: Metrics, tmp_path: Path) -> None:
+def test_what_waits_is_seen_with_its_limits(
+    make: Make, metrics: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Queue, held spans, open interactions and the spool, each with what it may hold."""
     go = threading.Event()
 
@@ -256,11 +267,11 @@ def test_what_waits_is_seen_with_its_limits(make: Make, metrics: Metrics, tmp_pa
         go.wait(20)
         return GOOD
 
+    monkeypatch.setattr(limits, "HELD_SPANS", 20)
     evals = make(
         ScriptedJudge(wait),
         evaluator_concurrency=1,
         queue_size=50,
-        max_held=20,
         hold_timeout=60,
         spool=str(tmp_path / "spool.db"),
         spool_max_mb=7,

@@ -18,6 +18,7 @@ from opentelemetry.trace import Link, SpanContext, StatusCode
 
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import Run, RunKind
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.telemetry.span_processor import RagEvalSpanProcessor
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
@@ -161,9 +162,12 @@ def test_past_the_hold_timeout_it_goes_out_without(ours_first: bool) -> None:
     world.evals.shutdown(0)
 
 
-def test_one_too_many_goes_out_as_overflow(ours_first: bool) -> None:
+def test_one_too_many_goes_out_as_overflow(
+    ours_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The number is limited as well, together with spans of ours."""
-    world = World(latency=5, max_held=1)
+    monkeypatch.setattr(limits, "HELD_SPANS", 1)
+    world = World(latency=5)
     world.request(ours_first=ours_first, name="first")
     world.request(ours_first=ours_first, name="second")
     (span,) = world.exported()
@@ -312,9 +316,10 @@ def test_a_fork_exports_it_in_the_parent_only(ours_first: bool, tmp_path: Any) -
     world.evals.shutdown(0)
 
 
-def test_many_threads_lose_and_double_nothing() -> None:
+def test_many_threads_lose_and_double_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Under concurrent requests in both orders every span goes out exactly once, with scores."""
-    world = World(latency=0.01, max_held=10_000)
+    monkeypatch.setattr(limits, "HELD_SPANS", 10_000)
+    world = World(latency=0.01)
     base, lock = 1_000_000, threading.Lock()
     counter = iter(range(base, base + 100_000, 2))
 

@@ -25,6 +25,7 @@ import pytest
 
 from benchmarks.kill9 import run as kill_often
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.waiting import until
@@ -526,7 +527,9 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     assert evals.stats().dropped == {"gave_up": 1}
 
 
-def test_what_finds_no_room_is_not_taken_over_without_pause(tmp_path: Path) -> None:
+def test_what_finds_no_room_is_not_taken_over_without_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Samples too long for the queue stay in the spool; looking for them takes no processor."""
     seen: Counter[str] = Counter()
 
@@ -549,7 +552,8 @@ def test_what_finds_no_room_is_not_taken_over_without_pause(tmp_path: Path) -> N
         assert first.offer(sample(number, contexts=("c" * 1000,)))
     first.shutdown(0.1)
     # It is asked once about each text of a sample whenever that is taken over.
-    second = make(count, queue_chars=3000)
+    monkeypatch.setattr(limits, "QUEUE_CHARS", 3000)
+    second = make(count)
     until(lambda: second.stats().recovered == 3)
     time.sleep(2)
     second.shutdown(0.1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config.fields import wants_of
 from rag_eval_hooks.config.groups import PrivacySettings, SamplingSettings
+from rag_eval_hooks.config.removed import REMOVED
 from rag_eval_hooks.config.settings import GROUPS
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
@@ -28,11 +30,11 @@ def test_defaults_are_valid_and_need_nothing() -> None:
 
 def test_argument_wins_over_environment_over_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """Explicit arguments win over the environment, the environment over the file."""
-    Path("rag_eval_hooks.toml").write_text("sample_rate = 0.1\nqueue_size = 7\njudge_retries = 9\n")
+    Path("rag_eval_hooks.toml").write_text("sample_rate = 0.1\nqueue_size = 7\njudge_timeout = 9\n")
     monkeypatch.setenv("RAG_EVAL_SAMPLE_RATE", "0.2")
     monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
     config = RagEvalConfig.load(sample_rate=0.3)
-    assert (config.sample_rate, config.queue_size, config.judge_retries) == (0.3, 8, 9)
+    assert (config.sample_rate, config.queue_size, config.judge_timeout) == (0.3, 8, 9)
 
 
 def test_pyproject_table_is_read() -> None:
@@ -44,9 +46,9 @@ def test_pyproject_table_is_read() -> None:
 def test_named_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """RAG_EVAL_CONFIG_FILE names the file wherever it is."""
     path = tmp_path / "elsewhere.toml"
-    path.write_text("max_held = 3\n")
+    path.write_text("max_text_chars = 3\n")
     monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(path))
-    assert RagEvalConfig.load().max_held == 3
+    assert RagEvalConfig.load().max_text_chars == 3
 
 
 @pytest.mark.parametrize("text", ["ragas, lexical", "ragas,lexical"])
@@ -175,6 +177,21 @@ def test_a_misspelt_name_is_answered_with_the_nearest_setting(
         RagEvalConfig.load()
 
 
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_setting_says_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A setting of an older version is refused wherever it stands, with what to do instead."""
+    assert name not in RagEvalConfig.model_fields
+    told = rf"{name}: this setting was removed; {re.escape(REMOVED[name])}"
+    with pytest.raises(ConfigError, match=told):
+        RagEvalConfig(**{name: 1})
+    Path("rag_eval_hooks.toml").write_text(f"{name} = 1\n")
+    with pytest.raises(ConfigError, match=told):
+        RagEvalConfig.load()
+    monkeypatch.setenv(f"RAG_EVAL_{name.upper()}", "1")
+    with pytest.raises(ConfigError, match=f"RAG_EVAL_{told}".replace(name, name.upper(), 1)):
+        RagEvalConfig.load()
+
+
 def test_a_group_stands_for_its_settings() -> None:
     """A group in code or in a file gives the settings set in it; a setting by itself wins."""
     Path("rag_eval_hooks.toml").write_text("[sampling]\nrate_limit = { second = 5 }\n")
@@ -264,9 +281,9 @@ def test_settings_in_config_count_as_given_and_the_rest_is_looked_up(
 ) -> None:
     """What a config object sets wins over the environment; what it leaves open does not."""
     monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
-    monkeypatch.setenv("RAG_EVAL_MAX_HELD", "9")
+    monkeypatch.setenv("RAG_EVAL_MAX_TEXT_CHARS", "9")
     evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(queue_size=5))
-    assert (evals.config.queue_size, evals.config.max_held) == (5, 9)
+    assert (evals.config.queue_size, evals.config.max_text_chars) == (5, 9)
 
 
 def test_one_sink_needs_no_list(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _OURS: Final = ("rag.eval.", "evaluations.")
 _ADVICE: Final = {
     "timeout": "the scores came after hold_timeout: they stand on the carrier span and in the "
     "sinks; raise it to have them on the RAG span",
-    "overflow": "more than max_held spans waited: raise it, or lower sample_rate",
+    "overflow": "too many spans waited for scores: lower sample_rate or hold_timeout",
     "fork": "the process forked while the span waited; sinks have the scores",
     "error": "every metric failed; rag.eval.failed names them. Their causes stand in log events "
     "(error.type), in sinks, and in evals.explain(id); `rag-eval-hooks doctor` tries the judge",
