@@ -11,8 +11,8 @@ from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import Span, SpanContext, format_span_id, format_trace_id
 
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.telemetry.limits import Attributes, event_room, fitting, link_room
 from rag_eval_hooks.telemetry.rag_span import HeldSpan
-from rag_eval_hooks.telemetry.span_limits import Attributes, event_room, fitting, link_room
 
 __all__ = ["DeferredSpan", "RequestSpan", "application_span"]
 

@@ -27,8 +27,8 @@ from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
 from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
+from rag_eval_hooks.telemetry.limits import attribute_room
 from rag_eval_hooks.telemetry.rag_span import HeldSpan
-from rag_eval_hooks.telemetry.span_limits import room
 
 __all__ = ["SpanWriter"]
 
@@ -205,7 +205,7 @@ class SpanWriter:
             span = self._start_child(run, form, parents.around(run))
             if content:
                 found = documents.get(run, ())
-                span.set_attributes(redact(content_of(run, found, room(span))))
+                span.set_attributes(redact(content_of(run, found, attribute_room(span))))
             # Times are explicit, so a span can be ended before its children begin.
             span.end(run.end)
             if run.kind is not RunKind.MODEL:

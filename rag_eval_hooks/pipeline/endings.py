@@ -6,7 +6,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.span_limits import Attributes
+from rag_eval_hooks.telemetry.limits import Attributes
 
 __all__ = ["dropped", "refusal", "sampled_out"]
 

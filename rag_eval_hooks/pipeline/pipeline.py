@@ -36,10 +36,9 @@ from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.spool.recovery import Recovered
 from rag_eval_hooks.suppress import quiet
-from rag_eval_hooks.telemetry.observations import Level, Readings
+from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
-from rag_eval_hooks.telemetry.self_metrics import Reading
-from rag_eval_hooks.telemetry.span_limits import Attributes
+from rag_eval_hooks.telemetry.self_metrics import Gauge, PipelineState, Reading
 
 __all__ = ["Pipeline"]
 
@@ -143,9 +142,9 @@ class Pipeline:
             queue_chars=limits.QUEUE_CHARS,
             concurrency=self._config.evaluator_concurrency,
         )
-        self._readings = Readings(self.stats, self._levels())
+        self._state = PipelineState(self.stats, self._levels())
 
-    def _levels(self) -> dict[str, Level]:
+    def _levels(self) -> dict[str, Gauge]:
         evaluator, holder, config = self._evaluator, self._holder, self._config
         return {
             semconv.METRIC_QUEUE_SIZE: lambda: len(evaluator),
@@ -311,7 +310,7 @@ class Pipeline:
 
     def read(self, instrument: str) -> Iterable[Reading]:
         """What an instrument of ours shows at this moment."""
-        return self._readings.of(instrument)
+        return self._state.read(instrument)
 
     def explain(self, name: object) -> tuple[Explanation, ...]:
         """What became of the samples of a trace, or of one, as far as it is remembered."""

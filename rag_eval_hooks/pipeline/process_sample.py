@@ -27,8 +27,8 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import Selection, by_rates
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
-from rag_eval_hooks.telemetry.span_limits import Attributes
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.work import BUDGET
 

@@ -21,7 +21,7 @@ from rag_eval_hooks.spool.file import Row, check_spool
 from rag_eval_hooks.spool.recovery import Recovered, recovered
 from rag_eval_hooks.spool.reports import ReportHost
 from rag_eval_hooks.spool.spool import Spool
-from rag_eval_hooks.telemetry.observations import Level
+from rag_eval_hooks.telemetry.self_metrics import Gauge
 
 __all__ = ["Durable", "Host"]
 
@@ -174,7 +174,7 @@ class Durable:
         """Those of the spool: of all processes, ever; empty without one, or a readable one."""
         return {} if self._spool is None else self._spool.books()
 
-    def levels(self) -> dict[str, Level]:
+    def levels(self) -> dict[str, Gauge]:
         """What metrics show of the spool, by instrument; nothing without one."""
         spool, most = self._spool, self._config.spool_max_mb * 1_000_000
         if spool is None:

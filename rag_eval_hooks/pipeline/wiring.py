@@ -47,9 +47,9 @@ from rag_eval_hooks.pipeline import Makers, Sources
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.call_spans import CallSpans
-from rag_eval_hooks.telemetry.evaluation_span import CarrierWriter
+from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
+from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.metrics import MetricRecorder
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
@@ -84,7 +84,7 @@ def telemetry_sinks(
     """What sends spans, events and metrics of evaluations."""
     return Telemetry(
         thresholds=thresholds,
-        carriers=CarrierWriter(
+        spans=EvaluationSpans(
             providers.tracer,
             mode=config.carrier,
             content=config.capture_content,

@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer, TracerProvid
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import Call, Operation
-from rag_eval_hooks.telemetry.span_limits import Attributes
+from rag_eval_hooks.telemetry.limits import Attributes
 
 __all__ = ["CallSpans"]
 

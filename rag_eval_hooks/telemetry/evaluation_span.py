@@ -1,4 +1,4 @@
-"""Carrier spans: every result of one evaluation, with its explanation, linked to the RAG span."""
+"""Evaluation spans: all results of an evaluation with explanations, linked to the RAG span."""
 
 from __future__ import annotations
 
@@ -13,28 +13,27 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.bounded_json import explain
 from rag_eval_hooks.score import Score
+from rag_eval_hooks.telemetry.limits import Attributes, attribute_room, longest_text
 from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of
-from rag_eval_hooks.telemetry.span_limits import Attributes, longest, room
 from rag_eval_hooks.work import Evaluation
 
-__all__ = ["CarrierWriter"]
+__all__ = ["EvaluationSpans"]
 
-_MOST = 20
-"""Results on one carrier."""
+_MAX_RESULTS = 20
+"""Results on one span."""
 _Fields: TypeAlias = Mapping[str, str | float]
 
 
-class CarrierWriter:
-    """Writes spans `evaluation <workflow>`.
+class EvaluationSpans:
+    """Writes spans `evaluation <workflow>`, each with one link: to the RAG span.
 
-    Each has exactly one link, to the RAG span: feedback that comes after the span's end. Without
-    a recorded RAG span there is none.
+    Without a recorded RAG span there are none.
 
     Args:
-        provider: A tracer provider, or None for the global one, also when it is set later.
-        mode: `trace`: a trace of its own; `child`: below the RAG span; `off`: none.
-        content: Whether explanations may quote the application's texts.
-        max_chars: Characters of one explanation.
+        provider: Tracer provider; None: the global one, even if it is set later.
+        mode: `trace`: in a trace of its own; `child`: below the RAG span; `off`: none.
+        content: Explanations may quote the application's texts.
+        max_chars: Maximum characters of one explanation.
     """
 
     def __init__(
@@ -48,32 +47,32 @@ class CarrierWriter:
         self._max_chars = max_chars
 
     def start(self, evaluation: Evaluation) -> list[Span]:
-        """The carriers of an evaluation with all its results, not ended yet.
+        """Start the spans of an evaluation, with all its results.
 
         Returns:
-            One a started score of results, as many more as results do not fit; none where no
-            RAG span is recorded or nothing is to be written.
+            One open span for every 20 results, more if a span's limit is lower; none if no RAG
+            span is recorded or none is to be written.
         """
         target = rag_span_of(evaluation.sample)
         if self._mode == "off" or target is None:
             return []
         left: list[_Fields] = []
-        carriers: list[Span] = []
-        while left or not carriers:
+        spans: list[Span] = []
+        while left or not spans:
             span = self._start(evaluation, target)
             if not span.is_recording():
                 break
-            if not carriers:
-                # What the SDK would cut is made short here, so that it stays JSON.
-                most = min(self._max_chars, longest(span) or self._max_chars)
-                left = [self._fields(evaluation, name, most) for name in evaluation.scores]
-            carriers.append(span)
-            taken = _fill(span, left[:_MOST])
-            left = left[max(taken, 1) :]
-        return carriers
+            if not spans:
+                # Text that the SDK would cut is shortened here, so that it stays JSON.
+                limit = min(self._max_chars, longest_text(span) or self._max_chars)
+                left = [self._fields(evaluation, name, limit) for name in evaluation.scores]
+            spans.append(span)
+            written = _write(span, left[:_MAX_RESULTS])
+            left = left[max(written, 1) :]
+        return spans
 
     def _start(self, evaluation: Evaluation, target: SpanContext) -> Span:
-        # Neither the application's context nor a span of ours that happens to be current.
+        # The current context may be the application's or hold a span of ours; neither is a parent.
         parent = context_of(evaluation.sample) if self._mode == "child" else Context()
         name = evaluation.sample.workflow
         return self._tracer.start_span(
@@ -84,36 +83,36 @@ class CarrierWriter:
             start_time=evaluation.start,
         )
 
-    def _fields(self, evaluation: Evaluation, name: str, most: int) -> _Fields:
+    def _fields(self, evaluation: Evaluation, name: str, limit: int) -> _Fields:
         score = evaluation.scores[name]
-        about = explain(_about(score, self._content), most, content=True)
-        told: dict[str, str | float | None] = {
+        metadata = explain(_metadata(score, self._content), limit, content=True)
+        fields: dict[str, str | float | None] = {
             "name": name,
             "score": score.value,
             "label": evaluation.label(name),
-            "explanation": evaluation.explanation(name, most, content=self._content),
+            "explanation": evaluation.explanation(name, limit, content=self._content),
             "annotator_kind": score.annotator_kind.value,
             "identifier": score.annotator or semconv.TRACER_NAME,
-            "metadata": about,
+            "metadata": metadata,
         }
-        return {key: value for key, value in told.items() if value is not None}
+        return {key: value for key, value in fields.items() if value is not None}
 
 
-def _fill(span: Span, results: Sequence[_Fields]) -> int:
-    """Puts results on a carrier while there is room; the number of those that it took."""
-    taken: dict[str, str | float] = {}
-    left = room(span)
-    for place, fields in enumerate(results):
-        if left is not None and len(taken) + len(fields) > left:
-            span.set_attributes(taken)
-            return place
-        taken |= {semconv.evaluation(place, key): value for key, value in fields.items()}
-    span.set_attributes(taken)
+def _write(span: Span, results: Sequence[_Fields]) -> int:
+    """Write the first results that fit on a span; return their number."""
+    attributes: dict[str, str | float] = {}
+    room = attribute_room(span)
+    for index, fields in enumerate(results):
+        if room is not None and len(attributes) + len(fields) > room:
+            span.set_attributes(attributes)
+            return index
+        attributes |= {semconv.evaluation(index, key): value for key, value in fields.items()}
+    span.set_attributes(attributes)
     return len(results)
 
 
 def _common(evaluation: Evaluation) -> Attributes:
-    told: dict[str, str | float | bool | list[str] | None] = {
+    attributes: dict[str, str | float | bool | list[str] | None] = {
         semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
         semconv.GEN_AI_OPERATION_NAME: "evaluation",
         semconv.GEN_AI_WORKFLOW_NAME: evaluation.sample.workflow,
@@ -125,11 +124,11 @@ def _common(evaluation: Evaluation) -> Attributes:
         semconv.EVAL_SAMPLE_RATE: evaluation.probability,
         semconv.EVAL_VERSION: __version__,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in attributes.items() if value is not None}
 
 
-def _about(score: Score, content: bool) -> dict[str, Any]:
-    """What else is known of a score: its parts, version and cost, and how likely it was made."""
+def _metadata(score: Score, content: bool) -> dict[str, Any]:
+    """Return the details of a score without its value, such as parts, version and usage."""
     used = score.usage
     usage = {
         "calls": used.calls,
@@ -137,14 +136,14 @@ def _about(score: Score, content: bool) -> dict[str, Any]:
         "output_tokens": used.output_tokens,
         "cost": used.cost,
     }
-    about: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "parts": dict(score.parts),
         "version": score.version,
         "usage": {key: value for key, value in usage.items() if value},
         "sample_rate": score.probability,
         "sample_rate_estimated": score.probability_estimated,
         "reason": score.reason,
-        # A metric of the user's may quote the application in a warning.
+        # A user's metric may quote the application in a warning.
         "warnings": list(score.warnings) if content else len(score.warnings),
     }
-    return {key: value for key, value in about.items() if value}
+    return {key: value for key, value in metadata.items() if value}

@@ -12,7 +12,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from rag_eval_hooks import semconv
 from rag_eval_hooks.calls import BreakerState, Call, Caller, Gated, GateState
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.telemetry.cardinality import Few
+from rag_eval_hooks.telemetry.limits import ValueLimit
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["JudgeMetrics"]
@@ -36,13 +36,15 @@ class JudgeMetrics:
     Args:
         meter: Makes the instruments.
         judge: The judge's name, which stands for all that an evaluation took.
-        few: Bounds names of models.
+        limit: Bounds the names of judges and models.
         incidents: Where exceptions of the user's provider are counted.
     """
 
-    def __init__(self, meter: Meter, *, judge: str, few: Few, incidents: Incidents) -> None:
+    def __init__(
+        self, meter: Meter, *, judge: str, limit: ValueLimit, incidents: Incidents
+    ) -> None:
         self._judge = {semconv.EVAL_JUDGE: judge}
-        self._few = few
+        self._limit = limit
         self._incidents = incidents
         # Replaced as a whole, so that it can be read in any thread without a lock.
         self._gates: tuple[tuple[Caller, weakref.ref[Gated]], ...] = ()
@@ -106,7 +108,7 @@ class JudgeMetrics:
 
     def _about(self, caller: Caller) -> dict[str, str]:
         return {
-            semconv.EVAL_JUDGE: self._few.of("judge", caller.name),
+            semconv.EVAL_JUDGE: self._limit.of("judge", caller.name),
             semconv.GEN_AI_OPERATION_NAME: caller.operation.value,
         }
 

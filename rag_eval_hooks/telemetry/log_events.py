@@ -1,4 +1,4 @@
-"""Log events `gen_ai.evaluation.result`: one per metric, with the RAG span's context."""
+"""Log events `gen_ai.evaluation.result`: one for each metric, in the RAG span's context."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from opentelemetry.context import Context
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import context_of
-from rag_eval_hooks.telemetry.span_limits import Attributes
 from rag_eval_hooks.work import Evaluation
 
 __all__ = ["EventEmitter", "Events", "events_of"]
@@ -22,33 +22,33 @@ _Attributes: TypeAlias = dict[str, Any]
 
 
 class Events(Protocol):
-    """Where events `gen_ai.evaluation.result` go."""
+    """API through which events `gen_ai.evaluation.result` are emitted."""
 
     def wanted(self, context: Context) -> bool:
-        """Whether anybody takes them: making one is work. Ask anew for each."""
+        """Return True if an event would be processed. May change from event to event."""
         ...
 
     def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
-        """Emits one.
+        """Emit an event.
 
         Args:
-            timestamp: In nanoseconds since the epoch.
-            context: The span in it is the one that the event is about.
-            attributes: Of the event.
+            timestamp: Nanoseconds since the epoch.
+            context: Context of the RAG span.
+            attributes: Attributes of the event.
         """
         ...
 
 
 class EventEmitter:
-    """Emits events through the logs API, to the application's logger provider if it has one.
+    """Emits events to the application's logger provider, if it has one.
 
-    From opentelemetry-api 1.38 on events are log records with a name; before, they go through
-    the events API, and so need an event logger provider.
+    From opentelemetry-api 1.38, events are log records with a name. Earlier versions have an
+    events API, which needs an event logger provider.
 
     Args:
-        provider: A logger provider, or None for the global one, also when it is set later.
-        content: Whether explanations may quote the application's texts.
-        max_chars: Characters of one explanation.
+        provider: Logger provider; None: the global one, even if it is set later.
+        content: Explanations may quote the application's texts.
+        max_chars: Maximum characters of one explanation.
     """
 
     def __init__(
@@ -59,23 +59,23 @@ class EventEmitter:
         self._max_chars = max_chars
 
     def results(self, evaluation: Evaluation) -> list[Attributes]:
-        """The attributes of an event for each score."""
+        """Return the attributes of an event for each score."""
         return [self._result(evaluation, name) for name in evaluation.scores]
 
     def emit(self, evaluation: Evaluation) -> None:
-        """One event for each score, and one for each metric that failed, with its cause."""
+        """Emit an event for each score, and one with the cause for each metric that failed."""
         context, now = context_of(evaluation.sample), time.time_ns()
         if not self._events.wanted(context):
             return
-        for told in map(dict, self.results(evaluation)):
-            self._events.emit(now, context, told)
+        for attributes in map(dict, self.results(evaluation)):
+            self._events.emit(now, context, attributes)
         for name, failure in evaluation.failed.items():
             cause = {semconv.ERROR_TYPE: failure.cause.value}
             self._events.emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **cause})
 
     def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
         score = evaluation.scores[name]
-        told = {
+        attributes = {
             semconv.GEN_AI_EVALUATION_NAME: name,
             semconv.GEN_AI_EVALUATION_SCORE: score.value,
             semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
@@ -86,14 +86,14 @@ class EventEmitter:
             semconv.EVAL_SAMPLE_RATE: score.probability,
             semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
         }
-        return {key: value for key, value in told.items() if value is not None}
+        return {key: value for key, value in attributes.items() if value is not None}
 
 
 def events_of(provider: _logs.LoggerProvider | None) -> Events:
-    """Where events go, by what this version of the API has for them.
+    """Return the API for events that the installed version of OpenTelemetry has.
 
     Args:
-        provider: A logger provider, or None for the global one, also when it is set later.
+        provider: Logger provider; None: the global one, even if it is set later.
     """
     if "event_name" in inspect.signature(_logs.Logger.emit).parameters:
         return _Records(provider)
@@ -101,7 +101,7 @@ def events_of(provider: _logs.LoggerProvider | None) -> Events:
 
 
 class _Records:
-    """Log records with a name."""
+    """Events as log records with a name."""
 
     def __init__(self, provider: _logs.LoggerProvider | None) -> None:
         self._logger = _logs.get_logger(
@@ -109,7 +109,7 @@ class _Records:
         )
 
     def wanted(self, context: Context) -> bool:
-        # Versions before have no such question: they may want it.
+        # Earlier versions cannot tell.
         enabled = getattr(self._logger, "enabled", None)
         return enabled is None or bool(
             enabled(
@@ -130,10 +130,10 @@ class _Records:
 
 
 class _OldEvents:
-    """The events API of opentelemetry-api before 1.38."""
+    """Events API of opentelemetry-api before 1.38."""
 
     def __init__(self) -> None:
-        # Gone from later versions, whose type checkers must not look for it.
+        # Removed in later versions, where a static import would not type-check.
         self._events: Any = importlib.import_module("opentelemetry._events")
         self._logger = self._events.get_event_logger(
             semconv.TRACER_NAME, __version__, semconv.SCHEMA_URL

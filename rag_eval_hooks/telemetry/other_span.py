@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from opentelemetry.trace import Span, SpanContext
 
+from rag_eval_hooks.telemetry.limits import Attributes, fitting, link_room
 from rag_eval_hooks.telemetry.rag_span import HeldSpan
-from rag_eval_hooks.telemetry.span_limits import Attributes, fitting, link_room
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

@@ -16,7 +16,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.span_limits import Attributes, event_room, fitting, link_room
+from rag_eval_hooks.telemetry.limits import Attributes, event_room, fitting, link_room
 from rag_eval_hooks.work import HeldSpan, failed_of, status_of
 
 __all__ = [

@@ -9,13 +9,17 @@ from typing import Final, Protocol, TypeAlias
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.books.stats import Stats
+from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.telemetry.cardinality import Few
+from rag_eval_hooks.telemetry.limits import ValueLimit
 
-__all__ = ["Books", "Reading", "observe"]
+__all__ = ["Gauge", "PipelineState", "Reading", "StateSource", "observe"]
 
+Gauge: TypeAlias = Callable[[], int | None]
+"""Returns a current value, or None if there is none. Never blocks."""
 Reading: TypeAlias = tuple[int, Mapping[str, str]]
-"""A number, and the attributes that it stands under."""
+"""A value and its attributes."""
 
 _COUNTERS: Final = (
     (semconv.METRIC_SAMPLES, "{sample}", "Samples by outcome."),
@@ -24,7 +28,7 @@ _COUNTERS: Final = (
     (semconv.METRIC_FEEDBACK, "{feedback}", "Feedback by what became of it."),
     (semconv.METRIC_INCIDENTS, "{incident}", "Exceptions caught at an edge, by kind."),
 )
-_LEVELS: Final = (
+_UP_DOWN_COUNTERS: Final = (
     (semconv.METRIC_QUEUE_SIZE, "{sample}", "Samples that wait to be evaluated."),
     (semconv.METRIC_QUEUE_CAPACITY, "{sample}", "Samples that may wait."),
     (semconv.METRIC_QUEUE_TEXT, "{char}", "Text of the samples that wait."),
@@ -34,52 +38,105 @@ _LEVELS: Final = (
     (semconv.METRIC_OPEN_CAPACITY, "{interaction}", "Interactions that may be open."),
     (semconv.METRIC_OPEN_TEXT, "{char}", "Text that open interactions hold."),
 )
-_SHARED: Final = (
+_GAUGES: Final = (
     (semconv.METRIC_SPOOL_SIZE, "{sample}", "Samples in the spool, of all processes."),
     (semconv.METRIC_SPOOL_USAGE, "By", "Size of the spool."),
     (semconv.METRIC_SPOOL_LIMIT, "By", "Size that the spool may have."),
 )
-"""The same in every process that shares the file, so that no sum of it has a meaning."""
+"""Instruments with equal values in all processes that share a spool: their sum has no meaning."""
 
 
-class Books(Protocol):
-    """Whose numbers are read whenever metrics are collected."""
+class StateSource(Protocol):
+    """Object whose values are read whenever metrics are collected."""
 
     def read(self, instrument: str) -> Iterable[Reading]:
-        """What an instrument shows now; nothing where there is nothing to show. Never waits."""
+        """Return the current values of an instrument, or none. Never blocks."""
         ...
 
 
-def observe(meter: Meter, books: Books, few: Few, incidents: Incidents) -> None:
-    """Reports the state from now on, as long as the books exist.
+class PipelineState:
+    """Current values of the instruments, from the statistics and from gauges.
 
     Args:
-        meter: Makes the instruments.
-        books: What they read.
-        few: Bounds the values of attributes.
-        incidents: Where exceptions are counted.
+        stats: Returns the current statistics.
+        gauges: Gauges by instrument, such as the length of the queue.
     """
-    known = weakref.ref(books)
 
-    def callback(name: str) -> list[Callable[[CallbackOptions], Iterable[Observation]]]:
+    def __init__(self, stats: Callable[[], Stats], gauges: Mapping[str, Gauge]) -> None:
+        self._stats = stats
+        self._gauges = gauges
+
+    def read(self, instrument: str) -> Iterable[Reading]:
+        """Return the current values of an instrument, or none."""
+        if instrument in _READ_STATS:
+            return _READ_STATS[instrument](self._stats())
+        value = self._gauges[instrument]() if instrument in self._gauges else None
+        return () if value is None else ((value, {}),)
+
+
+def observe(meter: Meter, source: StateSource, limit: ValueLimit, incidents: Incidents) -> None:
+    """Create the instruments; they report nothing once the source is garbage-collected.
+
+    Args:
+        meter: Creates the instruments.
+        source: Object to read.
+        limit: Bounds the values of attributes.
+        incidents: Counts exceptions.
+    """
+    reference = weakref.ref(source)
+
+    def callbacks(name: str) -> list[Callable[[CallbackOptions], Iterable[Observation]]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:
-            alive = known()
+            alive = reference()
             try:
-                found = () if alive is None else alive.read(name)
-                return [Observation(number, _bounded(told, few)) for number, told in found]
-            except Exception as error:  # noqa: BLE001 - the sink's edge: the reader is the user's
+                readings = () if alive is None else alive.read(name)
+                return [Observation(value, limit.apply(given)) for value, given in readings]
+            except Exception as error:  # noqa: BLE001 - the sink's edge: the user's reader
                 incidents.report("telemetry metrics", error)
                 return ()
 
         return [read]
 
-    for name, unit, words in _COUNTERS:
-        meter.create_observable_counter(name, callback(name), unit, words)
-    for name, unit, words in _LEVELS:
-        meter.create_observable_up_down_counter(name, callback(name), unit, words)
-    for name, unit, words in _SHARED:
-        meter.create_observable_gauge(name, callback(name), unit, words)
+    for name, unit, description in _COUNTERS:
+        meter.create_observable_counter(name, callbacks(name), unit, description)
+    for name, unit, description in _UP_DOWN_COUNTERS:
+        meter.create_observable_up_down_counter(name, callbacks(name), unit, description)
+    for name, unit, description in _GAUGES:
+        meter.create_observable_gauge(name, callbacks(name), unit, description)
 
 
-def _bounded(attributes: Mapping[str, str], few: Few) -> dict[str, str]:
-    return {key: few.of(key, value) for key, value in attributes.items()}
+def _samples(stats: Stats) -> Iterable[Reading]:
+    yield stats.scored, {semconv.EVAL_OUTCOME: "scored"}
+    yield stats.sampled_out, {semconv.EVAL_OUTCOME: "sampled_out"}
+    for outcome, reasons in (("dropped", stats.dropped), ("failed", stats.failed)):
+        for reason, count in reasons.items():
+            yield count, {semconv.EVAL_OUTCOME: outcome, semconv.EVAL_REASON: reason}
+
+
+def _decisions(stats: Stats) -> Iterable[Reading]:
+    for entry, count in stats.decisions.items():
+        decision, reason = _decision_and_reason(entry)
+        yield count, {semconv.EVAL_DECISION: decision, semconv.EVAL_REASON: reason}
+
+
+def _decision_and_reason(entry: str) -> tuple[str, str]:
+    """Split an entry of the statistics, which names both in one text."""
+    if entry == RATE_LIMIT:
+        return "refused", RATE_LIMIT
+    if entry == SAMPLED_OUT:
+        return SAMPLED_OUT, RATIO
+    kind, _, rule = entry.partition(":")
+    return (SAMPLED_OUT, rule) if kind == SAMPLED_OUT else ("sampled", entry)
+
+
+def _by_reason(counts: Mapping[str, int], key: str) -> Iterable[Reading]:
+    return [(count, {key: reason}) for reason, count in counts.items()]
+
+
+_READ_STATS: Final[Mapping[str, Callable[[Stats], Iterable[Reading]]]] = {
+    semconv.METRIC_SAMPLES: _samples,
+    semconv.METRIC_DECISIONS: _decisions,
+    semconv.METRIC_REFUSED: lambda stats: _by_reason(stats.refused, semconv.EVAL_REASON),
+    semconv.METRIC_FEEDBACK: lambda stats: _by_reason(stats.feedback, semconv.EVAL_OUTCOME),
+    semconv.METRIC_INCIDENTS: lambda stats: _by_reason(stats.incidents, semconv.EVAL_INCIDENT),
+}

@@ -1,4 +1,4 @@
-"""All OpenTelemetry signals of one evaluation, in the right order."""
+"""All OpenTelemetry signals of an evaluation, in the right order."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.call_spans import CallSpans
-from rag_eval_hooks.telemetry.evaluation_span import CarrierWriter
+from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
+from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
+from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.metrics import MetricRecorder
 from rag_eval_hooks.telemetry.rag_span import attributes_of
-from rag_eval_hooks.telemetry.self_metrics import Books
-from rag_eval_hooks.telemetry.span_limits import Attributes
+from rag_eval_hooks.telemetry.self_metrics import StateSource
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 from rag_eval_hooks.work import Evaluation
 
 __all__ = ["Telemetry"]
 
 Finish = Callable[[Attributes, Sequence[SpanContext], Sequence[Attributes]], object]
-"""Ends the RAG span with attributes, links and events, if it still waits."""
+"""Ends the RAG span with attributes, links and events if it is still held."""
 
 
 class Telemetry:
-    """Publishes evaluations: the waiting RAG span, carriers, log events, metrics.
+    """Publishes evaluations on the held RAG span, evaluation spans, log events and metrics.
 
-    What one signal raises is counted and keeps no other from being sent.
+    An exception from one signal is counted and does not stop the others.
 
     Args:
-        thresholds: Pass or fail.
-        carriers: Writes carrier spans.
+        thresholds: Decides on pass or fail.
+        spans: Writes evaluation spans.
         calls: Writes spans of judge calls below them.
         events: Emits log events.
         metrics: Records metrics.
-        incidents: Where exceptions are counted: processors, exporters and readers are the user's.
-        span_events: Whether each score is an event of the RAG span too.
+        incidents: Counts exceptions of the user's processors, exporters and readers.
+        span_events: Write each score as an event of the RAG span too.
     """
 
     def __init__(
         self,
         *,
         thresholds: Thresholds,
-        carriers: CarrierWriter,
+        spans: EvaluationSpans,
         calls: CallSpans,
         events: EventEmitter,
         metrics: MetricRecorder,
@@ -55,25 +55,25 @@ class Telemetry:
         span_events: bool = False,
     ) -> None:
         self._thresholds = thresholds
-        self._carriers = carriers
+        self._spans = spans
         self._calls = calls
         self._events = events
         self._metrics = metrics
         self._incidents = incidents
         self._span_events = span_events
 
-    def watch(self, books: Books) -> None:
-        """Reports the pipeline's state from now on."""
+    def watch(self, source: StateSource) -> None:
+        """Report the pipeline's state for as long as its source exists."""
         with self._edge("metrics"):
-            self._metrics.watch(books)
+            self._metrics.watch(source)
 
     @property
     def calls(self) -> CallWatch:
-        """Who records calls to judge and embedder."""
+        """Watch that records calls to judge and embedder."""
         return self._metrics.judge
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Records what an evaluation took."""
+        """Record the usage of an evaluation."""
         with self._edge("metrics"):
             self._metrics.used(sample, outcomes)
 
@@ -92,16 +92,16 @@ class Telemetry:
         end: int,
         log: CallLog | None = None,
     ) -> Evaluation:
-        """What the other signals tell of: outcomes with pass and fail.
+        """Return an evaluation with pass and fail by the thresholds.
 
         Args:
-            sample: What was evaluated.
-            outcomes: What it gave.
-            probability: Inclusion probability of the sample, or None where no draw chose it.
-            reason: Why it was chosen.
-            start: In nanoseconds since the epoch.
-            end: The same.
-            log: Calls that the evaluation made, where they are to be seen.
+            sample: Evaluated sample.
+            outcomes: Outcome by metric id.
+            probability: Inclusion probability of the sample, or None if no draw chose it.
+            reason: Reason of the choice, in a word.
+            start: Nanoseconds since the epoch.
+            end: Nanoseconds since the epoch.
+            log: Judge calls of the evaluation, if they are recorded.
         """
         verdicts = self._thresholds.verdicts(outcomes)
         return Evaluation(
@@ -117,16 +117,16 @@ class Telemetry:
         )
 
     def publish(self, evaluation: Evaluation, finish: Finish) -> None:
-        """Sends all signals of one evaluation.
+        """Send all signals of an evaluation.
 
         Args:
-            evaluation: It.
-            finish: Ends the RAG span with attributes, links and events, if it still waits.
+            evaluation: Evaluation to publish.
+            finish: Ends the RAG span with attributes, links and events if it is still held.
         """
-        carriers: list[Span] = []
-        # First, because the waiting span links to them and takes no link once it is ended.
+        spans: list[Span] = []
+        # First, because the RAG span links to them and takes no link once it has ended.
         with self._edge("carrier"):
-            carriers = self._carriers.start(evaluation)
+            spans = self._spans.start(evaluation)
         attributes = attributes_of(
             evaluation.outcomes,
             probability=evaluation.probability,
@@ -135,9 +135,9 @@ class Telemetry:
             reason=evaluation.reason,
         )
         on_span = self._events.results(evaluation) if self._span_events else []
-        finish(attributes, [span.get_span_context() for span in carriers], on_span)
-        self._show_calls(evaluation.log, carriers)
-        for span in carriers:
+        finish(attributes, [span.get_span_context() for span in spans], on_span)
+        self._write_calls(evaluation.log, spans)
+        for span in spans:
             with self._edge("carrier"):
                 span.end(evaluation.end)
         with self._edge("event"):
@@ -146,16 +146,12 @@ class Telemetry:
             self._metrics.record(evaluation)
 
     def publish_late(self, evaluation: Evaluation) -> None:
-        """Sends what was evaluated after its request: a carrier, log events, and metrics.
+        """Send an evaluation that a feedback asked for: evaluation spans, log events and metrics.
 
-        Metrics stand for what the draw chose: of scores that no draw did, as after a thumb down,
-        they tell nothing.
-
-        Args:
-            evaluation: It.
+        Metrics describe the requests that a draw chose; scores that none chose are left out.
         """
         with self._edge("carrier"):
-            for span in self._carriers.start(evaluation):
+            for span in self._spans.start(evaluation):
                 span.end(evaluation.end)
         with self._edge("event"):
             self._events.emit(evaluation)
@@ -164,11 +160,11 @@ class Telemetry:
             with self._edge("metrics"):
                 self._metrics.record(replace(evaluation, outcomes=drawn))
 
-    def _show_calls(self, log: CallLog, carriers: Sequence[Span]) -> None:
-        if not (log.calls and carriers):
+    def _write_calls(self, log: CallLog, spans: Sequence[Span]) -> None:
+        if not (log.calls and spans):
             return
         with self._edge("judge calls"):
-            self._calls.write(log.calls, carriers[0])
+            self._calls.write(log.calls, spans[0])
         for _ in range(log.omitted):
             self._incidents.count("judge call left out of the trace")
 

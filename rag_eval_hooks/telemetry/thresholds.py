@@ -1,4 +1,4 @@
-"""Pass or fail: a user's thresholds, in each metric's own scale and direction."""
+"""Pass or fail by the user's thresholds, in each metric's scale and direction."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["Thresholds"]
 
 
 class Thresholds:
-    """Tells for each metric with a threshold whether its score is good enough.
+    """Compares scores with thresholds.
 
     Args:
-        limits: Threshold by metric id, in the metric's own scale. A score passes at the threshold
-            or on its good side: above it, or below it where lower is better.
-        metrics: The metrics that are measured.
+        limits: Threshold by metric id, in the metric's scale. A score passes at the threshold and
+            on its good side: above it, or below it if lower is better.
+        metrics: Metrics that are measured.
 
     Raises:
-        ConfigError: An id is none of the metrics, or a value lies outside the metric's scale.
+        ConfigError: An id names none of the metrics, or a value lies outside the metric's scale.
     """
 
     def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
@@ -30,7 +30,7 @@ class Thresholds:
         self._limits = {name: (limit, known[name].scale) for name, limit in limits.items()}
 
     def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
-        """Whether each scored metric that has a threshold passes."""
+        """Return True (pass) or False for each scored metric that has a threshold."""
         return {
             name: outcome.value >= limit if scale.higher_is_better else outcome.value <= limit
             for name, (limit, scale) in self._limits.items()
@@ -38,17 +38,15 @@ class Thresholds:
         }
 
     def passed(self, outcomes: Outcomes, verdicts: Mapping[str, bool]) -> bool | None:
-        """Whether the sample passes.
+        """Return True if the sample passes, False if it fails, None if that is unknown.
 
-        Returns:
-            False as soon as one metric fails its threshold. Otherwise None where nothing with a
-            threshold was scored, or one of them should have been and was not: what is unknown
-            is no pass.
+        It fails if one metric fails. It is unknown if no metric with a threshold was scored, or
+        if one of them failed to be scored.
         """
         if not all(verdicts.values()):
             return False
-        unknown = (outcomes.get(name) for name in self._limits if name not in verdicts)
-        if any(isinstance(found, NotScored) and found.cause.is_failure for found in unknown):
+        unscored = (outcomes.get(name) for name in self._limits if name not in verdicts)
+        if any(isinstance(one, NotScored) and one.cause.is_failure for one in unscored):
             return None
         return True if verdicts else None
 

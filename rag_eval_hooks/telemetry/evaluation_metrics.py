@@ -1,4 +1,4 @@
-"""OpenTelemetry metrics: scores and durations; the pipeline's state and the judge's beside."""
+"""OpenTelemetry metrics of evaluations: scores and durations."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.telemetry.cardinality import Few
 from rag_eval_hooks.telemetry.judge_metrics import JudgeMetrics
+from rag_eval_hooks.telemetry.limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
-from rag_eval_hooks.telemetry.self_metrics import Books, observe
+from rag_eval_hooks.telemetry.self_metrics import StateSource, observe
 from rag_eval_hooks.usage import Usage
 from rag_eval_hooks.work import Evaluation
 
-__all__ = ["Books", "MetricRecorder"]
+__all__ = ["MetricRecorder"]
 
 _SCORE_BOUNDS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
 _DURATION_BOUNDS = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0]
 
 
 class MetricRecorder:
-    """Records one evaluation after another, with the RAG span's context for exemplars.
+    """Records evaluations, in the context of their RAG spans for exemplars.
 
     Args:
-        provider: A meter provider, or None for the global one, also when it is set later.
-        judge: The judge's name.
-        incidents: Where exceptions of the provider are counted.
+        provider: Meter provider; None: the global one, even if it is set later.
+        judge: Name of the judge.
+        incidents: Counts exceptions of the provider.
 
     Attributes:
-        judge: Records calls to judge and embedder.
+        judge: Metrics of calls to judge and embedder.
     """
 
     def __init__(self, provider: MeterProvider | None, *, judge: str, incidents: Incidents) -> None:
         self._incidents = incidents
-        self._few = Few()
+        self._limit = ValueLimit()
         self._meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
@@ -53,14 +53,14 @@ class MetricRecorder:
             "Time that the evaluation of a sample took.",
             explicit_bucket_boundaries_advisory=_DURATION_BOUNDS,
         )
-        self.judge = JudgeMetrics(meter, judge=judge, few=self._few, incidents=incidents)
+        self.judge = JudgeMetrics(meter, judge=judge, limit=self._limit, incidents=incidents)
 
-    def watch(self, books: Books) -> None:
-        """Reports the pipeline's state from now on, as long as the books exist."""
-        observe(self._meter, books, self._few, self._incidents)
+    def watch(self, source: StateSource) -> None:
+        """Report the pipeline's state for as long as its source exists."""
+        observe(self._meter, source, self._limit, self._incidents)
 
     def record(self, evaluation: Evaluation) -> None:
-        """One evaluation."""
+        """Record the scores and the duration of an evaluation."""
         context = context_of(evaluation.sample)
         workflow = self._workflow(evaluation.sample.workflow)
         for name, score in evaluation.scores.items():
@@ -70,7 +70,7 @@ class MetricRecorder:
                 **workflow,
             }
             if (label := evaluation.label(name)) is not None:
-                attributes[semconv.GEN_AI_EVALUATION_LABEL] = self._few.of(name, label)
+                attributes[semconv.GEN_AI_EVALUATION_LABEL] = self._limit.of(name, label)
             if name in evaluation.verdicts:
                 attributes[semconv.EVAL_PASS] = str(evaluation.verdicts[name]).lower()
             self._score.record(score.normalised, attributes, context)
@@ -78,7 +78,7 @@ class MetricRecorder:
         self._duration.record(evaluation.seconds, status, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        """What an evaluation took, also one whose outcomes are for nobody but the caller."""
+        """Record the usage of an evaluation, inline evaluations included."""
         context = context_of(sample)
         parts = (outcome.usage for outcome in outcomes.values())
         self.judge.used(sum(parts, start=Usage()), context)
@@ -86,4 +86,4 @@ class MetricRecorder:
     def _workflow(self, name: str | None) -> dict[str, str]:
         if name is None:
             return {}
-        return {semconv.GEN_AI_WORKFLOW_NAME: self._few.of("workflow", name)}
+        return {semconv.GEN_AI_WORKFLOW_NAME: self._limit.of("workflow", name)}

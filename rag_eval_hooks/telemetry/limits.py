@@ -1,0 +1,86 @@
+"""Limits of what a span takes, and of the values of a metric's attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from rag_eval_hooks import semconv
+
+__all__ = [
+    "Attributes",
+    "ValueLimit",
+    "attribute_room",
+    "event_room",
+    "fitting",
+    "link_room",
+    "longest_text",
+]
+
+Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+_MAX_VALUES: Final = 50
+
+
+def _room(span: object, limit: str, used: str) -> int | None:
+    """Return the room below a limit of OpenTelemetry's SDK; None for no limit or other spans."""
+    most = getattr(getattr(span, "_limits", None), limit, None)
+    return None if most is None else max(0, int(most) - len(getattr(span, used, None) or ()))
+
+
+def attribute_room(span: object) -> int | None:
+    """Return how many attributes fit before the SDK drops the oldest; None for no limit."""
+    return _room(span, "max_span_attributes", "attributes")
+
+
+def link_room(span: object) -> int | None:
+    """Return how many links fit before the SDK drops the oldest; None for no limit."""
+    return _room(span, "max_links", "links")
+
+
+def event_room(span: object) -> int | None:
+    """Return how many events fit before the SDK drops the oldest; None for no limit."""
+    return _room(span, "max_events", "events")
+
+
+def longest_text(span: object) -> int | None:
+    """Return how long an attribute may be before the SDK cuts it; None for no limit."""
+    limit = getattr(getattr(span, "_limits", None), "max_span_attribute_length", None)
+    return None if limit is None else int(limit)
+
+
+def fitting(span: object, attributes: Attributes) -> Attributes:
+    """Return the first attributes that fit, and the number of those that do not.
+
+    Without room for any, nothing is returned, so that no attribute of the user's is pushed out.
+    """
+    left = attribute_room(span)
+    if left is None or len(attributes) <= left:
+        return attributes
+    present = getattr(span, "attributes", None) or {}
+    chosen = {key: value for key, value in attributes.items() if key in present}
+    new = [key for key in attributes if key not in present]
+    if len(new) <= left:
+        return attributes
+    chosen |= {key: attributes[key] for key in new[: max(0, left - 1)]}
+    if left:
+        chosen[semconv.EVAL_OMITTED] = len(new) - (left - 1)
+    return chosen
+
+
+class ValueLimit:
+    """Bounds the time series of a metric: an attribute has at most 50 values and `other`."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[str]] = {}
+
+    def of(self, attribute: str, value: str) -> str:
+        """Return the value, or `other` once the attribute has too many."""
+        seen = self._seen.setdefault(attribute, set())
+        if value not in seen and len(seen) >= _MAX_VALUES:
+            return "other"
+        seen.add(value)
+        return value
+
+    def apply(self, attributes: Mapping[str, str]) -> dict[str, str]:
+        """Return attributes with bounded values."""
+        return {key: self.of(key, value) for key, value in attributes.items()}
