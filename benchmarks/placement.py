@@ -4,14 +4,14 @@ An asyncio application serves a LangChain chain: an embedding call, a search ove
 an answer, each a short wait, with the chain's own work between them. Requests arrive at fixed
 times whatever the application is busy with, and a request's latency counts from the time when it
 was due. Each is evaluated by all metrics that the embedded judge feeds: with rules alone, or with
-MiniLM. The variants take turns, block by block, in random order; between blocks everything
-offered is evaluated to its end. All are the application's process; `process` has a child.
+MiniLM, in a thread or in a child process. The variants take turns, block by block, in random
+order; between blocks everything offered is evaluated to its end.
 
 The ratios are to the same percentiles without any handler. `scored` are the samples whose
 evaluation was over when the block was: the rest waited.
 
     python -m benchmarks.placement [--rate 10] [--seconds 10] [--rounds 4] [--model PATH]
-        [--nice 10] [--threads 1] [--contexts 5]
+        [--contexts 5]
 """
 
 from __future__ import annotations
@@ -112,19 +112,19 @@ class Variant:
 
 
 def variants(options: argparse.Namespace) -> Iterator[Variant]:
-    """No handler; rules and MiniLM, each in a thread and in a process."""
+    """No handler; rules; MiniLM in a thread and in a process."""
     yield Variant("no handler")
-    for label, embedder in (("rules", "none"), ("MiniLM", options.model)):
-        for where in ("thread", "process") if embedder else ():
-            provider = TracerProvider()
-            provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
-            config = RagEvalConfig(
-                embedder=embedder,
-                evaluator=where,
-                evaluator_nice=options.nice,
-                evaluator_threads=options.threads,
-            )
-            yield Variant(f"{label}, {where}", RagEval(config=config, tracer_provider=provider))
+    yield _variant("rules", RagEvalConfig(embedder="none"))
+    if options.model:
+        for label, in_process in (("thread", False), ("process", True)):
+            config = RagEvalConfig(embedder=options.model, model_process=in_process)
+            yield _variant(f"MiniLM, {label}", config)
+
+
+def _variant(name: str, config: RagEvalConfig) -> Variant:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+    return Variant(name, RagEval(config=config, tracer_provider=provider))
 
 
 async def block(variant: Variant, batch: list[Sample], rate: float) -> None:
@@ -179,8 +179,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of one block")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--model", default=packaged(), help="sentence-transformers:<path>")
-    parser.add_argument("--nice", type=int, default=10)
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--contexts", type=int, default=5, help="of 120 words, in each request")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

@@ -22,7 +22,6 @@ __all__ = [
     "current_log",
     "current_watch",
     "logged",
-    "take_over",
     "watching",
 ]
 
@@ -209,12 +208,3 @@ def logged(wanted: bool) -> Iterator[CallLog]:
 def current_log() -> CallLog | None:
     """The log of the evaluation that the caller runs in, where its calls are to be seen."""
     return _log.get()
-
-
-def take_over(log: CallLog) -> None:
-    """Adds what was kept in another process."""
-    own = current_log()
-    if own is not None:
-        for call in log.calls:
-            own.called(call)
-        own.omitted += log.omitted

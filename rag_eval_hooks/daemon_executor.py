@@ -71,3 +71,5 @@ class DaemonExecutor(Executor):
 def _work(calls: _Calls) -> None:
     while (call := calls.get()) is not None:
         call()
+        # What the call refers to must not live until the next one.
+        del call

@@ -27,8 +27,6 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import FeedbackSpanSink
 from rag_eval_hooks.delivery.sink import SinkSpec
-from rag_eval_hooks.evaluation.evaluator_location import placed
-from rag_eval_hooks.evaluation.evaluator_spec import Recipe, named
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.forks import weakly
 from rag_eval_hooks.incidents import Incidents
@@ -102,24 +100,14 @@ class RagEval:
     ) -> None:
         self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
         redactor = choose_redactor(self.config, redact)
-        options = metric_options(self.config)
-        available = build(options)
+        available = build(metric_options(self.config))
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
-        recipe = Recipe(
-            config=self.config,
-            options=options,
-            metrics=named(chosen, available),
-            judge=judge if isinstance(judge, Judge) else None,
-            embedder=embedder if isinstance(embedder, Embedder) else None,
-            token_scorer=token_scorer,
-        )
         providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
-        scorer = placed(recipe, available if chosen is None else chosen, sources)
         to = sink_list(sinks, self.config)
         self._pipeline = Pipeline(
             self.config,
-            makers(self.config, chosen, available, sources, providers, scorer, to, redactor),
+            makers(self.config, chosen, available, sources, providers, to, redactor),
             [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
             [*to, FeedbackSpanSink(tracer_provider, logger_provider)],
             redactor,

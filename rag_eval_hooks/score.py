@@ -40,8 +40,6 @@ class Cause(StrEnum):
     SAMPLED_OUT = "sampled_out"
     """The sample is evaluated, but not by this metric: its rate leaves it out."""
     DROPPED = "dropped"
-    EVALUATOR_DIED = "evaluator_died"
-    """The evaluator process ended twice while it worked on the sample, or cannot be started."""
 
     @property
     def is_failure(self) -> bool:

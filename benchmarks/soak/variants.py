@@ -81,26 +81,23 @@ class Variant:
 
 
 def variants(folder: Path, url: str, calls_per_hour: float, model: bool) -> Iterator[Variant]:
-    """No handler; a judge over HTTP, and MiniLM, each in a thread and in a process."""
+    """No handler; a judge over HTTP; MiniLM in a thread and in a process."""
     yield _made(folder, "no handler")
-    for where in ("thread", "process"):
-        judged = _made(folder, f"judge, {where}")
-        budget = {"calls_per_hour": calls_per_hour}
-        _evaluated(
-            judged,
-            where,
-            metrics=("ragas.faithfulness",),
-            judge="openai:soak",
-            judge_base_url=url,
-            judge_api_key="soak",
-            embedder="none",
-            budget=budget,
-            budget_path=str(judged.folder / "budget.sqlite"),
-        )
-        yield judged
+    judged = _made(folder, "judge")
+    _evaluated(
+        judged,
+        metrics=("ragas.faithfulness",),
+        judge="openai:soak",
+        judge_base_url=url,
+        judge_api_key="soak",
+        embedder="none",
+        budget={"calls_per_hour": calls_per_hour},
+        budget_path=str(judged.folder / "budget.sqlite"),
+    )
+    yield judged
     for where in ("thread", "process") if model else ():
         local = _made(folder, f"MiniLM, {where}")
-        _evaluated(local, where, judge="local", embedder=packaged())
+        _evaluated(local, judge="local", embedder=packaged(), model_process=where == "process")
         yield local
 
 
@@ -110,12 +107,11 @@ def _made(folder: Path, name: str) -> Variant:
     return Variant(name, own)
 
 
-def _evaluated(variant: Variant, where: str, **settings: Any) -> None:
+def _evaluated(variant: Variant, **settings: Any) -> None:
     tracer = TracerProvider()
     tracer.add_span_processor(variant.spans)
     config = RagEvalConfig(
         **_COMMON,
-        evaluator=where,
         spool=str(variant.folder / "spool.sqlite"),
         sinks=(f"jsonl:{variant.results}",),
         **settings,

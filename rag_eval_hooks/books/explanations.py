@@ -44,7 +44,6 @@ ADVICE: Final[Mapping[str, str]] = {
     "the load",
     "judge_unavailable": "too many judge calls had failed in a row, so none was made: run "
     "`rag-eval-hooks doctor`",
-    "evaluator_died": "the evaluator process ended while it had the sample, twice; see the log",
     "over_budget": "the budget of judge calls was used up",
 }
 """What a reason means, and what to do about it."""

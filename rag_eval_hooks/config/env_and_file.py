@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from rag_eval_hooks.config.removed import unknown_setting
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["Origins", "evaluator_environment", "merged", "otlp_endpoint", "traces_at"]
+__all__ = ["Origins", "merged", "model_environment", "otlp_endpoint", "traces_at"]
 
 Origins: TypeAlias = dict[str, str]
 """Origin of each setting that is not at its default, in words."""
@@ -135,19 +135,16 @@ def _read(path: Path) -> dict[str, Any]:
     return table
 
 
-def evaluator_environment(threads: int) -> dict[str, str]:
-    """Return the environment of the evaluator process.
+def model_environment() -> dict[str, str]:
+    """Return the environment of a model's process.
 
     It is this process's own, without variables that would make the child trace, export or run
-    other code at its start, and with bounded threads.
-
-    Args:
-        threads: Threads of numerical libraries.
+    other code at its start, and with one thread for numerical libraries.
     """
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
     }
-    bounds = dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    bounds = dict.fromkeys(_THREAD_VARIABLES, "1")
     # oneDNN keeps code and memory for up to a thousand shapes of input, and texts have as many
     # lengths: the process would grow for hours. A value set by the user wins.
     shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}

@@ -192,29 +192,12 @@ class SamplingSettings(SettingsGroup):
 class LimitSettings(SettingsGroup):
     """Bounds of time and memory in the application's process."""
 
-    evaluator: Annotated[
-        Literal["auto", "thread", "process"], Wants("'auto', 'thread' or 'process'")
-    ] = setting(
+    model_process: Annotated[Literal["auto"] | bool, Wants("'auto', true or false")] = setting(
         "auto",
-        "Place of evaluation: `thread`, `process` (a child process), or `auto`: a process as soon "
-        "as a model runs in the evaluator itself (sentence-transformers, bert-score), else a "
-        "thread. See [evaluator-placement.md](evaluator-placement.md).",
+        "Run local models (sentence-transformers, bert-score) in a child process. `auto`: wherever "
+        "one can be started, else in a thread. See [model-process.md](model-process.md).",
     )
     evaluator_concurrency: Count = setting(16, "Samples evaluated at once.")
-    evaluator_threads: Count = setting(
-        1, "Threads of numerical libraries in the evaluator process."
-    )
-    evaluator_nice: Annotated[int, Field(ge=0, le=19), Wants("a whole number from 0 to 19")] = (
-        setting(10, "Scheduling niceness of the evaluator process, 0 to 19.")
-    )
-    evaluator_idle: Switch = setting(
-        True, "Give the evaluator process only processor time that others leave (Linux)."
-    )
-    evaluator_message_mb: Count = setting(
-        64,
-        "Mebibytes of one sample, or of its outcomes, on the way to or from the evaluator process; "
-        "a larger one is not evaluated there.",
-    )
     sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
     queue_size: Count = setting(1000, "Samples that may wait; one more is dropped and counted.")
     exit_timeout: Seconds = setting(

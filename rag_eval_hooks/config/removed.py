@@ -10,11 +10,18 @@ from rag_eval_hooks.errors import ConfigError
 __all__ = ["REMOVED", "unknown_setting"]
 
 _LIMIT: Final = "it is a fixed limit now, see rag_eval_hooks/config/limits.py"
+_MODEL_PROCESS: Final = "only local models run in another process; see model_process"
 _OPENAI_JUDGE: Final = "give RagEval an OpenAIJudge with {} of its own instead"
 
 REMOVED: Final[dict[str, str]] = {
     "bertscore_layer": "give RagEval token_scorer=BertScorer(layer=...) instead",
     "bertscore_rescale": "give RagEval token_scorer=BertScorer(rescale_with_baseline=True) instead",
+    "evaluator": "samples are evaluated in a thread. For local models set model_process: 'auto' "
+    "instead of 'auto', true instead of 'process', false instead of 'thread'",
+    "evaluator_idle": _MODEL_PROCESS,
+    "evaluator_message_mb": _MODEL_PROCESS,
+    "evaluator_nice": _MODEL_PROCESS,
+    "evaluator_threads": _MODEL_PROCESS,
     "feedback_chars": f"{_LIMIT}; feedback_samples bounds what is remembered",
     "feedback_ttl": f"{_LIMIT}; feedback_samples bounds what is remembered",
     "judge_attempts": _OPENAI_JUDGE.format("attempts"),

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.async_metrics import ask_all
@@ -28,31 +27,10 @@ from rag_eval_hooks.score import (
 from rag_eval_hooks.tasks import EMBEDDED, TOKEN_SCORED
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Scorer", "Scoring", "left_out"]
+__all__ = ["Scorer"]
 
 Reads = Mapping[str, frozenset[Finding]]
 """What each metric reads of one sample."""
-
-
-class Scoring(Protocol):
-    """Evaluates samples, wherever that is done."""
-
-    async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
-        """One outcome per metric. Raises nothing but cancellation.
-
-        Args:
-            sample: What to evaluate.
-            chosen: Ids of the metrics to evaluate, or None for all.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Ends what was started for it, at shutdown."""
-        ...
-
-    def reset(self) -> None:
-        """Makes it usable in a forked child."""
-        ...
 
 
 class Scorer:
@@ -112,12 +90,6 @@ class Scorer:
                 used = _usage(reads[metric.id], findings, readers)
                 outcomes[metric.id] = self._signed(outcome, reads[metric.id], used)
         return _fed(outcomes) if self._only_fed else outcomes
-
-    async def aclose(self) -> None:
-        """Nothing: its sources are closed by whoever made them."""
-
-    def reset(self) -> None:
-        """Nothing: it keeps nothing between samples."""
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:

@@ -37,7 +37,7 @@ class Batcher(Generic[I, R]):
 
     Args:
         name: What errors call it.
-        run: Gives one result per item, in order.
+        run: Gives one result per item, in order, or the error that this item alone causes.
         size: Items in a batch, more only when one caller has more.
         window: Seconds to wait for further items.
         concurrency: Batches that run at once.
@@ -48,7 +48,7 @@ class Batcher(Generic[I, R]):
     def __init__(
         self,
         name: str,
-        run: Callable[[Sequence[I]], Coroutine[Any, Any, Sequence[R]]],
+        run: Callable[[Sequence[I]], Coroutine[Any, Any, Sequence[R | JudgeError]]],
         *,
         size: int,
         window: float = 0.003,
@@ -91,7 +91,7 @@ class _Line(Generic[I, R]):
     def __init__(self, batcher: Batcher[I, R]) -> None:
         self._batcher = batcher
         self._waiting: list[_Job[I, R]] = []
-        self._running: set[asyncio.Task[Sequence[R]]] = set()
+        self._running: set[asyncio.Task[Sequence[R | JudgeError]]] = set()
         self._timer: asyncio.TimerHandle | None = None
 
     async def submit(self, job: _Job[I, R]) -> list[R]:
@@ -141,14 +141,17 @@ class _Line(Generic[I, R]):
         self._running.add(task)
         task.add_done_callback(partial(self._ended, jobs, items))
 
-    async def _run(self, items: Sequence[I]) -> Sequence[R]:
+    async def _run(self, items: Sequence[I]) -> Sequence[R | JudgeError]:
         results = await self._batcher.run(items)
         if len(results) != len(items):
             raise JudgeError(f"{self._batcher.name}: {len(results)} results of {len(items)}")
         return results
 
     def _ended(
-        self, jobs: Sequence[_Job[I, R]], items: Sequence[I], task: asyncio.Task[Sequence[R]]
+        self,
+        jobs: Sequence[_Job[I, R]],
+        items: Sequence[I],
+        task: asyncio.Task[Sequence[R | JudgeError]],
     ) -> None:
         self._running.discard(task)
         error = self._closed() if task.cancelled() else task.exception()
@@ -162,10 +165,14 @@ class _Line(Generic[I, R]):
         if self._timer is None:
             self._next()
 
-    def _deliver(self, jobs: Sequence[_Job[I, R]], results: dict[I, R]) -> None:
+    def _deliver(self, jobs: Sequence[_Job[I, R]], results: dict[I, R | JudgeError]) -> None:
         for job in jobs:
-            if not job.results.done():
-                job.results.set_result([results[item] for item in job.items])
+            mine = [results[item] for item in job.items]
+            errors = [result for result in mine if isinstance(result, JudgeError)]
+            if errors:
+                self._fail([job], errors[0])
+            elif not job.results.done():
+                job.results.set_result([one for one in mine if not isinstance(one, JudgeError)])
 
     def _fail(self, jobs: Sequence[_Job[I, R]], error: BaseException) -> None:
         for job in jobs:

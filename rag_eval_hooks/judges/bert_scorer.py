@@ -18,8 +18,7 @@ from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.judges.calls.observe_call import told
 from rag_eval_hooks.judges.embeddings import sendable
-from rag_eval_hooks.judges.model_thread import ModelThread
-from rag_eval_hooks.judges.pickle_by_args import Rebuilt
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
 __all__ = ["BertScorer"]
 
@@ -29,11 +28,12 @@ _LONGEST = 512  # tokens, where the tokenizer states no limit
 _TextPair = tuple[str, str]
 
 
-class BertScorer(Rebuilt):
+class BertScorer:
     """Precision, recall and F1 of tokens matched by their contextual embeddings.
 
     The numbers are those of `bert_score.score` without idf weights. The model is loaded on first
-    use, once, in a worker thread of its own; pairs of concurrent callers go through it together.
+    use, once, in a child process or a thread of its own; pairs of concurrent callers go through it
+    together.
     Source: Zhang et al., BERTScore, ICLR 2020.
 
     Args:
@@ -45,14 +45,13 @@ class BertScorer(Rebuilt):
         baseline_path: A baseline file of your own: CSV with the columns LAYER, P, R, F.
         language: Which of bert-score's baselines, such as `en` or `de`.
         batch_size: Pairs in a batch, and texts in a forward pass.
+        process: Whether the model runs in a child process; `auto`: wherever one can be started.
 
     Raises:
         ImportError: The extra `bertscore` is not installed.
-        ConfigError: A value cannot be used, or there is no baseline for the model.
+        ConfigError: A value cannot be used, there is no baseline for the model, or a process is
+            asked for and cannot be started here.
     """
-
-    local_model = True
-    """It computes in this process: `evaluator="auto"` then means a process."""
 
     def __init__(
         self,
@@ -63,6 +62,7 @@ class BertScorer(Rebuilt):
         baseline_path: str | Path | None = None,
         language: str = "en",
         batch_size: int = 64,
+        process: InProcess = "auto",
     ) -> None:
         if find_spec("bert_score") is None:
             raise ImportError('BERTScore needs: pip install "rag-eval-hooks[bertscore]"')
@@ -77,13 +77,14 @@ class BertScorer(Rebuilt):
             _baseline_file(model, language, baseline_path) if rescale_with_baseline else None
         )
         load = partial(_load, model, layer, self._baseline, batch_size)
-        self._thread: ModelThread[_Model] = ModelThread(model, "rag-eval-hooks-bertscore", load)
+        self._model: LocalModel[_TextPair, TokenScore] = LocalModel(
+            model, "rag-eval-hooks-bertscore", load, process
+        )
         self._batcher = Batcher(
             self.name,
             self._score,
             size=batch_size,
             window=_WINDOW,
-            divisible=lambda _: self._thread.can_run(),
         )
 
     @property
@@ -110,13 +111,13 @@ class BertScorer(Rebuilt):
         return found
 
     async def aclose(self) -> None:
-        """Ends the worker thread after the work in hand, and lets go of the model."""
+        """Release the model, and end its process or thread."""
         await self._batcher.aclose()
-        await self._thread.aclose()
+        await self._model.aclose()
 
-    async def _score(self, pairs: Sequence[_TextPair]) -> Sequence[TokenScore]:
+    async def _score(self, pairs: Sequence[_TextPair]) -> Sequence[TokenScore | JudgeError]:
         with told(Caller(self.name, Operation.TOKEN_SCORE, local=True)):
-            return await self._thread.run(lambda model: model.score(pairs))
+            return await self._model.run(pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class _Model:
     baseline: tuple[float, ...] | None
     batch_size: int
 
-    def score(self, pairs: Sequence[_TextPair]) -> list[TokenScore]:
+    def __call__(self, pairs: Sequence[_TextPair]) -> list[TokenScore]:
         from bert_score.utils import bert_cos_score_idf
 
         weights: defaultdict[int, float] = defaultdict(lambda: 1.0)

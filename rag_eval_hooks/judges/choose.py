@@ -63,7 +63,7 @@ def choose_embedder(config: RagEvalConfig) -> Embedder | None:
     if kind == "sentence-transformers":
         from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 
-        return SentenceEmbedder(model or _MINILM)
+        return SentenceEmbedder(model or _MINILM, process=config.model_process)
     raise ConfigError("embedder", config.embedder, f"{EMBEDDERS}, or an Embedder")
 
 
@@ -81,7 +81,7 @@ def choose_token_scorer(config: RagEvalConfig) -> TokenScorer | None:
         raise ConfigError("token_scorer", config.token_scorer, f"{TOKEN_SCORERS}, or a TokenScorer")
     from rag_eval_hooks.judges.bert_scorer import BertScorer
 
-    return BertScorer(model or _DEBERTA)
+    return BertScorer(model or _DEBERTA, process=config.model_process)
 
 
 def openai_chat(config: RagEvalConfig, model: str) -> OpenAIChat:

@@ -38,7 +38,7 @@ class Embeddings:
 
     Args:
         name: What errors call the embedder.
-        make: Gives one vector per text, in order.
+        make: Gives one vector per text, in order, or the error that this text alone causes.
         cache_size: Vectors kept, by a hash of their text; the least recently used leave first.
         size: Texts in a batch, more only when one caller has more.
         window: Seconds to wait for the texts of further callers.
@@ -49,7 +49,7 @@ class Embeddings:
     def __init__(
         self,
         name: str,
-        make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector]]],
+        make: Callable[[Sequence[str]], Coroutine[Any, Any, Sequence[Vector | JudgeError]]],
         *,
         cache_size: int,
         size: int,
@@ -103,12 +103,17 @@ class Embeddings:
         await self._batcher.aclose()
         self._cache.clear()
 
-    async def _make_and_keep(self, texts: Sequence[str]) -> Sequence[Vector]:
-        vectors = await self._make(texts)
-        if len({len(vector.values) for vector in vectors}) == 1:
-            for text, vector in zip(texts, vectors, strict=True):
+    async def _make_and_keep(self, texts: Sequence[str]) -> Sequence[Vector | JudgeError]:
+        results = await self._make(texts)
+        made = {
+            text: result
+            for text, result in zip(texts, results, strict=False)
+            if isinstance(result, Vector)
+        }
+        if len({len(vector.values) for vector in made.values()}) == 1:
+            for text, vector in made.items():
                 self._keep(text, vector)
-        return vectors
+        return results
 
     # Two threads may use the cache at once. Each step is atomic, and a vector that is missed
     # for a moment is only made again, so there is no lock that a fork could leave locked.

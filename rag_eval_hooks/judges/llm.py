@@ -9,7 +9,6 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of
 from rag_eval_hooks.judges.chat import Chat
-from rag_eval_hooks.judges.pickle_by_args import Rebuilt
 from rag_eval_hooks.judges.verifying import verify
 from rag_eval_hooks.prompts import PROMPTS_VERSION, Ask, DecomposeAsk, GradeAsk, Items, RateAsk
 from rag_eval_hooks.prompts.grade import TEMPLATES
@@ -22,7 +21,7 @@ Calls: TypeAlias = Literal["fused", "single"]
 NvidiaCalls: TypeAlias = Literal["independent", "paired"]
 
 
-class LLMJudge(Rebuilt):
+class LLMJudge:
     """Makes findings by asking a language model.
 
     A reply is read item by item. Items whose content does not fit are asked for again, with what

@@ -25,7 +25,6 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.deadline import Tab, charge, charged_to
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.disk import Disk
-from rag_eval_hooks.judges.pickle_by_args import Rebuilt
 from rag_eval_hooks.judges.single_flight import Flight
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.usage import Usage
@@ -33,7 +32,7 @@ from rag_eval_hooks.usage import Usage
 __all__ = ["Memo", "MemoChat"]
 
 
-class Memo(Rebuilt):
+class Memo:
     """Replies by what was asked of whom, in memory and, if a folder is given, on disk.
 
     One memo may serve several judges, and one folder several processes. Replies hold claims of

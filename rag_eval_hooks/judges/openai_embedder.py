@@ -14,7 +14,6 @@ from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.client_options import ClientOptions
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
-from rag_eval_hooks.judges.pickle_by_args import Rebuilt
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage
 
@@ -25,7 +24,7 @@ _BATCH = 128
 _WINDOW = 0.005  # seconds; little beside a request
 
 
-class OpenAIEmbedder(Rebuilt):
+class OpenAIEmbedder:
     """Vectors from `/embeddings`. Texts of concurrent callers share requests.
 
     Args:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
-from typing import Any
 
 from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.calls.observe_call import told
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
-from rag_eval_hooks.judges.model_thread import ModelThread
-from rag_eval_hooks.judges.pickle_by_args import Rebuilt
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
 __all__ = ["SentenceEmbedder"]
 
@@ -20,37 +20,41 @@ _BATCH = 512  # texts per call: the library sorts them by length, so that little
 _WINDOW = 0.003  # seconds
 
 
-class SentenceEmbedder(Rebuilt):
-    """Embeds with a sentence-transformers model, in a worker thread of its own.
+class SentenceEmbedder:
+    """Embeds with a sentence-transformers model, in a child process or a thread of its own.
 
     The model is loaded on first use, once. A failure to load is remembered: each later call
     fails at once. Texts of concurrent callers go through the model together.
 
     Args:
         model: A name on the model hub, or the path of a folder with a saved model.
-        cache_size: How many vectors are kept, the least recently used leave first.
+        cache_size: Number of vectors kept; the least recently used leave first.
+        process: Whether the model runs in a child process; `auto`: wherever one can be started.
 
     Raises:
         ImportError: The extra `embeddings` is not installed.
+        ConfigError: A process is asked for and cannot be started here.
     """
 
-    local_model = True
-    """It computes in this process: `evaluator="auto"` then means a process."""
-
     def __init__(
-        self, model: str = "sentence-transformers/all-MiniLM-L6-v2", *, cache_size: int = 4096
+        self,
+        model: str = "sentence-transformers/all-MiniLM-L6-v2",
+        *,
+        cache_size: int = 4096,
+        process: InProcess = "auto",
     ) -> None:
         if find_spec("sentence_transformers") is None:
             raise ImportError('embeddings need: pip install "rag-eval-hooks[embeddings]"')
         self._source = model
-        self._thread: ModelThread[Any] = ModelThread(model, "rag-eval-hooks-embedder", self._load)
+        self._model: LocalModel[str, Vector] = LocalModel(
+            model, "rag-eval-hooks-embedder", partial(_load, model), process
+        )
         self._embeddings = Embeddings(
             model,
             self._make,
             cache_size=cache_size,
             size=_BATCH,
             window=_WINDOW,
-            divisible=lambda _: self._thread.can_run(),
         )
 
     @property
@@ -67,25 +71,27 @@ class SentenceEmbedder(Rebuilt):
         return await self._embeddings.embed(texts)
 
     async def aclose(self) -> None:
-        """Ends the worker thread after the work in hand, and lets go of the model."""
+        """Release the model, and end its process or thread."""
         await self._embeddings.aclose()
-        await self._thread.aclose()
+        await self._model.aclose()
 
-    async def _make(self, texts: Sequence[str]) -> Sequence[Vector]:
+    async def _make(self, texts: Sequence[str]) -> Sequence[Vector | JudgeError]:
         with told(Caller(self.name, Operation.EMBEDDINGS, local=True)):
-            return await self._thread.run(lambda model: _encoded(model, texts))
-
-    def _load(self) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(self._source)
+            return await self._model.run(texts)
 
 
-def _encoded(model: Any, texts: Sequence[str]) -> list[Vector]:
-    vectors = model.encode(
-        [sendable(text) for text in texts],
-        batch_size=_FORWARD,
-        normalize_embeddings=True,
-        show_progress_bar=False,
-    )
-    return [Vector(array("f", vector)) for vector in vectors.tolist()]
+def _load(source: str) -> Callable[[Sequence[str]], list[Vector]]:
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(source)
+
+    def encode(texts: Sequence[str]) -> list[Vector]:
+        vectors = model.encode(
+            [sendable(text) for text in texts],
+            batch_size=_FORWARD,
+            normalize_embeddings=True,
+            show_progress_bar=False,
+        )
+        return [Vector(array("f", vector)) for vector in vectors.tolist()]
+
+    return encode

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.calls import watching
 from rag_eval_hooks.evaluation.golden_references import References
-from rag_eval_hooks.evaluation.scorer import Scoring
+from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.judges.calls.allowance import Allowance, allowing
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
@@ -32,7 +32,7 @@ class Judging:
 
     def __init__(
         self,
-        scorer: Scoring,
+        scorer: Scorer,
         references: References | None,
         allowance: Allowance | None,
         ledger: Ledger,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rag_eval_hooks.delivery.platforms_open import Outbound
 from rag_eval_hooks.evaluation.golden_references import References
-from rag_eval_hooks.evaluation.scorer import Scoring
+from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget
 from rag_eval_hooks.sampling.selection import Selection
@@ -43,7 +43,7 @@ class Makers:
         outbound: Begins and flushes the sinks that send in the background.
     """
 
-    scorer: Callable[[Incidents], Scoring]
+    scorer: Callable[[Incidents], Scorer]
     selection: Callable[[Incidents], Selection]
     references: Callable[[Incidents], References | None]
     budget: Callable[[Incidents], Budget | None]

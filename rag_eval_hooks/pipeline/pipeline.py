@@ -105,7 +105,6 @@ class Pipeline:
     def reset(self) -> None:
         """Fresh books, queue and thread: what a forked child needs, whose thread is gone."""
         self.incidents.reset()
-        self._scorer.reset()
         self._telemetry.reset()
         self._ledger = Ledger(limits.EXPLAINED_TRACES)
         for part in (self._selection, self._references, self._budget):
@@ -392,8 +391,7 @@ class Pipeline:
 
     async def _close(self) -> None:
         await self._course.redelivery.close()
-        # Together: there is little time, and what sinks leave has still to reach the spool.
-        await asyncio.gather(self._scorer.aclose(), self._delivery.close())
+        await self._delivery.close()
         if self._budget is not None:
             self._budget.close()
         for part in self._parts:

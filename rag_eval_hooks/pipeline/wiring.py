@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from rag_eval_hooks.delivery.providers import is_platform, platform_sink
 from rag_eval_hooks.delivery.sink import SinkSpec
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.golden_references import references_of
-from rag_eval_hooks.evaluation.scorer import Scoring
+from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import (
     Embedder,
@@ -227,7 +227,6 @@ def makers(
     available: Sequence[Metric],
     sources: Sources,
     providers: Providers,
-    scorer: Callable[[Incidents], Scoring],
     sinks: Sequence[Sink],
     redactor: Redactor,
 ) -> Makers:
@@ -239,7 +238,6 @@ def makers(
         available: All metrics that there are.
         sources: Where findings come from.
         providers: Where telemetry goes.
-        scorer: Makes what evaluates samples.
         sinks: Where outcomes go.
         redactor: What samples are redacted by.
 
@@ -253,7 +251,9 @@ def makers(
     metrics = available if chosen is None else chosen
     thresholds = Thresholds(config.thresholds, metrics)
     return Makers(
-        scorer=scorer,
+        scorer=lambda incidents: Scorer(
+            metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None
+        ),
         selection=lambda incidents: Selection(config, metrics, available, incidents),
         references=lambda incidents: references_of(
             config, sources.embedder, incidents, redactor.holds if redactor.active else None

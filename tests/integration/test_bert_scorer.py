@@ -68,7 +68,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 async def scorer(model: str) -> AsyncIterator[BertScorer]:
-    scorer = BertScorer(model, layer=LAYER)
+    scorer = BertScorer(model, layer=LAYER, process=False)
     yield scorer
     await scorer.aclose()
 
@@ -115,6 +115,14 @@ async def test_numbers_are_those_of_bert_score(scorer: BertScorer, model: str) -
     assert len({round(score.f1, 4) for score in expected}) == len(PAIRS)
 
 
+async def test_numbers_are_the_same_in_a_process(scorer: BertScorer, model: str) -> None:
+    """A pair has the same numbers when the model runs in a child process."""
+    elsewhere = BertScorer(model, layer=LAYER, process=True)
+    there = list(await asyncio.gather(*(elsewhere.score(*pair) for pair in PAIRS)))
+    await elsewhere.aclose()
+    assert_equal(there, list(await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS))))
+
+
 async def test_equal_texts_score_one(scorer: BertScorer) -> None:
     """A text against itself scores 1, and never more."""
     same = await scorer.score("the cat grows", "the cat grows")
@@ -149,7 +157,7 @@ async def test_text_that_no_encoding_takes_is_scored(scorer: BertScorer) -> None
 @pytest.mark.parametrize("layer", [1, 2, 4])
 async def test_the_layer_matters(scorer: BertScorer, model: str, layer: int) -> None:
     """Another layer gives other numbers, and the name tells which it was."""
-    other = BertScorer(model, layer=layer)
+    other = BertScorer(model, layer=layer, process=False)
     found, there = await other.score(*PAIRS[0]), await scorer.score(*PAIRS[0])
     await other.aclose()
     assert found.f1 != pytest.approx(there.f1, abs=1e-4)
@@ -159,7 +167,9 @@ async def test_the_layer_matters(scorer: BertScorer, model: str, layer: int) -> 
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")  # bert-score's own
 async def test_rescaling_is_that_of_bert_score(model: str, baseline: Path) -> None:
     """With a baseline the numbers are stretched as bert-score stretches them."""
-    scorer = BertScorer(model, layer=LAYER, rescale_with_baseline=True, baseline_path=baseline)
+    scorer = BertScorer(
+        model, layer=LAYER, rescale_with_baseline=True, baseline_path=baseline, process=False
+    )
     found = list(await asyncio.gather(*(scorer.score(*pair) for pair in PAIRS)))
     await scorer.aclose()
     assert_equal(found, peer(model, baseline))
@@ -168,8 +178,10 @@ async def test_rescaling_is_that_of_bert_score(model: str, baseline: Path) -> No
 
 async def test_a_tokenizer_without_a_limit_is_cut_to_the_model(tmp_path: Path) -> None:
     """Where the tokenizer states no limit, as DeBERTa's, texts are cut to what the model takes."""
-    bounded = BertScorer(saved_bert(tmp_path / "bounded"), layer=LAYER)
-    boundless = BertScorer(saved_bert(tmp_path / "boundless", states_limit=False), layer=LAYER)
+    bounded_model = saved_bert(tmp_path / "bounded")
+    boundless_model = saved_bert(tmp_path / "boundless", states_limit=False)
+    bounded = BertScorer(bounded_model, layer=LAYER, process=False)
+    boundless = BertScorer(boundless_model, layer=LAYER, process=False)
     for pair in PAIRS:
         assert_equal([await boundless.score(*pair)], [await bounded.score(*pair)])
     await bounded.aclose()
@@ -191,7 +203,7 @@ async def test_the_loop_runs_on_while_the_model_works(scorer: BertScorer) -> Non
 
 async def test_a_model_that_cannot_be_loaded_is_remembered(tmp_path: Path) -> None:
     """A folder without a model is a judge error that names it, the same on each call."""
-    scorer = BertScorer(str(tmp_path), layer=LAYER)
+    scorer = BertScorer(str(tmp_path), layer=LAYER, process=False)
     with pytest.raises(JudgeError, match=tmp_path.name) as first:
         await scorer.score("secret", "text")
     (tmp_path / "config.json").write_text("{")
@@ -207,7 +219,7 @@ async def test_damaged_weights_are_a_judge_error(tmp_path: Path) -> None:
     folder = saved_bert(tmp_path / "damaged")
     weights = Path(folder, "model.safetensors")
     weights.write_bytes(weights.read_bytes()[:1000])
-    scorer = BertScorer(folder, layer=LAYER)
+    scorer = BertScorer(folder, layer=LAYER, process=False)
     with pytest.raises(JudgeError, match="cannot load"):
         await scorer.score("cat", "mat")
     await scorer.aclose()
@@ -216,7 +228,7 @@ async def test_damaged_weights_are_a_judge_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("layer", "told"), [(None, "set the layer"), (99, "cannot load")])
 async def test_a_wrong_layer_is_told(model: str, layer: int | None, told: str) -> None:
     """A model that bert-score does not know needs a layer, and one that it has."""
-    scorer = BertScorer(model, layer=layer)
+    scorer = BertScorer(model, layer=layer, process=False)
     with pytest.raises(JudgeError, match=told):
         await scorer.score("cat", "mat")
     await scorer.aclose()
@@ -226,7 +238,9 @@ async def test_a_baseline_without_the_layer_is_told(model: str, tmp_path: Path) 
     """A baseline file that lacks the layer gives no score rather than a wrong one."""
     file = tmp_path / "short.tsv"
     file.write_text("LAYER,P,R,F\n0,0.1,0.1,0.1\n")
-    scorer = BertScorer(model, layer=LAYER, rescale_with_baseline=True, baseline_path=file)
+    scorer = BertScorer(
+        model, layer=LAYER, rescale_with_baseline=True, baseline_path=file, process=False
+    )
     with pytest.raises(JudgeError, match="no layer 3"):
         await scorer.score("cat", "mat")
     await scorer.aclose()
@@ -260,7 +274,7 @@ def test_the_usual_model_has_a_baseline() -> None:
 
 async def test_a_closed_scorer_says_so(model: str) -> None:
     """After closing, once or twice, there are no scores but a judge error."""
-    scorer = BertScorer(model, layer=LAYER)
+    scorer = BertScorer(model, layer=LAYER, process=False)
     await scorer.aclose()
     await scorer.aclose()
     with pytest.raises(JudgeError, match="closed"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,10 +26,6 @@ from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import EMBEDDINGS, JudgeServer
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
-PLACES = (
-    "thread",
-    pytest.param("process", marks=pytest.mark.skipif(os.name != "posix", reason="")),
-)
 
 
 class Metrics:
@@ -111,17 +106,14 @@ def at(server: JudgeServer, **more: Any) -> dict[str, Any]:
     return {"judge_base_url": server.url, "judge_api_key": "k", **more}
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_every_request_is_counted_and_timed_by_outcome(
-    place: str, make: Make, metrics: Metrics
-) -> None:
-    """What was sent is in the counter and in the histogram, wherever samples are evaluated."""
+def test_every_request_is_counted_and_timed_by_outcome(make: Make, metrics: Metrics) -> None:
+    """What was sent is in the counter and in the histogram."""
     faults = [
         Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({2})),
         Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({3})),
     ]
     with JudgeServer(faults=faults, json_schema=False) as server:
-        evals = make("openai:m", evaluator=place, **at(server, judge_retries=3))
+        evals = make("openai:m", **at(server, judge_retries=3))
         evals.evaluate(sample())
         evals.evaluate(sample("Ships leave at nine."))
         sent = len(server.calls())
@@ -193,8 +185,7 @@ def until(what: Callable[[], bool]) -> bool:
     return what()
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_breaker_is_seen_in_each_state(place: str, make: Make, metrics: Metrics) -> None:
+def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None:
     """Of the states one is 1: closed, open while a judge is dead, half open before the probe."""
 
     def states() -> Mapping[str, float]:
@@ -209,7 +200,7 @@ def test_the_breaker_is_seen_in_each_state(place: str, make: Make, metrics: Metr
             breaker_failures=2,
             breaker_pause=2.0,
         )
-        evals = make(judge, evaluator=place)
+        evals = make(judge)
         evals.evaluate(sample())
         assert until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
         evals.evaluate(sample())
@@ -220,28 +211,16 @@ def test_the_breaker_is_seen_in_each_state(place: str, make: Make, metrics: Metr
         assert until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_adaptive_limit_is_seen(place: str, make: Make, metrics: Metrics) -> None:
+def test_the_adaptive_limit_is_seen(make: Make, metrics: Metrics) -> None:
     """A 429 halves the calls that may be in flight; nothing is left in flight afterwards."""
     with JudgeServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
-        evals = make("openai:m", **at(server, judge_concurrency=8, evaluator=place))
+        evals = make("openai:m", **at(server, judge_concurrency=8))
         evals.evaluate(sample())
 
     def level(name: str) -> list[float]:
         return [p.value for p in metrics.points(f"rag.eval.judge.concurrency.{name}")]
 
     assert until(lambda: (level("limit"), level("usage"), level("waiting")) == ([4], [0], [0]))
-
-
-def test_a_process_that_ended_has_no_breaker(make: Make, metrics: Metrics) -> None:
-    """What is known of a child's gates ends with it."""
-    with JudgeServer() as server:
-        evals = make("openai:m", **at(server, evaluator="process"))
-        evals.evaluate(sample())
-        assert until(lambda: bool(metrics.points("rag.eval.judge.breakers")))
-        evals.shutdown()
-        gc.collect()
-    assert not metrics.points("rag.eval.judge.breakers")
 
 
 def open_interaction(evals: RagEval, number: int, *, end: bool) -> None:

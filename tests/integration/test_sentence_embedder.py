@@ -31,7 +31,7 @@ pytestmark = [
 
 @pytest.fixture
 async def embedder() -> AsyncIterator[SentenceEmbedder]:
-    embedder = SentenceEmbedder(MODEL)
+    embedder = SentenceEmbedder(MODEL, process=False)
     yield embedder
     await embedder.aclose()
 
@@ -73,7 +73,7 @@ async def test_the_loop_runs_on_while_the_model_works(embedder: SentenceEmbedder
 
 async def test_the_cache_is_bounded() -> None:
     """No more vectors are kept than asked for, and evicted texts are embedded again."""
-    embedder = SentenceEmbedder(MODEL, cache_size=2)
+    embedder = SentenceEmbedder(MODEL, cache_size=2, process=False)
     texts = ["One.", "Two.", "Three."]
     first = await embedder.embed(texts)
     again = await embedder.embed(texts)
@@ -86,7 +86,7 @@ async def test_a_model_that_cannot_be_loaded_is_named_and_remembered(tmp_path: P
     """A missing model is a judge error that names it; a later repair is not tried per sample."""
     folder = tmp_path / "no-such-model"
     folder.mkdir()
-    embedder = SentenceEmbedder(str(folder))
+    embedder = SentenceEmbedder(str(folder), process=False)
     with pytest.raises(JudgeError, match="no-such-model") as first:
         await embedder.embed(["a secret"])
     with pytest.raises(JudgeError) as second:
@@ -102,7 +102,7 @@ async def test_concurrent_callers_share_the_model(embedder: SentenceEmbedder) ->
     texts = [["A cat sleeps.", f"Sentence {n} of a caller."] for n in range(20)]
     together = await asyncio.gather(*map(embedder.embed, texts))
     assert len(embedder._embeddings) == 21
-    alone = SentenceEmbedder(MODEL)
+    alone = SentenceEmbedder(MODEL, process=False)
     for mine, vectors in zip(texts[:3], together, strict=False):
         expected = await alone.embed(mine)
         for one, other in zip(vectors, expected, strict=True):
@@ -128,7 +128,7 @@ async def test_text_that_no_encoding_takes_is_embedded(embedder: SentenceEmbedde
 
 async def test_a_closed_embedder_says_so() -> None:
     """After closing there are no vectors, but a judge error."""
-    embedder = SentenceEmbedder(MODEL)
+    embedder = SentenceEmbedder(MODEL, process=False)
     await embedder.aclose()
     await embedder.aclose()
     with pytest.raises(JudgeError, match="closed"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +20,6 @@ from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.sample import Context
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
-
-WHERE = ["thread", pytest.param("process", marks=pytest.mark.skipif(os.name != "posix", reason=""))]
 
 
 class World:
@@ -78,10 +75,9 @@ def when(span: ReadableSpan) -> tuple[int, int]:
     return span.start_time or 0, span.end_time or 0
 
 
-@pytest.mark.parametrize("where", WHERE)
-def test_calls_stand_below_the_carrier(where: str, server: JudgeServer) -> None:
+def test_calls_stand_below_the_carrier(server: JudgeServer) -> None:
     """Each request is a span of the GenAI conventions below the carrier, within its time."""
-    world = World(server, trace_judge=True, evaluator=where)
+    world = World(server, trace_judge=True)
     world.ask()
     (carrier,) = world.named("evaluation")
     chats, embeddings = world.named("chat judge-1"), world.named("embeddings embed-1")
@@ -109,11 +105,10 @@ def test_calls_stand_below_the_carrier(where: str, server: JudgeServer) -> None:
     assert told(embeddings[0])["openinference.span.kind"] == "EMBEDDING"
 
 
-@pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("shown", [True, False])
-def test_the_applications_trace_has_none(shown: bool, where: str, server: JudgeServer) -> None:
+def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> None:
     """With or without, the trace of the request holds the application's own spans and ours."""
-    world = World(server, trace_judge=shown, evaluator=where)
+    world = World(server, trace_judge=shown)
     world.ask()
     (request,) = world.named("GET /ask")
     trace = [

@@ -36,11 +36,6 @@ class MeteredJudge:
         return self._judge.name
 
     @property
-    def local_model(self) -> bool:
-        """Whether the judge computes in this process."""
-        return bool(getattr(self._judge, "local_model", False))
-
-    @property
     def annotator_kind(self) -> AnnotatorKind:
         """The judge's."""
         return self._judge.annotator_kind
@@ -100,11 +95,6 @@ class AllowedEmbedder:
     def name(self) -> str:
         """The embedder's."""
         return self._embedder.name
-
-    @property
-    def local_model(self) -> bool:
-        """Whether the embedder computes in this process."""
-        return bool(getattr(self._embedder, "local_model", False))
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """The embedder's vectors, if there is room for a call."""

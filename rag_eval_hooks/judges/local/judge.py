@@ -67,11 +67,6 @@ class LocalJudge:
         """`local`, or `local+<embedder>`."""
         return f"local+{self._embedder.name}" if self._embedder else "local"
 
-    @property
-    def local_model(self) -> bool:
-        """Whether its embedder computes in this process."""
-        return getattr(self._embedder, "local_model", False)
-
     async def decompose(self, task: Decompose) -> Findings:
         """Claims, entities and stance by rules; questions are never made."""
         make: dict[Finding, Callable[[], Any]] = {

@@ -1,0 +1,129 @@
+"""Loading and running a local model, and the loop of the child process that does so."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Final, TypeAlias, TypeVar
+
+from rag_eval_hooks.errors import JudgeError
+
+__all__ = ["Load", "ModelLoadError", "Run", "load_model", "run_model", "serve"]
+
+I = TypeVar("I")  # noqa: E741 - item
+R = TypeVar("R")
+Run: TypeAlias = Callable[[Sequence[I]], Sequence[R]]
+"""A loaded model: one result per item, in order."""
+Load: TypeAlias = Callable[[], Run[I, R]]
+"""Load a model. For a child process it must be picklable; libraries are imported inside it."""
+
+_NICE: Final = 10
+_PARENT_CHECK: Final = 1.0
+"""Seconds between checks that the application still runs."""
+_PR_SET_PDEATHSIG: Final = 1
+_WORK_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, ArithmeticError)
+
+
+class ModelLoadError(JudgeError):
+    """A model cannot be loaded, and will not be on a later try either."""
+
+
+def load_model(source: str, load: Load[I, R]) -> Run[I, R]:
+    """Return the loaded model.
+
+    Raises:
+        ModelLoadError: The model is missing, unreachable, incomplete or damaged.
+    """
+    try:
+        return load()
+    except JudgeError as error:
+        raise ModelLoadError(str(error)) from None
+    except _load_errors() as error:
+        raise ModelLoadError(f"{source}: cannot load the model ({type(error).__name__})") from error
+
+
+def run_model(source: str, model: Run[I, R], items: Sequence[I]) -> list[R | JudgeError]:
+    """Return one result per item; of a batch that fails, each item is tried alone.
+
+    Args:
+        source: The model's name or path, for errors.
+        model: The loaded model.
+        items: Texts, or pairs of texts.
+    """
+    try:
+        return list(model(items))
+    except _WORK_ERRORS as error:
+        if len(items) > 1:
+            return [result for item in items for result in run_model(source, model, [item])]
+        # The library's message may quote the texts.
+        return [JudgeError(f"{source}: {type(error).__name__} in the model")]
+
+
+def _load_errors() -> tuple[type[Exception], ...]:
+    from safetensors import SafetensorError
+
+    return (
+        *_WORK_ERRORS,
+        ImportError,
+        OSError,
+        LookupError,
+        AttributeError,
+        AssertionError,
+        EOFError,
+        pickle.UnpicklingError,
+        SafetensorError,
+    )
+
+
+def serve(connection: Connection, parent: int) -> None:
+    """Load a model and answer batches until the other end is gone. Runs in the child.
+
+    Args:
+        connection: First receives the model's source and `Load`, then batches.
+        parent: Process id of the application.
+    """
+    _end_with(parent)
+    # They go to the whole process group and mean the application, which finishes its samples.
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    _lower_priority()
+    with contextlib.suppress(EOFError, OSError):
+        source, load = connection.recv()
+        try:
+            model = load_model(source, load)
+        except ModelLoadError as error:
+            connection.send(str(error))
+            return
+        connection.send(None)
+        while True:
+            connection.send(run_model(source, model, connection.recv()))
+
+
+def _end_with(parent: int) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_CHECK)
+        os._exit(0)
+
+    threading.Thread(target=watch, name="rag-eval-hooks-parent", daemon=True).start()
+
+
+def _lower_priority() -> None:
+    # Before the model is loaded: that takes seconds, and later threads inherit it.
+    os.nice(_NICE)
+    if sys.platform == "linux":
+        # Not every sandbox lets a process choose its scheduler.
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

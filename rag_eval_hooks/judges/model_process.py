@@ -1,0 +1,253 @@
+"""Child process that holds one local model: a batch of texts in, results out.
+
+The child is started by `python -c` over a socket pair. `multiprocessing` would import the
+application's main module again, so a script without a guard would run twice, and daemonic workers
+(Celery, multiprocessing pools) may not start children with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from rag_eval_hooks.backoff import Backoff
+from rag_eval_hooks.config.env_and_file import model_environment
+from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
+from rag_eval_hooks.forks import weakly
+from rag_eval_hooks.judges.model_child import Load, ModelLoadError
+
+__all__ = ["ModelProcess", "obstacle"]
+
+I = TypeVar("I")  # noqa: E741 - item
+R = TypeVar("R")
+
+_logger = logging.getLogger("rag_eval_hooks")
+
+_LOAD_TIMEOUT: Final = 600.0
+"""Seconds for the interpreter to start and the model to load, which may include a download."""
+_PATIENCE: Final = 2.0
+"""Seconds that a batch waits for a restart; during a longer pause batches fail at once."""
+_STABLE: Final = 60.0
+"""Seconds of life after which earlier ends of the process no longer count."""
+_CODE: Final = """
+import os, sys
+from multiprocessing.connection import Connection
+parent, sys.path[:], sys.argv[:] = int(sys.argv[1]), sys.argv[2:], ["rag-eval-hooks-model"]
+connection = Connection(os.dup(0))
+try:
+    from rag_eval_hooks.judges.model_child import serve
+except Exception as error:
+    connection.send(f"{type(error).__name__}: {error}"[:300])
+    os._exit(1)
+serve(connection, parent)
+# Without exit hooks of model libraries, whose threads may still be at work.
+os._exit(0)
+"""
+
+
+class _ProcessEndedError(JudgeError):
+    """The process ended before it replied."""
+
+
+def obstacle() -> str | None:
+    """Return why no child process can be started here, or None."""
+    if os.name != "posix":
+        return "it needs a POSIX system"
+    if getattr(sys, "frozen", False):
+        return "the application is frozen and has no interpreter to start"
+    if _interpreter() is None:
+        return "the application embeds Python and there is no interpreter to start"
+    return None
+
+
+def _interpreter() -> str | None:
+    # Where Python is embedded, `sys.executable` is the host program.
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for path in map(Path, (sys.executable or "", f"{sys.exec_prefix}/bin/python{version}")):
+        is_python = any(word in path.name.lower() for word in ("python", "pypy"))
+        if is_python and os.access(path, os.X_OK):
+            return str(path)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    started: float
+    finalizer: weakref.finalize[..., ModelProcess[Any, Any]]
+
+
+class ModelProcess(Generic[I, R]):
+    """One model in a child process that is started lazily and restarted after a crash.
+
+    `run` blocks and belongs to one thread. The child ends with this process: it reads the end of
+    its socket, checks its parent every second and, on Linux, is killed by the kernel.
+
+    Args:
+        source: The model's name or path, for errors.
+        load: Loads the model in the child.
+        reply_timeout: Seconds after which a child that has not replied is killed.
+    """
+
+    def __init__(self, source: str, load: Load[I, R], *, reply_timeout: float = 300.0) -> None:
+        self._source = source
+        self._load = load
+        self._reply_timeout = reply_timeout
+        self._path = tuple(str(Path.cwd() / entry) for entry in sys.path)
+        self._folder = Path.cwd()
+        self._closed = False
+        self._child: _Child | None = None
+        self._restart_at = 0.0
+        self._backoff = Backoff()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=weakly(self._forget))
+
+    def run(self, items: Sequence[I]) -> list[R | JudgeError]:
+        """Return one result per item; an item that ends the process gets an error of its own.
+
+        Raises:
+            ModelLoadError: The model cannot be loaded.
+            JudgeUnavailable: The process ended too often and is not restarted yet.
+        """
+        try:
+            return self._request(items)
+        except _ProcessEndedError:
+            # Any of the items may have ended it, or none: one by one they show which.
+            return [self._run_alone(item) for item in items]
+
+    def close(self) -> None:
+        """End the child at once. Safe in any thread."""
+        self._closed = True
+        if (child := self._child) is not None:
+            child.process.kill()
+
+    def reap(self) -> None:
+        """Wait for the end of a closed child, in the thread of `run`."""
+        if self._child is not None:
+            self._end(self._child)
+
+    def _forget(self) -> None:
+        """Drop what a forked child inherits: the model process belongs to its parent."""
+        if (child := self._child) is not None:
+            # An open copy would hide the parent's end from the model process.
+            child.connection.close()
+            # Not a child of this process, so never to be waited for.
+            child.process.returncode = 0
+            child.finalizer.detach()
+        self._child = None
+        self._restart_at = 0.0
+        self._backoff = Backoff()
+
+    def _run_alone(self, item: I) -> R | JudgeError:
+        try:
+            (result,) = self._request([item])
+        except (_ProcessEndedError, JudgeUnavailable) as error:
+            return error
+        return result
+
+    def _request(self, items: Sequence[I]) -> list[R | JudgeError]:
+        child = self._child or self._start()
+        reply: list[R | JudgeError] = self._exchange(child, list(items), self._reply_timeout)
+        return reply
+
+    def _exchange(self, child: _Child, message: object, timeout: float) -> Any:
+        """Send a message and return the reply.
+
+        Raises:
+            _ProcessEndedError: The process ended or was too slow, and is gone.
+        """
+        try:
+            child.connection.send(message)
+            if child.connection.poll(timeout):
+                return child.connection.recv()
+            how: str | None = "no reply in time"
+        except (OSError, EOFError):
+            how = None
+        raise self._ended(self._end(child, how))
+
+    def _start(self) -> _Child:
+        pause = self._restart_at - time.monotonic()
+        if pause > _PATIENCE:
+            raise JudgeUnavailable(f"{self._source}: the model process keeps ending")
+        time.sleep(max(0.0, pause))
+        ours, theirs = socket.socketpair()
+        try:
+            process = self._launch(theirs)
+        except OSError as error:
+            ours.close()
+            raise self._ended(f"not started, {type(error).__name__}") from None
+        finally:
+            theirs.close()
+        finalizer = weakref.finalize(self, _kill, process)
+        finalizer.atexit = False
+        child = _Child(process, Connection(ours.detach()), time.monotonic(), finalizer)
+        self._child = child
+        if self._closed:
+            process.kill()
+        failure = self._exchange(child, (self._source, self._load), _LOAD_TIMEOUT)
+        if failure is not None:
+            self._end(child)
+            raise ModelLoadError(failure)
+        return child
+
+    def _launch(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
+        interpreter = _interpreter()
+        if interpreter is None:
+            raise FileNotFoundError("no interpreter")
+        flags = ["-P", "-s"] if sys.flags.no_user_site else ["-P"]
+        return subprocess.Popen(
+            [interpreter, *flags, "-c", _CODE, str(os.getpid()), *self._path],
+            stdin=theirs.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._folder if self._folder.is_dir() else None,
+            env=model_environment(),
+        )
+
+    def _end(self, child: _Child, how: str | None = None) -> str:
+        """Kill the child where it still runs, and return how it ended."""
+        if how is None:
+            # From the last byte on its socket to its end it may take a moment.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.process.wait(1.0)
+        child.process.kill()
+        code = child.process.wait()
+        child.connection.close()
+        child.finalizer.detach()
+        self._child = None
+        if time.monotonic() - child.started >= _STABLE:
+            self._backoff.succeeded()
+        if how is not None:
+            return how
+        if code >= 0:
+            return f"exit status {code}"
+        return signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+
+    def _ended(self, how: str) -> JudgeError:
+        if self._closed:
+            return JudgeUnavailable(f"{self._source}: the model is closed")
+        self._restart_at = time.monotonic() + self._backoff.failed()
+        _logger.warning("the process of the model %s ended (%s)", self._source, how)
+        return _ProcessEndedError(f"{self._source}: the model process ended ({how})")
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process of a model that was dropped without being closed."""
+    process.kill()
+    # In a thread: an idle-priority process may take a while to end. None starts at exit.
+    with contextlib.suppress(RuntimeError):
+        threading.Thread(target=process.wait, name="rag-eval-hooks-reaper", daemon=True).start()

@@ -1,0 +1,294 @@
+"""Laws of a local model in a child process: real processes, really killed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import ConfigError, JudgeError, RagEval, RagEvalConfig
+from rag_eval_hooks.judges.local_model import LocalModel
+from rag_eval_hooks.judges.model_process import ModelProcess
+from tests.servers.own_models import load, load_badly
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system")
+
+Model = LocalModel[str, dict[str, Any]]
+Make = Callable[..., Model]
+
+
+@pytest.fixture
+async def make() -> AsyncIterator[Make]:
+    """Makes models in a process, and closes them."""
+    made: list[Model] = []
+
+    def make(load: Any = load, process: Any = True) -> Model:
+        made.append(LocalModel("own", "own-model", load, process))
+        return made[-1]
+
+    yield make
+    for model in made:
+        await model.aclose()
+
+
+@pytest.fixture
+def frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The application is frozen: there is no interpreter to start."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+
+
+async def about(model: Model, text: str = "text") -> dict[str, Any]:
+    (result,) = await model.run([text])
+    assert isinstance(result, dict)
+    return result
+
+
+def is_gone(pid: int) -> bool:
+    """Whether nothing is left of a process, not even a zombie."""
+    return not Path(f"/proc/{pid}").exists()
+
+
+async def test_results_are_those_of_the_thread(make: Make) -> None:
+    """Each text has its own result, in order, in a process as in a thread; any text can be sent."""
+    texts = ["one", "", "raise", "lone \ud800", "one", "x" * 1_000_000]
+    there, here = await make().run(texts), await make(process=False).run(texts)
+
+    def essence(results: list[Any]) -> list[str]:
+        return [str(r) if isinstance(r, JudgeError) else r["text"] for r in results]
+
+    assert essence(there) == essence(here)
+    assert essence(here)[2] == "own: ValueError in the model"
+    assert there[0]["pid"] != here[0]["pid"] == os.getpid()  # type: ignore[index]
+
+
+async def test_nothing_starts_before_the_first_batch(make: Make) -> None:
+    """A model that is only made costs no process; all batches go to one."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = children.read_text() if children.exists() else ""
+    model = make()
+    if children.exists():
+        assert children.read_text() == before
+    first, *others = [await about(model) for _ in range(3)]
+    assert {other["pid"] for other in others} == {first["pid"]}
+
+
+async def test_the_process_is_quiet_and_bounded(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It exports nothing whatever the environment says, gives way, and has one thread."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
+    monkeypatch.setenv("RAG_EVAL_JUDGE_API_KEY", "secret")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    there = await about(make())
+    assert there["otel"] == ["OTEL_SDK_DISABLED"]
+    assert there["own"] == []
+    assert there["tracer"].startswith("opentelemetry.trace")
+    assert there["meter"].startswith("opentelemetry.metrics")
+    assert not there["records"]
+    assert there["shapes"] == "0"
+    assert there["threads"] == "1"
+    assert there["tokenizers"] == "false"
+    assert there["nice"] == min(19, os.nice(0) + 10)
+    if sys.platform == "linux":
+        assert set(there["schedulers"]) == {os.SCHED_IDLE}
+    assert there["parent"] == os.getpid()
+    assert there["main"] is None
+
+
+async def test_it_prints_and_logs_nothing(
+    make: Make, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a library prints or logs in the process, which may be content, is seen nowhere."""
+    with caplog.at_level(logging.DEBUG):
+        await about(make(), "print")
+    out, err = capfd.readouterr()
+    assert "secret" not in out + err + caplog.text
+
+
+@pytest.mark.parametrize("deed", ["kill", "crash", "exit"])
+async def test_a_text_that_ends_the_process_fails_alone(
+    make: Make, deed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All other texts of its batch get their results; each end is one line in the log."""
+    model = make()
+    texts = ["a", "b", deed, "c"]
+    results = await model.run(texts)
+    errors = [isinstance(result, JudgeError) for result in results]
+    assert errors == [False, False, True, False]
+    assert "the model process ended" in str(results[2])
+    assert len(caplog.records) == 2
+    assert (await about(model))["pid"] == results[3]["pid"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV])
+async def test_a_killed_process_is_replaced_and_nothing_lost(
+    make: Make, how: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Texts that were in a killed process get their results from the next one."""
+    model = make()
+    before = (await about(model))["pid"]
+    batch = asyncio.create_task(model.run(["sleep", "sleep", "sleep"]))
+    await asyncio.sleep(0.05)
+    os.kill(before, how)
+    results: list[Any] = await batch
+    assert {result["text"] for result in results} == {"sleep"}
+    assert {result["pid"] for result in results} != {before}
+    assert is_gone(before)
+    assert caplog.text.count(how.name) == 1
+
+
+async def test_a_stopped_process_is_killed(make: Make) -> None:
+    """Closing waits for no process that gets no core, and nothing is left of it."""
+    model = make()
+    pid = (await about(model))["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    await model.aclose()
+    until(lambda: is_gone(pid))
+
+
+async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
+    """After a few ends in a row batches fail at once instead of waiting for pauses that grow."""
+    model = make()
+    results = await model.run(["kill"] * 50)
+    assert all(isinstance(result, JudgeError) for result in results)
+    with pytest.raises(JudgeError, match="keeps ending"):
+        await model.run(["text"])
+
+
+def test_a_process_that_hangs_is_killed() -> None:
+    """A text that holds the interpreter forever is an error; other texts get their results."""
+    process: ModelProcess[str, dict[str, Any]] = ModelProcess("own", load, reply_timeout=1.5)
+    (before,) = process.run(["text"])
+    hung, other = process.run(["hang", "text"])
+    process.close()
+    process.reap()
+    assert isinstance(before, dict)
+    assert is_gone(before["pid"])
+    assert "no reply in time" in str(hung)
+    assert isinstance(other, dict)
+
+
+async def test_signals_for_the_application_are_not_for_the_process(make: Make) -> None:
+    """Ctrl-C and a service manager's SIGTERM to the whole group do not lose what is in work."""
+    model = make()
+    pid = (await about(model))["pid"]
+    for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.kill(pid, sent)
+    assert (await about(model, "sleep"))["pid"] == pid
+
+
+async def test_closing_ends_a_process_at_work(make: Make) -> None:
+    """After `aclose` there is no process; who waits for it, or asks later, gets a judge error."""
+    model = make()
+    pid = (await about(model))["pid"]
+    at_work = asyncio.create_task(model.run(["sleep long"]))
+    await asyncio.sleep(0.05)
+    await model.aclose()
+    with pytest.raises(JudgeError, match="closed"):
+        await at_work
+    with pytest.raises(JudgeError, match="closed"):
+        await model.run(["text"])
+    until(lambda: is_gone(pid))
+
+
+async def test_closing_while_it_starts(make: Make) -> None:
+    """A process that is not ready yet ends too."""
+    model = make(partial(load_badly, "sleep long"))
+    starting = asyncio.create_task(model.run(["text"]))
+    await asyncio.sleep(0.3)
+    await model.aclose()
+    with pytest.raises(JudgeError, match="closed"):
+        await starting
+
+
+async def test_a_cancelled_caller_leaves_the_process_usable(make: Make) -> None:
+    """Who gives up waiting harms no later batch: each still gets its own results."""
+    model = make()
+    pid = (await about(model))["pid"]
+    abandoned = asyncio.create_task(model.run(["sleep"]))
+    await asyncio.sleep(0.02)
+    abandoned.cancel()
+    later = await about(model, "later")
+    assert (later["text"], later["pid"]) == ("later", pid)
+
+
+async def test_a_dropped_model_leaves_no_process() -> None:
+    """The process of a model that is forgotten without being closed ends too."""
+    model: Model | None = LocalModel("own", "own-model", load, True)
+    assert model is not None
+    pid = (await about(model))["pid"]
+    model = None
+    gc.collect()
+    until(lambda: is_gone(pid))
+
+
+@pytest.mark.parametrize("process", [True, False])
+async def test_a_model_that_cannot_be_loaded_is_remembered(make: Make, process: bool) -> None:
+    """A failure to load is an error by its type alone, the same on each call, with no new try."""
+    model = make(partial(load_badly, "sleep"), process)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(JudgeError, match=r"^own: cannot load the model \(FileNotFound") as e:
+            await model.run(["text"])
+        errors.append(str(e.value))
+    assert errors[0] == errors[1]
+
+
+async def test_an_interpreter_that_finds_nothing(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the process cannot even import this package, the reason comes back."""
+    monkeypatch.setattr(sys, "path", [])
+    model = make()
+    monkeypatch.undo()
+    with pytest.raises(JudgeError, match="ModuleNotFoundError: No module named"):
+        await model.run(["text"])
+
+
+async def test_auto_is_a_thread_where_no_process_can_be_started(
+    make: Make, frozen: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`auto` goes on in a thread, and one line says why; a process asked for is an error."""
+    assert (await about(make(process="auto")))["pid"] == os.getpid()
+    assert len(caplog.records) == 1
+    assert "frozen" in caplog.text
+    with pytest.raises(ConfigError, match="model_process: got True; wants 'auto' or false"):
+        make(process=True)
+
+
+@pytest.mark.parametrize("where", ["thread", "process", "auto"])
+def test_the_former_setting_names_its_successor(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`evaluator`, as an argument or a variable, is an error that says what to write instead."""
+    with pytest.raises(ConfigError, match="removed.*model_process: 'auto' instead of 'auto', true"):
+        RagEvalConfig(**{"evaluator": where})
+    monkeypatch.setenv("RAG_EVAL_EVALUATOR", where)
+    with pytest.raises(ConfigError, match=r"RAG_EVAL_EVALUATOR.*false instead of 'thread'"):
+        RagEval()
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("auto", "auto"), ("true", True), ("false", False), (True, True)]
+)
+def test_the_setting_from_code_and_from_a_variable(
+    given: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`model_process` is `auto`, true or false, wherever it is set; anything else an error."""
+    assert RagEvalConfig(model_process=given).model_process == expected
+    monkeypatch.setenv("RAG_EVAL_MODEL_PROCESS", str(given).lower())
+    assert RagEvalConfig.load().model_process == expected
+    with pytest.raises(ConfigError, match="model_process: got 'thread'; wants 'auto', true or"):
+        RagEvalConfig(**{"model_process": "thread"})

@@ -1,0 +1,131 @@
+"""A small local model that tells about its process, or harms it when a text says so."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from opentelemetry import metrics, trace
+
+from rag_eval_hooks.judges.local_model import InProcess, LocalModel
+from rag_eval_hooks.judges.model_child import Run
+
+__all__ = ["OwnEmbedder", "load", "load_badly"]
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _crash() -> None:
+    ctypes.string_at(0)
+
+
+def _hang() -> None:
+    # Holds the interpreter lock for years: no thread and no signal handler runs meanwhile.
+    re.match(r"(a+)+$", "a" * 60 + "b")
+
+
+def _raise() -> None:
+    raise ValueError("secret text")
+
+
+def _exit() -> None:
+    sys.exit(3)
+
+
+def _print() -> None:
+    print("secret on stdout", flush=True)  # noqa: T201 - what is tested
+    print("secret on stderr", file=sys.stderr, flush=True)  # noqa: T201 - the same
+    os.write(1, b"secret on 1")
+    os.write(2, b"secret on 2")
+    logging.getLogger("some.library").warning("secret in a log")
+
+
+_DEEDS: dict[str, Callable[[], None]] = {
+    "kill": _kill,
+    "crash": _crash,
+    "hang": _hang,
+    "raise": _raise,
+    "exit": _exit,
+    "print": _print,
+    "sleep": partial(time.sleep, 0.1),
+    "sleep long": partial(time.sleep, 600),
+}
+
+
+def load() -> Run[str, dict[str, Any]]:
+    """Return a model that does what each text says, and tells where it runs."""
+    return _run
+
+
+def load_badly(deed: str) -> Run[str, dict[str, Any]]:
+    """Do what is said instead of loading anything."""
+    _DEEDS[deed]()
+    raise FileNotFoundError("secret path")
+
+
+def _run(texts: Sequence[str]) -> list[dict[str, Any]]:
+    for text in texts:
+        _DEEDS.get(text, int)()
+    there = _about()
+    return [{"text": text, **there} for text in texts]
+
+
+def _schedulers() -> list[int]:
+    """How each thread but the one that watches the parent is scheduled (Linux)."""
+    tasks = Path("/proc/self/task")
+    threads = sorted(int(task.name) for task in tasks.iterdir()) if tasks.is_dir() else []
+    mostly_asleep = {t.native_id for t in threading.enumerate() if "parent" in t.name}
+    return [os.sched_getscheduler(t) for t in threads if t not in mostly_asleep]
+
+
+def _about() -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "nice": os.nice(0),
+        "schedulers": _schedulers(),
+        "folder": os.getcwd(),
+        "main": getattr(sys.modules["__main__"], "__file__", None),
+        "otel": sorted(name for name in os.environ if name.startswith("OTEL_")),
+        "own": sorted(name for name in os.environ if name.startswith("RAG_EVAL_")),
+        "tokenizers": os.environ.get("TOKENIZERS_PARALLELISM"),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "shapes": os.environ.get("ONEDNN_PRIMITIVE_CACHE_CAPACITY"),
+        "tracer": type(trace.get_tracer_provider()).__module__,
+        "meter": type(metrics.get_meter_provider()).__module__,
+        "records": trace.get_tracer("t").start_span("s").is_recording(),
+    }
+
+
+class OwnEmbedder:
+    """An embedder over this model; `about` is what the model told last."""
+
+    name = "own"
+
+    def __init__(self, process: InProcess = "auto") -> None:
+        self.about: dict[str, Any] = {}
+        self._model: LocalModel[str, dict[str, Any]] = LocalModel("own", "own-model", load, process)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return vectors of which any two are similar."""
+        for result in await self._model.run(texts):
+            if isinstance(result, Exception):
+                raise result
+            self.about = result
+        return [[1.0, float(len(text))] for text in texts]
+
+    async def aclose(self) -> None:
+        """End the model's process."""
+        await self._model.aclose()
