@@ -22,7 +22,7 @@ class Look:
     Attributes:
         at: Seconds since the beginning.
         app_mb: Resident memory of the application.
-        evaluators_mb: Of its evaluator processes together.
+        evaluators_mb: Of its model processes together.
         threads: Of the application.
         files: Open in it.
     """
