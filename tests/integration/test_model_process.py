@@ -273,7 +273,9 @@ def test_the_former_setting_names_its_successor(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`evaluator`, as an argument or a variable, is an error that says what to write instead."""
-    with pytest.raises(ConfigError, match="removed.*model_process: 'auto' instead of 'auto', true"):
+    with pytest.raises(
+        ConfigError, match=r"removed.*model_process: 'auto' instead of 'auto', true"
+    ):
         RagEvalConfig(**{"evaluator": where})
     monkeypatch.setenv("RAG_EVAL_EVALUATOR", where)
     with pytest.raises(ConfigError, match=r"RAG_EVAL_EVALUATOR.*false instead of 'thread'"):
