@@ -32,7 +32,6 @@ from rag_eval_hooks.judges.calls.budget import budget_of
 from rag_eval_hooks.judges.calls.budget_store import Spend
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.pipeline import Sources
 from tests.servers.brain import truthful_reply
 from tests.servers.judge_server import JudgeServer
 
@@ -204,9 +203,7 @@ def _start(folder: Path, url: str, limit: Spend, number: int, each: int) -> subp
 
 
 def _spent(folder: Path, limit: Spend) -> Spend:
-    reader = budget_of(
-        RagEvalConfig(**_budget(folder, limit)), Sources(judge=LocalJudge()), Incidents()
-    )
+    reader = budget_of(RagEvalConfig(**_budget(folder, limit)), LocalJudge(), None, Incidents())
     assert reader is not None
     return reader.spent()["day"]
 

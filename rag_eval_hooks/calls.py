@@ -1,10 +1,7 @@
-"""Calls to judge, embedder and token scorer as they are observed: who tells, who listens."""
+"""Calls to judge, embedder and token scorer, as logs, spans and metrics see them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -19,15 +16,11 @@ __all__ = [
     "GateState",
     "Gated",
     "Operation",
-    "current_log",
-    "current_watch",
-    "logged",
-    "watching",
 ]
 
 
-_MOST: Final = 500
-"""Calls kept of one evaluation."""
+_MAX_LOGGED: Final = 500
+"""Calls logged for one evaluation; further ones are only counted."""
 
 
 class Operation(StrEnum):
@@ -116,7 +109,7 @@ class Call:
         response_id: The reply's id, likewise.
         input_tokens: Likewise; 0 for unknown.
         output_tokens: The same.
-        error: Type of what it raised, or None.
+        error: HTTP status or type of what it raised, or None.
     """
 
     caller: Caller
@@ -169,42 +162,7 @@ class CallLog:
 
     def called(self, call: Call) -> None:
         """Keeps a call, or that there was one more."""
-        if len(self.calls) < _MOST:
+        if len(self.calls) < _MAX_LOGGED:
             self.calls.append(call)
         else:
             self.omitted += 1
-
-
-_watch: ContextVar[CallWatch | None] = ContextVar("rag_eval_hooks_watch", default=None)
-_log: ContextVar[CallLog | None] = ContextVar("rag_eval_hooks_log", default=None)
-
-
-@contextmanager
-def watching(watch: CallWatch | None) -> Iterator[None]:
-    """Every call in the block, and in tasks begun in it, is told to the watch."""
-    token = _watch.set(watch)
-    try:
-        yield
-    finally:
-        _watch.reset(token)
-
-
-def current_watch() -> CallWatch | None:
-    """The watch of the evaluation that the caller runs in."""
-    return _watch.get()
-
-
-@contextmanager
-def logged(wanted: bool) -> Iterator[CallLog]:
-    """Keeps the calls of the block, and of tasks begun in it, if that is wanted."""
-    log = CallLog()
-    token = _log.set(log if wanted else None)
-    try:
-        yield log
-    finally:
-        _log.reset(token)
-
-
-def current_log() -> CallLog | None:
-    """The log of the evaluation that the caller runs in, where its calls are to be seen."""
-    return _log.get()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias, Unpack
 
 from langchain_core.language_models import BaseChatModel
@@ -11,14 +11,11 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, RunnableSequence
 from langsmith.run_helpers import tracing_context
 
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE, Limits
-from rag_eval_hooks.judges.chat_adapter import ForeignChat, Reply, Send, Way
-from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.options import LLMOptions, equipped
-from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.judges.structured_output import only_text
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks_langchain.values import message_text
@@ -26,13 +23,13 @@ from rag_eval_hooks_langchain.values import message_text
 __all__ = ["LangChainChat", "LangChainJudge"]
 
 _Model: TypeAlias = Runnable[Any, Any]
-_METHODS: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
-    "json_schema": ({"method": "json_schema", "strict": True}, {"method": "json_schema"}),
+_METHODS: Final[Mapping[OutputMode, tuple[dict[str, Any], ...]]] = {
+    OutputMode.JSON_SCHEMA: ({"method": "json_schema", "strict": True}, {"method": "json_schema"}),
     # Where a model knows no methods, a tool call is what it does.
-    "function_calling": ({"method": "function_calling"}, {}),
-    "json_mode": ({"method": "json_mode"},),
+    OutputMode.TOOL: ({"method": "function_calling"}, {}),
+    OutputMode.JSON_OBJECT: ({"method": "json_mode"},),
 }
-"""Keywords of `with_structured_output` for each way, until the model's own takes some."""
+"""Keywords of `with_structured_output` for each mode, until the model's own takes some."""
 _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 _CUT = frozenset(
@@ -40,7 +37,7 @@ _CUT = frozenset(
 )
 
 
-class LangChainChat(ForeignChat):
+class LangChainChat(ChatAdapter):
     """One chat model of LangChain.
 
     The shape of replies is asked for by `with_structured_output`, by JSON Schema, a tool call or
@@ -54,30 +51,19 @@ class LangChainChat(ForeignChat):
     def __init__(self, model: _Model, limits: Limits) -> None:
         self._model = _silent(model)
         self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
-        ways: list[Way] = [self._text]
-        if isinstance(self._model, BaseChatModel):
-            ways = [*(self._structured(method) for method in _METHODS), self._text]
-        super().__init__(f"langchain:{_model_name(model)}", ways, limits)
+        is_chat_model = isinstance(self._model, BaseChatModel)
+        modes = tuple(OutputMode) if is_chat_model else (OutputMode.TEXT,)
+        super().__init__(Caller(f"langchain:{_model_name(model)}"), modes, limits)
 
     async def aclose(self) -> None:
         """Ends the threads of a model that is not async; leaves the model alone."""
         self._threads.close()
 
-    def _structured(self, method: str) -> Way:
-        def way(prompt: Prompt) -> Send:
-            bound = _bound(self._model, prompt, method)
-            user = prompt.user if method == "json_schema" else prompt.user_with_shape
-            return self._sending(bound, prompt.system, user)
-
-        return way
-
-    def _text(self, prompt: Prompt) -> Send:
-        return self._sending(self._model, prompt.system, prompt.user_with_shape)
-
-    def _sending(
-        self, model: _Model, system: str, user: str
-    ) -> Callable[[], Coroutine[Any, Any, Reply]]:
-        messages = [SystemMessage(system), HumanMessage(user)]
+    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
+        """Prepare a call of the model, bound to the mode."""
+        model = self._model if mode is OutputMode.TEXT else _bound(self._model, prompt, mode)
+        user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
+        messages = [SystemMessage(prompt.system), HumanMessage(user)]
 
         async def send() -> Reply:
             # Tracing by environment variables is off for these calls, and only for these.
@@ -104,11 +90,9 @@ class LangChainJudge(LLMJudge):
             else stay as they are.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out, besides the model's own.
-        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
         breaker_failures: In a row, after which no call is made for a while.
         breaker_pause: Seconds of that while; it doubles up to six times as long.
-        memo: Keeps valid replies and serves them again; it goes by the model's name.
-        prices: Puts costs on the usage.
         **options: Keywords of `LLMJudge`.
 
     Raises:
@@ -124,8 +108,6 @@ class LangChainJudge(LLMJudge):
         concurrency: int = 16,
         breaker_failures: int = BREAKER_FAILURES,
         breaker_pause: float = BREAKER_PAUSE,
-        memo: Memo | None = None,
-        prices: Prices | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
         if not isinstance(model, Runnable):
@@ -137,7 +119,7 @@ class LangChainJudge(LLMJudge):
             breaker_failures=breaker_failures,
             breaker_pause=breaker_pause,
         )
-        super().__init__(equipped(LangChainChat(model, limits), memo, prices), **options)
+        super().__init__(LangChainChat(model, limits), **options)
 
 
 def _silent(model: _Model) -> _Model:
@@ -163,7 +145,7 @@ def _blocks(model: _Model) -> bool:
     return kind._agenerate is BaseChatModel._agenerate and kind._astream is BaseChatModel._astream
 
 
-def _bound(model: _Model, prompt: Prompt, method: str) -> _Model:
+def _bound(model: _Model, prompt: Prompt, mode: OutputMode) -> _Model:
     """The model with a request for the shape, without the parser behind it: we read strictly.
 
     Raises:
@@ -173,10 +155,10 @@ def _bound(model: _Model, prompt: Prompt, method: str) -> _Model:
     """
     assert isinstance(model, BaseChatModel)
     schema = {"title": prompt.name, "description": "The reply.", **prompt.schema}
-    chain = _with_shape(model, schema, _METHODS[method])
+    chain = _with_shape(model, schema, _METHODS[mode])
     first = chain.first if isinstance(chain, RunnableSequence) else None
     if not isinstance(first, RunnableBinding):
-        raise NotImplementedError(method)
+        raise NotImplementedError(mode)
     return first
 
 

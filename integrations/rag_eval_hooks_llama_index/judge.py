@@ -14,14 +14,11 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 from pydantic import BaseModel, create_model
 
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE, Limits
-from rag_eval_hooks.judges.chat_adapter import ForeignChat, Reply, Send, Way
-from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.options import LLMOptions, equipped
-from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.judges.structured_output import only_text
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
@@ -32,7 +29,7 @@ _CUT = frozenset({"length", "max_tokens", "content_filter", "safety"})
 _REASONS = ("finish_reason", "stop_reason", "done_reason")
 
 
-class LlamaIndexChat(ForeignChat):
+class LlamaIndexChat(ChatAdapter):
     """One LLM of LlamaIndex.
 
     The shape of replies is asked for by a tool call where the LLM says that it calls functions,
@@ -48,14 +45,18 @@ class LlamaIndexChat(ForeignChat):
         self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
         self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         self._blocks = _blocks(llm)
-        ways: list[Way] = [self._text]
+        modes = [OutputMode.TEXT]
         if isinstance(llm, FunctionCallingLLM) and llm.metadata.is_function_calling_model:
-            ways.insert(0, self._tool)
-        super().__init__(f"llama-index:{_model_name(llm)}", ways, limits)
+            modes.insert(0, OutputMode.TOOL)
+        super().__init__(Caller(f"llama-index:{_model_name(llm)}"), modes, limits)
 
     async def aclose(self) -> None:
         """Ends the threads of an LLM that is not async; leaves the LLM alone."""
         self._threads.close()
+
+    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
+        """Prepare a call of the LLM."""
+        return self._tool(prompt) if mode is OutputMode.TOOL else self._text(prompt)
 
     def _tool(self, prompt: Prompt) -> Send:
         llm = self._llm
@@ -93,11 +94,9 @@ class LlamaIndexJudge(LLMJudge):
         llm: Its temperature and all else stay as they are.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out, besides the LLM's own.
-        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
+        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
         breaker_failures: In a row, after which no call is made for a while.
         breaker_pause: Seconds of that while; it doubles up to six times as long.
-        memo: Keeps valid replies and serves them again; it goes by the model's name.
-        prices: Puts costs on the usage.
         **options: Keywords of `LLMJudge`.
 
     Raises:
@@ -113,8 +112,6 @@ class LlamaIndexJudge(LLMJudge):
         concurrency: int = 16,
         breaker_failures: int = BREAKER_FAILURES,
         breaker_pause: float = BREAKER_PAUSE,
-        memo: Memo | None = None,
-        prices: Prices | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
         if not isinstance(llm, LLM):
@@ -126,7 +123,7 @@ class LlamaIndexJudge(LLMJudge):
             breaker_failures=breaker_failures,
             breaker_pause=breaker_pause,
         )
-        super().__init__(equipped(LlamaIndexChat(llm, limits), memo, prices), **options)
+        super().__init__(LlamaIndexChat(llm, limits), **options)
 
 
 class _Shape(BaseTool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from rag_eval_hooks.config.fields import (
     Count,
@@ -26,11 +26,10 @@ from rag_eval_hooks.config.fields import (
     setting,
 )
 from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, Rules, TailRules
+from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
 __all__ = [
-    "EMBEDDERS",
     "REDACTIONS",
-    "TOKEN_SCORERS",
     "DeliverySettings",
     "JudgeSettings",
     "LimitSettings",
@@ -40,8 +39,6 @@ __all__ = [
     "TelemetrySettings",
 ]
 
-TOKEN_SCORERS = "'none' or 'bert-score[:<name or path>]'"
-EMBEDDERS = "'auto', 'none', 'openai:<model>' or 'sentence-transformers[:<name or path>]'"
 REDACTIONS = (
     "'none', 'all', or of 'email', 'phone', 'card', 'iban', 'key', 'ip', 'presidio', separated by "
     "commas; in code also rules and functions (text) -> text or (field, text) -> text"
@@ -56,7 +53,7 @@ class ScoringSettings(SettingsGroup):
         "Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`. By default all that a "
         "sample can feed: without a reference, those that need none.",
     )
-    embedder: Annotated[str, Wants(EMBEDDERS)] = setting(
+    embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Wants(EMBEDDERS.wanted)] = setting(
         "auto",
         "Model for embeddings: `auto`, `none`, `openai:<model>`, or `sentence-transformers`, with "
         "`:` and a name or path for another model than all-MiniLM-L6-v2. `auto` is the judge's "
@@ -64,7 +61,9 @@ class ScoringSettings(SettingsGroup):
         "MiniLM where the `embeddings` extra is installed and the model is on disk: nothing is "
         "downloaded unasked.",
     )
-    token_scorer: Annotated[str, Wants(TOKEN_SCORERS)] = setting(
+    token_scorer: Annotated[
+        str, AfterValidator(TOKEN_SCORERS.check), Wants(TOKEN_SCORERS.wanted)
+    ] = setting(
         "none",
         "`none` or `bert-score`, with `:` and a name or path for another model than "
         "microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.",
@@ -113,9 +112,9 @@ class ScoringSettings(SettingsGroup):
 class JudgeSettings(SettingsGroup):
     """The judge, its endpoint, and the limits of its calls."""
 
-    judge: Annotated[
-        str, Field(pattern=r"^(local|openai:\s*\S.*)$"), Wants("'local' or 'openai:<model>'")
-    ] = setting("local", "`local` (embedded, no network) or `openai:<model>`.")
+    judge: Annotated[str, AfterValidator(JUDGES.check), Wants(JUDGES.wanted)] = setting(
+        "local", "`local` (embedded, no network) or `openai:<model>`."
+    )
     calls: Annotated[Literal["fused", "single"], Wants("'fused' or 'single'")] = setting(
         "fused",
         "`fused` (two judge calls for all claims and verdicts) or `single` (one call for each "

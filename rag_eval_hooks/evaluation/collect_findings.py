@@ -12,7 +12,7 @@ from rag_eval_hooks.evaluation.plan import closed, first_findings, read_by
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder, TokenScorer
-from rag_eval_hooks.judges.calls.deadline import OUT_OF_TIME, in_time, until
+from rag_eval_hooks.judges.calls.context import OUT_OF_TIME, in_call_context, is_in_time
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
@@ -100,7 +100,7 @@ class Inquiry:
         try:
             # Judges of ours keep the deadline and tell what they have and what they spent; any
             # other is cut off.
-            with until(when):
+            with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE):
                     await self._run()
         except TimeoutError:
@@ -118,7 +118,7 @@ class Inquiry:
         )
         self._miss_what_nobody_makes()
         await self._decompose()
-        if not in_time():
+        if not is_in_time():
             raise TimeoutError
         await asyncio.gather(
             self._verify(),

@@ -10,7 +10,13 @@ from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges.calls.deadline import Tab, charged_to, deadline, in_time, late
+from rag_eval_hooks.judges.calls.context import (
+    UsageMeter,
+    call_context,
+    in_call_context,
+    is_in_time,
+    out_of_time,
+)
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError, Values
@@ -114,15 +120,15 @@ class Asker:
 
     async def _completed(self, prompt: Prompt) -> Completion:
         """The model's reply; past the sample's deadline a `JudgeTimeout` with what it took."""
-        if not in_time():
-            raise late(Usage())
-        spent = Tab()
+        if not is_in_time():
+            raise out_of_time(Usage())
+        spent = UsageMeter()
         try:
-            with charged_to(spent):
-                async with asyncio.timeout_at(deadline()):
+            with in_call_context(meter=spent):
+                async with asyncio.timeout_at(call_context().deadline):
                     return await self._chat.complete(prompt)
         except TimeoutError:
-            raise late(spent.usage) from None
+            raise out_of_time(spent.usage) from None
 
 
 def without(items: Items, values: Values) -> Items:

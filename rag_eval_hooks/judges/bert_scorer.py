@@ -16,7 +16,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.batching import Batcher
-from rag_eval_hooks.judges.calls.observe_call import told
+from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.embeddings import sendable
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
@@ -116,7 +116,7 @@ class BertScorer:
         await self._model.aclose()
 
     async def _score(self, pairs: Sequence[_TextPair]) -> Sequence[TokenScore | JudgeError]:
-        with told(Caller(self.name, Operation.TOKEN_SCORE, local=True)):
+        with observed_call(Caller(self.name, Operation.TOKEN_SCORE, local=True)):
             return await self._model.run(pairs)
 
 

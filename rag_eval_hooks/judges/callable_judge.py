@@ -1,18 +1,16 @@
-"""A judge over any function that asks a language model."""
+"""Judge over any function that asks a language model."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, Unpack
 
+from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE, Limits
-from rag_eval_hooks.judges.chat_adapter import ForeignChat, Reply
-from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.judges.memo import Memo
-from rag_eval_hooks.judges.options import LLMOptions, equipped
-from rag_eval_hooks.judges.structured_output import only_text
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt
 
@@ -24,27 +22,28 @@ Function: TypeAlias = Callable[[Messages], Awaitable[str]] | Callable[[Messages]
 _WANTS = "a function of one argument, the messages, that returns the reply's text"
 
 
-class CallableChat(ForeignChat):
-    """One function as a model. The shape of replies is asked for in the text alone.
+class CallableChat(ChatAdapter):
+    """One function as a model, asked in text mode.
 
     Args:
         function: Takes messages, gives a text.
-        name: What stands on scores.
-        limits: Of calls to it; a function's own client does the retries.
+        name: Annotator on the scores.
+        limits: Limits of the calls; retries are left to the function's own client.
     """
 
     def __init__(self, function: Function, name: str, limits: Limits) -> None:
-        super().__init__(name, [self._text], limits)
+        super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function = function
         self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         call = getattr(function, "__call__", None)  # noqa: B004 - an object may be async by it
         self._async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
     async def aclose(self) -> None:
-        """Ends the threads of a function that is not async."""
+        """End the threads of a function that is not async."""
         self._threads.close()
 
-    def _text(self, prompt: Prompt) -> Callable[[], Coroutine[Any, Any, Reply]]:
+    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
+        """Prepare a call of the function."""
         return lambda: self._send(prompt)
 
     async def _send(self, prompt: Prompt) -> Reply:
@@ -52,12 +51,12 @@ class CallableChat(ForeignChat):
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": prompt.user_with_shape},
         ]
-        told: Any
+        returned: Any
         if self._async:
-            told = self._function(messages)
+            returned = self._function(messages)
         else:
-            told = await self._threads.run(lambda: self._function(messages))
-        text = await told if inspect.isawaitable(told) else told
+            returned = await self._threads.run(lambda: self._function(messages))
+        text = await returned if inspect.isawaitable(returned) else returned
         if not isinstance(text, str):
             raise JudgeError(f"{self.name}: it returned {type(text).__name__}, wants a str")
         return Reply(lambda: only_text(text, ()))
@@ -83,11 +82,10 @@ class CallableJudge(LLMJudge):
         name: What the scores are said to come from: `callable:` and this. By default the
             function's name.
         timeout: Seconds for one call.
-        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
-        breaker_failures: In a row, after which no call is made for a while.
+        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
+        breaker_failures: Failures in a row after which no call is made for a while.
         breaker_pause: Seconds of that while; it doubles up to six times as long.
-        memo: Keeps valid replies and serves them again; it keeps them by `name`.
-        **options: Keywords of `LLMJudge`.
+        **options: Keywords of `LLMJudge`; a memo keeps replies by `name`.
 
     Raises:
         ConfigError: The function does not take one argument, a value cannot be used, or there
@@ -103,11 +101,10 @@ class CallableJudge(LLMJudge):
         concurrency: int = 16,
         breaker_failures: int = BREAKER_FAILURES,
         breaker_pause: float = BREAKER_PAUSE,
-        memo: Memo | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
         _check(function)
-        if memo is not None and not name:
+        if options.get("memo") is not None and not name:
             raise ConfigError("name", name, "a name of the function's model: a memo goes by it")
         limits = Limits(
             timeout=timeout,
@@ -116,7 +113,7 @@ class CallableJudge(LLMJudge):
             breaker_pause=breaker_pause,
         )
         chat = CallableChat(function, f"callable:{name or _name_of(function)}", limits)
-        super().__init__(equipped(chat, memo, None), **options)
+        super().__init__(chat, **options)
 
 
 def _check(function: object) -> None:
@@ -129,7 +126,7 @@ def _check(function: object) -> None:
     except TypeError:
         raise ConfigError("judge", _name_of(function), _WANTS) from None
     except ValueError:
-        # Some functions that are not written in Python tell no signature.
+        # Some functions that are not written in Python have no signature.
         return
 
 

@@ -1,4 +1,4 @@
-"""What a language model is to `LLMJudge`: text in, text out."""
+"""Interface of a language model to `LLMJudge`: text in, text out."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rag_eval_hooks.usage import Usage
 __all__ = ["Chat", "Completion"]
 
 
-def _nobody_asks() -> None:
-    """What a reply without a memo does when it is accepted."""
+def _ignore() -> None:
+    """Accept a reply that no memo keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +21,15 @@ class Completion:
     """One reply.
 
     Attributes:
-        text: What the model said.
-        usage: What it took, retries included.
-        accept: To be called when all that was asked for was read from the text: only then does a
-            memo keep it.
+        text: Text of the reply.
+        usage: What the reply took, retries included.
+        accept: To be called when everything that was asked for was read from the text: only
+            then does a memo keep it.
     """
 
     text: str
     usage: Usage = field(default_factory=lambda: Usage(calls=1))
-    accept: Callable[[], None] = field(default=_nobody_asks, repr=False, compare=False)
+    accept: Callable[[], None] = field(default=_ignore, repr=False, compare=False)
 
 
 class Chat(Protocol):
@@ -41,18 +41,18 @@ class Chat(Protocol):
         ...
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """The model's reply, and what it took.
+        """Return the model's reply and what it took.
 
-        Each error tells as `usage` what the failed tries took, so that no cost is lost.
+        Each error carries as `usage` what the failed tries took, so that no cost is lost.
 
         Raises:
-            ReplyError: The model replied, but with nothing that can be read: it was cut off, it
-                refused. It is worth asking again.
-            JudgeTimeout: It did not reply in time, retries included.
-            JudgeError: It cannot be reached or does not accept the request.
+            ReplyError: The reply cannot be read: it was cut off, or is a refusal. It is worth
+                asking again.
+            JudgeTimeout: There was no reply in time, retries included.
+            JudgeError: The model cannot be reached or does not accept the request.
         """
         ...
 
     async def aclose(self) -> None:
-        """Releases connections."""
+        """Release connections."""
         ...

@@ -1,163 +1,229 @@
-"""A chat over a model object of someone else's: a framework's, or a function."""
+"""Chat over any client of a language model: an HTTP endpoint, a framework's model, a function."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final, TypeAlias, TypeVar
 
 from opentelemetry import context
 
-from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judges.calls.failures import describe, is_cut_off, is_time_out, status_of
+from rag_eval_hooks.calls import Call, Caller
+from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.calls.gate import Limits
 from rag_eval_hooks.judges.calls.meter import Meter, token_count
-from rag_eval_hooks.judges.calls.slots import Limits, Slots
+from rag_eval_hooks.judges.calls.requests import RequestRefusedError, Requests
 from rag_eval_hooks.judges.chat import Completion
-from rag_eval_hooks.judges.structured_output import is_about_shape
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
-__all__ = ["ForeignChat", "Reply", "Send", "Way"]
+__all__ = ["ChatAdapter", "OutputMode", "Reply", "Send", "only_text"]
 
 T = TypeVar("T")
 
 
+class OutputMode(Enum):
+    """Ways to ask for the shape of a reply, best first."""
+
+    JSON_SCHEMA = "json_schema"
+    TOOL = "tool"
+    JSON_OBJECT = "json_object"
+    TEXT = "text"
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model gave.
+    """Reply of a client.
 
     Attributes:
-        read: Gives the text, or raises `ReplyError`.
-        input_tokens: As the model's provider counts them, or anything else for unknown.
-        output_tokens: The same.
+        read: Returns the text, or raises `ReplyError`.
+        input_tokens: Tokens as the provider counts them, or anything else for unknown.
+        output_tokens: Tokens of the reply, by the same rule.
+        model: Name of the model that replied, as the endpoint reports it.
+        id: The reply's id.
     """
 
     read: Callable[[], str]
     input_tokens: object = None
     output_tokens: object = None
+    model: str | None = None
+    id: str | None = None
 
 
 Send: TypeAlias = Callable[[], Coroutine[Any, Any, Reply]]
 """Sends one prepared request."""
-Way: TypeAlias = Callable[[Prompt], Send]
-"""One way to ask for the shape of a reply. Prepares a request, or raises if the model has no such
-way."""
 
-_NO_SUCH_WAY = (NotImplementedError, TypeError, ValueError, AttributeError, ImportError)
-_NOT_ABOUT_SHAPE = frozenset({401, 403, 408, 429})
-
-
-class _WayRefusedError(JudgeError):
-    """The model cannot be asked in this way."""
+_ABOUT_OUTPUT: Final = re.compile(
+    r"response.?(format|mime|schema)|json.?(schema|object|mode)|structured.?output|guided|"
+    r"requested parameters|tool|function.?call|output.?(config|format)"
+)
+_NO_SUCH_MODE: Final = (NotImplementedError, TypeError, ValueError, AttributeError, ImportError)
 
 
-class ForeignChat:
-    """One model behind an object of someone else's.
+@dataclass(frozen=True, slots=True)
+class _Dialect:
+    """Features of requests that a model takes.
 
-    The ways to ask are tried from the first to the last; the first that the model takes is
-    learned, once. Calls run in a fresh context, so that neither run configurations nor
-    context-bound callbacks of the application reach them.
-
-    Args:
-        name: Kind and model.
-        ways: How to ask, best first.
-        limits: Of calls to it.
+    Attributes:
+        mode: Position in the adapter's modes.
+        temperature: True while a temperature is sent.
     """
 
-    def __init__(self, name: str, ways: Sequence[Way], limits: Limits) -> None:
-        self.name = name
-        self._ways = ways
-        self._limits = limits
-        self._slots = Slots(
-            Caller(name),
-            limits.concurrency,
-            failures=limits.breaker_failures,
-            pause=limits.breaker_pause,
-        )
-        self._learned = 0
+    mode: int = 0
+    temperature: bool = True
+
+    def without(self, refused: RequestRefusedError, modes: int) -> _Dialect | None:
+        """Return the dialect without the feature that was refused, None if it was no feature."""
+        complaint = refused.complaint
+        if self.temperature and "temperature" in complaint and refused.status != 404:
+            return replace(self, temperature=False)
+        if self.mode + 1 < modes and _ABOUT_OUTPUT.search(complaint):
+            return replace(self, mode=self.mode + 1)
+        return None
+
+    def meet(self, other: _Dialect) -> _Dialect:
+        """Return the features in both: calls that learn at the same time do not add up."""
+        return _Dialect(max(self.mode, other.mode), self.temperature and other.temperature)
+
+
+class ChatAdapter(ABC):
+    """One model behind a client.
+
+    The output modes are tried from first to last; the first that the model takes is remembered,
+    as is a refusal of the temperature. Calls to a client that is not ours run in a fresh context,
+    so that neither run configurations nor callbacks of the application reach them.
+
+    Args:
+        caller: Kind and model.
+        modes: Output modes to try.
+        limits: Limits of the calls.
+        temperature: Sampling temperature, or None to send none.
+
+    Attributes:
+        memo_scope: Text that tells this model from others of the same name, such as its endpoint.
+    """
+
+    memo_scope = ""
+    _isolated = True
+    """True if calls run in a context of their own."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        modes: Sequence[OutputMode],
+        limits: Limits,
+        *,
+        temperature: float | None = None,
+    ) -> None:
+        self._caller = caller
+        self._modes = modes
+        self._temperature = temperature
+        self._requests = Requests(caller, limits)
+        self._dialect = _Dialect(temperature=temperature is not None)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
+    @property
+    def name(self) -> str:
+        """Kind and model, such as `openai:gpt-4o-mini`."""
+        return self._caller.name
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """Output mode in use, as far as was learned."""
+        return self._modes[self._dialect.mode]
+
     async def complete(self, prompt: Prompt) -> Completion:
-        """The text of the model's reply.
+        """Return the text of the model's reply; its usage counts every request that was sent.
 
         Raises:
-            ReplyError: It was cut off, refused or empty.
-            JudgeTimeout: It did not come in time, retries included.
-            JudgeError: The model's client raised anything else, or takes no way.
+            ReplyError: The reply was cut off, a refusal or empty.
+            JudgeTimeout: There was none in time, retries included.
+            JudgeError: The client raised anything else, or the model takes no mode.
         """
         meter = Meter(prompt)
         with meter.charging():
             reply = await self._reply(prompt, meter)
-            meter.told(reply.input_tokens, reply.output_tokens)
+            meter.replied(reply.input_tokens, reply.output_tokens)
             return Completion(reply.read(), meter.usage)
 
+    @abstractmethod
+    def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
+        """Prepare a request.
+
+        Raises:
+            Exception: `NotImplementedError`, `TypeError`, `ValueError`, `AttributeError` or
+                `ImportError` if the model has no such mode.
+        """
+
+    @abstractmethod
     async def aclose(self) -> None:
-        """Leaves the object alone: it is not ours."""
+        """Release what the adapter holds; the client of a user's is left alone."""
 
     async def _reply(self, prompt: Prompt, meter: Meter) -> Reply:
-        place = self._learned
+        dialect = self._dialect
         while True:
             try:
-                reply = await self._ask(self._ways[place], prompt, meter)
-            except _WayRefusedError as refused:
-                place += 1
-                if place == len(self._ways):
+                reply = await self._ask(prompt, dialect, meter)
+            except RequestRefusedError as refused:
+                reduced = dialect.without(refused, len(self._modes))
+                if reduced is None:
+                    # The complaint may hold content and ends here.
                     raise JudgeError(str(refused)) from None
+                dialect = reduced
             else:
-                self._learned = max(self._learned, place)
+                self._dialect = self._dialect.meet(dialect)
                 return reply
 
-    async def _ask(self, way: Way, prompt: Prompt, meter: Meter) -> Reply:
+    async def _ask(self, prompt: Prompt, dialect: _Dialect, meter: Meter) -> Reply:
+        mode = self._modes[dialect.mode]
         try:
-            send = way(prompt)
-        except _NO_SUCH_WAY as error:
-            raise _WayRefusedError(f"{self.name}: {type(error).__name__}") from None
-        try:
-            return await self._tried(partial(self._once, send, meter))
-        except Exception as error:  # noqa: BLE001 - a client of someone else's raises anything
-            # Its text may repeat a part of the request: it is not passed on.
-            raise self._told(error) from None
+            send = self.prepare(prompt, mode, self._temperature if dialect.temperature else None)
+        except _NO_SUCH_MODE as error:
+            raise self._no_such_mode(error) from None
 
-    async def _tried(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        if not self._limits.retries:
-            return await attempt()
-        # Frameworks bring the library for it; a mere function needs none.
-        from rag_eval_hooks.judges.calls.retry import retried
-
-        return await retried(attempt, self._limits.retries)
-
-    async def _once(self, send: Send, meter: Meter) -> Reply:
-        async with self._slots.here() as call, asyncio.timeout(self._limits.timeout):
-            with meter.sending():
-                reply = await _apart(send())
+        async def request(call: Call) -> Reply:
+            try:
+                reply = await (_isolated(send()) if self._isolated else send())
+            except NotImplementedError as error:
+                raise self._no_such_mode(error) from None
             call.input_tokens = token_count(reply.input_tokens)
             call.output_tokens = token_count(reply.output_tokens)
+            call.response_model, call.response_id = reply.model, reply.id
             return reply
 
-    def _told(self, error: Exception) -> JudgeError | ReplyError:
-        """The error as one of ours, as one line without content."""
-        if isinstance(error, JudgeError):
-            return error
-        if is_cut_off(error):
-            return ReplyError("it was cut off; be brief")
-        if is_time_out(error):
-            seconds, tries = self._limits.timeout, self._limits.retries + 1
-            return JudgeTimeout(f"{self.name}: no reply within {seconds:g} s ({tries} tries)")
-        line = f"{self.name}: {describe(error)}"
-        status = status_of(error)
-        fixed = status is not None and (status >= 500 or status in _NOT_ABOUT_SHAPE)
-        if not fixed and (isinstance(error, NotImplementedError) or is_about_shape(str(error))):
-            return _WayRefusedError(line)
-        return JudgeError(line)
+        return await self._requests.send(request, meter)
+
+    def _no_such_mode(self, error: Exception) -> RequestRefusedError:
+        line = f"{self.name}: {type(error).__name__}"
+        return RequestRefusedError(line, None, "structured output")
 
 
-async def _apart(call: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine in a fresh context that keeps only OpenTelemetry's."""
+def only_text(content: object, calls: Sequence[object]) -> str:
+    """Return the one text of a reply that has a content, tool calls, or both.
+
+    Args:
+        content: Text beside the tool calls.
+        calls: The arguments of each tool call, as JSON.
+
+    Raises:
+        ReplyError: There is no text, or more than one tool call.
+    """
+    if len(calls) > 1:
+        raise ReplyError("it calls the tool more than once")
+    text = calls[0] if calls else content
+    if not isinstance(text, str) or not text.strip():
+        raise ReplyError("it was empty")
+    return text
+
+
+async def _isolated(call: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine in a fresh context that keeps only OpenTelemetry's."""
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
     return await asyncio.create_task(call, context=fresh)

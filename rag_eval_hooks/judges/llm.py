@@ -1,24 +1,47 @@
-"""A judge over any language model: asks, reads strictly, and asks again what did not fit."""
+"""Judge over any language model: asks, reads strictly, and asks again for misfits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of
 from rag_eval_hooks.judges.chat import Chat
+from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode
+from rag_eval_hooks.judges.memo import Memo, MemoChat
+from rag_eval_hooks.judges.prices import PricedChat, Prices
 from rag_eval_hooks.judges.verifying import verify
 from rag_eval_hooks.prompts import PROMPTS_VERSION, Ask, DecomposeAsk, GradeAsk, Items, RateAsk
 from rag_eval_hooks.prompts.grade import TEMPLATES
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 
-__all__ = ["Calls", "LLMJudge", "NvidiaCalls"]
+__all__ = ["LLMJudge", "LLMOptions"]
 
 Calls: TypeAlias = Literal["fused", "single"]
 NvidiaCalls: TypeAlias = Literal["independent", "paired"]
+
+
+class LLMOptions(TypedDict, total=False):
+    """Keywords that every judge over a language model takes; defaults are those of `LLMJudge`.
+
+    Attributes:
+        attempts: Times that one item may be asked for in all.
+        calls: `fused` for one call a task, `single` for one call a finding.
+        nvidia_calls: `independent` or `paired` calls for the templates of ratings.
+        verify_tokens: Tokens of contexts in one verification; longer ones are split.
+        memo: Keeps valid replies and serves them again.
+        prices: Puts costs on the usage.
+    """
+
+    attempts: int
+    calls: Calls
+    nvidia_calls: NvidiaCalls
+    verify_tokens: int
+    memo: Memo | None
+    prices: Prices | None
 
 
 class LLMJudge:
@@ -36,12 +59,14 @@ class LLMJudge:
 
     Args:
         chat: The model.
-        attempts: How often one item may be asked for in all.
+        attempts: Times that one item may be asked for in all.
         calls: `fused`: one call for each task, verification in parts aside. `single`: one for
             each finding, for models that cannot do several things at a time.
         nvidia_calls: `independent`: a call for each template of each grade, as they are defined.
             `paired`: one call for the first templates of all grades, one for the second.
         verify_tokens: Tokens of contexts in one verification, at three bytes of UTF-8 a token.
+        memo: Keeps valid replies and serves them again, or None.
+        prices: Puts costs on the usage, or None. A reply from the memo costs nothing.
 
     Raises:
         ConfigError: An option has a value that cannot be used.
@@ -58,13 +83,19 @@ class LLMJudge:
         calls: Calls = "fused",
         nvidia_calls: NvidiaCalls = "independent",
         verify_tokens: int = 12_000,
+        memo: Memo | None = None,
+        prices: Prices | None = None,
     ) -> None:
         _check_count("attempts", attempts)
         _check_count("verify_tokens", verify_tokens)
         _check_name("calls", calls, ("fused", "single"))
         _check_name("nvidia_calls", nvidia_calls, ("independent", "paired"))
-        self._chat = chat
-        self._asker = Asker(chat, attempts)
+        self._model = chat
+        scope = chat.memo_scope if isinstance(chat, ChatAdapter) else ""
+        self._chat = chat if memo is None else MemoChat(chat, memo, scope=scope)
+        if prices is not None:
+            self._chat = PricedChat(self._chat, prices)
+        self._asker = Asker(self._chat, attempts)
         self._fused = calls == "fused"
         self._paired = nvidia_calls == "paired"
         self._verify_tokens = verify_tokens
@@ -76,6 +107,11 @@ class LLMJudge:
     def name(self) -> str:
         """Kind and model."""
         return self._chat.name
+
+    @property
+    def output_mode(self) -> OutputMode | None:
+        """Way in which the shape of replies is asked for; None for a chat of a user's."""
+        return self._model.output_mode if isinstance(self._model, ChatAdapter) else None
 
     async def decompose(self, task: Decompose) -> Findings:
         """Claims, entities, questions, stance; a text that the task lacks is `missing_input`."""

@@ -22,7 +22,7 @@ from rag_eval_hooks.errors import (
     JudgeUnavailable,
 )
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls.deadline import Tab, charge, charged_to
+from rag_eval_hooks.judges.calls.context import UsageMeter, call_context, in_call_context
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.disk import Disk
 from rag_eval_hooks.judges.single_flight import Flight
@@ -140,13 +140,13 @@ class MemoChat:
         flights = self._flights.setdefault(asyncio.get_running_loop(), {})
         flight = flights.get(key)
         if flight is None:
-            spent = Tab()
+            spent = UsageMeter()
             flight = flights[key] = Flight(self._load_or_ask(key, prompt, spent), spent)
         try:
             return await _shared(flight)
         except asyncio.CancelledError:
             if flight.ended and flight.claim():
-                charge(flight.spent.usage)
+                _charge(flight.spent.usage)
             raise
         finally:
             # Its reader accepts before anyone else's turn: no equal prompt can slip in between.
@@ -158,10 +158,10 @@ class MemoChat:
         await self._chat.aclose()
         await self._memo.aclose()
 
-    async def _load_or_ask(self, key: bytes, prompt: Prompt, spent: Tab) -> Completion:
+    async def _load_or_ask(self, key: bytes, prompt: Prompt, spent: UsageMeter) -> Completion:
         if (text := await self._memo.load(key)) is not None:
             return Completion(text, Usage())
-        with charged_to(spent):
+        with in_call_context(meter=spent):
             told = await self._chat.complete(prompt)
         return Completion(told.text, told.usage, partial(self._memo.keep, key, told.text))
 
@@ -169,6 +169,11 @@ class MemoChat:
         asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.schema)
         whole = json.dumps([self.name, self._scope, *asked])
         return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
+
+
+def _charge(usage: Usage) -> None:
+    if (meter := call_context().meter) is not None:
+        meter.usage += usage
 
 
 async def _shared(flight: Flight[Completion]) -> Completion:

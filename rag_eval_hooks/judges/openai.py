@@ -1,17 +1,14 @@
-"""A judge over any OpenAI-compatible chat endpoint: OpenAI, Azure, vLLM, Ollama, gateways."""
+"""Judge over any OpenAI-compatible chat endpoint: OpenAI, Azure, vLLM, Ollama, gateways."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Unpack
 
-from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE
-from rag_eval_hooks.judges.client_options import ClientOptions
-from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.judges.memo import Memo
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE
+from rag_eval_hooks.judges.endpoint import ClientOptions
+from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.openai_chat import OpenAIChat
-from rag_eval_hooks.judges.options import LLMOptions, equipped
-from rag_eval_hooks.judges.prices import Prices
 
 __all__ = ["OpenAIJudge"]
 
@@ -21,18 +18,16 @@ class OpenAIJudge(LLMJudge):
 
     Args:
         model: The endpoint's name for the model.
-        base_url: The endpoint; OpenAI's own by default.
-        api_key: Its key.
+        base_url: Address of the endpoint; OpenAI's own by default.
+        api_key: Key of the endpoint.
         headers: Extra headers for a gateway.
         query: Extra query parameters, such as `api-version`.
         temperature: Sampling temperature, or None to send none.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out.
-        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
-        breaker_failures: In a row, after which no call is made for a while.
+        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
+        breaker_failures: Failures in a row after which no call is made for a while.
         breaker_pause: Seconds of that while; it doubles up to six times as long.
-        memo: Keeps valid replies and serves them again.
-        prices: Puts costs on the usage.
         **options: Keywords of `LLMJudge`.
 
     Raises:
@@ -53,8 +48,6 @@ class OpenAIJudge(LLMJudge):
         concurrency: int = 16,
         breaker_failures: int = BREAKER_FAILURES,
         breaker_pause: float = BREAKER_PAUSE,
-        memo: Memo | None = None,
-        prices: Prices | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
         client = ClientOptions(
@@ -68,6 +61,4 @@ class OpenAIJudge(LLMJudge):
             breaker_failures=breaker_failures,
             breaker_pause=breaker_pause,
         )
-        chat = OpenAIChat(model, client, temperature=temperature)
-        scope = f"{base_url} {sorted(client.query.items())} {temperature}"
-        super().__init__(equipped(chat, memo, prices, scope=scope), **options)
+        super().__init__(OpenAIChat(model, client, temperature=temperature), **options)

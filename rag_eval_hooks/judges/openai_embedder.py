@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_eval_hooks.calls import Operation
+from rag_eval_hooks.calls import Call, Caller, Operation
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.calls.meter import Meter, token_count
-from rag_eval_hooks.judges.calls.slots import BREAKER_FAILURES, BREAKER_PAUSE
-from rag_eval_hooks.judges.client_options import ClientOptions
+from rag_eval_hooks.judges.calls.requests import RequestRefusedError, Requests
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
-from rag_eval_hooks.judges.openai_client import Endpoint, RequestRefusedError
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage
 
@@ -76,11 +77,14 @@ class OpenAIEmbedder:
             breaker_pause=breaker_pause,
         )
         self._model = model
-        self._endpoint = Endpoint(f"openai:{model}", options, Operation.EMBEDDINGS)
+        self._name = f"openai:{model}"
+        self._endpoint = Endpoint(options)
+        caller = Caller(self._name, Operation.EMBEDDINGS, provider="openai")
+        self._requests = Requests(caller, options)
         self._retries = retries
         self._prices = prices or Prices()
         self._embeddings = Embeddings(
-            self._endpoint.name,
+            self._name,
             self._make,
             cache_size=cache_size,
             size=_BATCH,
@@ -90,12 +94,12 @@ class OpenAIEmbedder:
         )
 
     def __repr__(self) -> str:
-        return f"OpenAIEmbedder({self._endpoint!r})"
+        return f"OpenAIEmbedder({self._name!r}, {self._endpoint!r})"
 
     @property
     def name(self) -> str:
         """`openai:` and the model."""
-        return self._endpoint.name
+        return self._name
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector per text, in order, all of one length.
@@ -143,10 +147,20 @@ class OpenAIEmbedder:
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [sendable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
+        document = json.dumps(body, ensure_ascii=False).encode()
+        self._endpoint.open()
+
+        async def request(call: Call) -> Any:
+            reply = await self._endpoint.post("/embeddings", document)
+            call.input_tokens = _tokens(reply)
+            model = reply.get("model") if isinstance(reply, dict) else None
+            call.response_model = model if isinstance(model, str) else None
+            return reply
+
         meter = Meter(embedded=sent)
         with meter.charging():
-            reply = await self._endpoint.post("/embeddings", body, meter)
-            meter.told(round(_tokens(reply)), 0)
+            reply = await self._requests.send(request, meter)
+            meter.replied(round(_tokens(reply)), 0)
             vectors = self._vectors(reply, len(sent))
         each = (_tokens(reply) + lost) / sum(map(len, sent))
         return [Vector(v, each * len(text)) for v, text in zip(vectors, sent, strict=True)]
@@ -176,10 +190,10 @@ class _MalformedError(JudgeError):
 
 def _tokens(reply: Any) -> float:
     """Tokens of one request, as the endpoint tells them; 0 where it does not."""
-    told = reply.get("usage") if isinstance(reply, dict) else None
-    return token_count(told.get("prompt_tokens")) if isinstance(told, dict) else 0.0
+    used = reply.get("usage") if isinstance(reply, dict) else None
+    return token_count(used.get("prompt_tokens")) if isinstance(used, dict) else 0.0
 
 
 def _is_about_content(error: BaseException) -> bool:
-    """Whether the endpoint refused a request that it may take without one of the texts."""
-    return isinstance(error, RequestRefusedError) and error.status != 404
+    """Tell if the endpoint may take the request without one of its texts."""
+    return isinstance(error, RequestRefusedError) and error.status in (400, 413, 422)

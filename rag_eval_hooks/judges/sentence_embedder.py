@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.observe_call import told
+from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
@@ -76,7 +76,7 @@ class SentenceEmbedder:
         await self._model.aclose()
 
     async def _make(self, texts: Sequence[str]) -> Sequence[Vector | JudgeError]:
-        with told(Caller(self.name, Operation.EMBEDDINGS, local=True)):
+        with observed_call(Caller(self.name, Operation.EMBEDDINGS, local=True)):
             return await self._model.run(texts)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from rag_eval_hooks.judges.calls.deadline import Tab
+from rag_eval_hooks.judges.calls.context import UsageMeter
 
 __all__ = ["Flight"]
 
@@ -25,7 +25,7 @@ class Flight(Generic[T]):
         ended: Whether nobody can wait for it any more.
     """
 
-    def __init__(self, call: Coroutine[Any, Any, T], spent: Tab) -> None:
+    def __init__(self, call: Coroutine[Any, Any, T], spent: UsageMeter) -> None:
         self.spent = spent
         self._task = asyncio.create_task(call)
         self._waiting = 0

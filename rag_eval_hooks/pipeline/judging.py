@@ -6,10 +6,10 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
 from rag_eval_hooks.books.stats import Ledger
-from rag_eval_hooks.calls import watching
 from rag_eval_hooks.evaluation.golden_references import References
 from rag_eval_hooks.evaluation.scorer import Scorer
-from rag_eval_hooks.judges.calls.allowance import Allowance, allowing
+from rag_eval_hooks.judges.calls.budget import Budget
+from rag_eval_hooks.judges.calls.context import in_call_context
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.suppress import quiet
@@ -34,7 +34,7 @@ class Judging:
         self,
         scorer: Scorer,
         references: References | None,
-        allowance: Allowance | None,
+        allowance: Budget | None,
         ledger: Ledger,
         telemetry: Telemetry,
     ) -> None:
@@ -95,7 +95,7 @@ class Judging:
     @contextmanager
     def _accounted(self) -> Iterator[None]:
         """Calls in the block are within the budget, and watched."""
-        with allowing(self._allowance), watching(self._telemetry.calls):
+        with in_call_context(budget=self._allowance, observer=self._telemetry.calls):
             yield
 
     def settle(self, ticket: int, outcomes: Outcomes) -> None:

@@ -11,12 +11,13 @@ from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.books.stats import Ledger
-from rag_eval_hooks.calls import CallLog, logged
+from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, SAMPLED_OUT, Decision
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.delivery.redelivery import Redelivery
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.judges.calls.context import in_call_context
 from rag_eval_hooks.pipeline.endings import dropped, sampled_out
 from rag_eval_hooks.pipeline.feedback import Joining
 from rag_eval_hooks.pipeline.judging import Judging, column_of, is_refused
@@ -67,7 +68,8 @@ class Course:
 
     async def run(self, work: Work) -> None:
         """Evaluates and settles a sample."""
-        with logged(self.trace_judge) as log:
+        log = CallLog()
+        with in_call_context(log=log if self.trace_judge else None):
             await self._run(work, log)
 
     async def _run(self, work: Work, log: CallLog) -> None:

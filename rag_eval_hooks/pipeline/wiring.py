@@ -43,6 +43,7 @@ from rag_eval_hooks.metrics.options import (
     DontKnow,
     MetricOptions,
 )
+from rag_eval_hooks.model_providers import JUDGES
 from rag_eval_hooks.pipeline import Makers, Sources
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
@@ -159,7 +160,7 @@ def settings(
         explicit["judge"] = judge
     elif judge is not None and (isinstance(judge, type) or not isinstance(judge, Judge)):
         # Not the object itself: a client, or its arguments, may show a key.
-        raise ConfigError("judge", type(judge).__name__, "'local', 'openai:<model>' or a Judge")
+        raise ConfigError("judge", type(judge).__name__, f"{JUDGES.wanted}, or a Judge")
     if isinstance(embedder, str):
         explicit["embedder"] = embedder
     if sample_rate is not None:
@@ -258,7 +259,7 @@ def makers(
         references=lambda incidents: references_of(
             config, sources.embedder, incidents, redactor.holds if redactor.active else None
         ),
-        budget=lambda incidents: budget_of(config, sources, incidents),
+        budget=lambda incidents: budget_of(config, sources.judge, sources.embedder, incidents),
         telemetry=lambda incidents: telemetry_sinks(
             config, providers, thresholds, sources.judge, incidents
         ),

@@ -10,7 +10,7 @@ from typing import Any
 
 from rag_eval_hooks import Context, Outcomes, RagEval, Sample, Score
 from rag_eval_hooks.judges.chat import Chat, Completion
-from rag_eval_hooks.judges.client_options import ClientOptions
+from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.openai_chat import OpenAIChat

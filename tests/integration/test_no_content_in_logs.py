@@ -16,9 +16,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rag_eval_hooks import Context, Metric, RagEval, RagEvalConfig, RagEvalError, Sample
 from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.judges.client_options import ClientOptions
-from rag_eval_hooks.judges.http_client import posted
-from rag_eval_hooks.judges.openai_client import Endpoint
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 
@@ -132,7 +129,7 @@ def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: l
         config = _settings(server, judge_timeout=0.2 if kind is FaultKind.HANG else 0.5)
         told, spans = _run(config, metrics=["ragas.faithfulness", "nvidia.answer_accuracy"])
         assert {request.query for request in server.requests} == {f"code={KEY}"}
-    assert any("rag_eval_hooks" in line or "openai" in line for line in logged)
+    assert logged
     assert _leaks([*logged, *told, *spans], CANARY, KEY) == []
 
 
@@ -178,26 +175,3 @@ def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
     assert not any(KEY.encode() in data for data in written)
     assert _leaks([*logged, *told], CANARY, KEY) == []
     assert _leaks(spans, KEY) == []
-
-
-async def test_the_client_knows_nothing_of_what_it_sends(logged: list[str]) -> None:
-    """Clients that log their requests have nothing to log; the endpoint gets all of it."""
-    known: list[bytes] = []
-
-    async def note(request: Any) -> None:
-        known.append(request.content)
-
-    def ask(client: Any) -> Any:
-        client._client.event_hooks = {"request": [note]}
-        body = {"model": "m", "messages": [{"role": "user", "content": CANARY}]}
-        return posted(client, "/chat/completions", body)
-
-    with JudgeServer() as server:
-        endpoint = Endpoint("openai:m", ClientOptions(base_url=server.url, query={"v": "1"}))
-        await endpoint.call(ask)
-        await endpoint.aclose()
-    (request,) = server.requests
-    assert request.body["messages"][0]["content"] == CANARY
-    assert request.query == "v=1"
-    assert known == [b"{}"]
-    assert _leaks(logged, CANARY) == []

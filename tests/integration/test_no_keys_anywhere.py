@@ -18,7 +18,7 @@ from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.client_options import ClientOptions
+from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from tests.integration.test_no_content_in_logs import _Everything, _leaks
 from tests.servers.judge_server import JudgeServer

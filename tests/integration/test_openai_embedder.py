@@ -14,9 +14,9 @@ from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.calls.allowance import allowing
 from rag_eval_hooks.judges.calls.budget import Budget
 from rag_eval_hooks.judges.calls.budget_store import MemoryStore, Spend
+from rag_eval_hooks.judges.calls.context import in_call_context
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.judges.prices import Prices
@@ -148,7 +148,7 @@ async def test_embeddings_are_within_the_budget() -> None:
     )
     with JudgeServer() as server:
         async with embedder_at(server) as embedder:
-            with allowing(limited):
+            with in_call_context(budget=limited):
                 await embedder.embed(["one", "two"])
                 await embedder.embed(["one"])
                 await embedder.embed(["three"])

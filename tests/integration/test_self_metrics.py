@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,10 +213,11 @@ def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None
 
 
 def test_the_adaptive_limit_is_seen(make: Make, metrics: Metrics) -> None:
-    """A 429 halves the calls that may be in flight; nothing is left in flight afterwards."""
+    """Refusals that persist halve the calls that may be in flight; none is left afterwards."""
     with JudgeServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
         evals = make("openai:m", **at(server, judge_concurrency=8))
-        evals.evaluate(sample())
+        for number in range(4):
+            evals.evaluate(replace(sample(), question=f"{number}?"))
 
     def level(name: str) -> list[float]:
         return [p.value for p in metrics.points(f"rag.eval.judge.concurrency.{name}")]

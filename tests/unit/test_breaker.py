@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rag_eval_hooks.judges.calls.breaker import Breaker, BreakerState
+from rag_eval_hooks.calls import BreakerState
+from rag_eval_hooks.judges.calls.gate import Breaker
 
 
 class Clock:
@@ -68,7 +69,7 @@ def test_a_cancelled_probe_tells_nothing() -> None:
     breaker = opened(clock)
     clock.now += 10.0
     assert breaker.probe()
-    breaker.gave_up()
+    breaker.abandon_probe()
     assert breaker.probe()
 
 

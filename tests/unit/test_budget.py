@@ -24,9 +24,9 @@ from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import MeteredEmbedder
-from rag_eval_hooks.judges.calls.allowance import allowing
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.budget_store import BudgetStore, MemoryStore, SqliteStore
+from rag_eval_hooks.judges.calls.context import in_call_context
 from rag_eval_hooks.judges.calls.meter import Meter
 from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.judges.local import LocalJudge
@@ -236,7 +236,7 @@ async def test_every_try_of_a_question_asks_first() -> None:
     meter = Meter()
 
     def tries() -> None:
-        with allowing(limited), meter.charging():
+        with in_call_context(budget=limited), meter.charging():
             for _ in range(3):
                 with meter.sending():
                     pass
@@ -262,7 +262,7 @@ async def test_a_request_without_a_reply_in_time_is_charged_its_estimate(
         with meter.sending():
             raise error
 
-    with allowing(limited), meter.charging():
+    with in_call_context(budget=limited), meter.charging():
         for _ in range(2):
             with pytest.raises(error):
                 send()
@@ -280,12 +280,12 @@ async def test_tasks_begun_in_an_evaluation_share_its_budget() -> None:
             with meter.charging():
                 with meter.sending():
                     await asyncio.sleep(0)
-                meter.told(5, 5)
+                meter.replied(5, 5)
         except BudgetError:
             return False
         return True
 
-    with allowing(limited):
+    with in_call_context(budget=limited):
         told = await asyncio.gather(*(ask() for _ in range(5)))
     assert sorted(told) == [False, False, True, True, True]
     assert await ask()
@@ -297,7 +297,7 @@ async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
     judge = metered(own)
     task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
     limited = budget({"calls_per_hour": 1, "tokens_per_hour": 900})
-    with allowing(limited):
+    with in_call_context(budget=limited):
         assert (await judge.decompose(task)).answer_claims == ("a",)
         with pytest.raises(BudgetError):
             await judge.decompose(task)
@@ -376,7 +376,7 @@ def test_eight_processes_share_one_budget_and_one_rate(
 def test_a_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
     """Unknown limits, a cost without a price and a path without a folder are errors."""
     with pytest.raises(ConfigError) as caught:
-        budget_of(RagEvalConfig(**settings), Sources(judge=Own()), Incidents())
+        budget_of(RagEvalConfig(**settings), Own(), None, Incidents())
     assert caught.value.field == field
 
 
@@ -412,7 +412,7 @@ async def test_an_embedder_of_ones_own_is_asked_within_the_budget() -> None:
     limited = budget({"calls_per_hour": 1, "tokens_per_hour": 100})
     embedder = allowed(Paid())
     assert isinstance(embedder, MeteredEmbedder)
-    with allowing(limited):
+    with in_call_context(budget=limited):
         _vectors, used = await embedder.embed_metered(["a", "b"])
         with pytest.raises(BudgetError):
             await embedder.embed(["c"])
@@ -446,10 +446,10 @@ def test_a_limit_of_cost_wants_the_price_of_what_costs(
     config = RagEvalConfig(budget={"cost_per_day": 3})
     sources = Sources(judge=judge, embedder=embedder)
     if missing is None:
-        assert budget_of(config, sources, Incidents()) is not None
+        assert budget_of(config, sources.judge, sources.embedder, Incidents()) is not None
         return
     with pytest.raises(ConfigError, match=missing):
-        budget_of(config, sources, Incidents())
+        budget_of(config, sources.judge, sources.embedder, Incidents())
 
 
 def test_a_budget_may_stand_in_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,8 +265,7 @@ def test_secrets_are_never_printed() -> None:
         ({"config": {"sample_rate": 1}}, "config"),
         ({"embedder": "minilm"}, "embedder"),
         ({"sample_rate": -1}, "sample_rate"),
-        ({"config": RagEvalConfig(embedder="minilm")}, "embedder"),
-        ({"config": RagEvalConfig(embedder="openai:")}, "embedder"),
+        ({"embedder": "openai:"}, "embedder"),
     ],
 )
 def test_constructor_refuses_what_it_cannot_use(arguments: dict[str, object], field: str) -> None:
@@ -274,6 +273,23 @@ def test_constructor_refuses_what_it_cannot_use(arguments: dict[str, object], fi
     with pytest.raises(ConfigError) as caught:
         RagEval(**arguments)  # type: ignore[arg-type]
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("judge", "local:x"),
+        ("embedder", "minilm"),
+        ("embedder", "openai:"),
+        ("token_scorer", "bert"),
+        ("token_scorer", "none:x"),
+    ],
+)
+def test_settings_refuse_names_of_no_model(name: str, value: str) -> None:
+    """A judge, an embedder or a token scorer that no table has is refused in the settings."""
+    with pytest.raises(ConfigError) as caught:
+        RagEvalConfig(**{name: value})
+    assert caught.value.field == name
 
 
 def test_settings_in_config_count_as_given_and_the_rest_is_looked_up(

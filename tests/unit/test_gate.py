@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from rag_eval_hooks.calls import BreakerState
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.judges.calls.breaker import Breaker, BreakerState
-from rag_eval_hooks.judges.calls.call_health import Told, asked_pause, told_by
-from rag_eval_hooks.judges.calls.gate import Gate
+from rag_eval_hooks.judges.calls.failures import Health, health_of, requested_pause
+from rag_eval_hooks.judges.calls.gate import Gate, Limits
 
 
 class StatusError(Exception):
@@ -27,7 +27,7 @@ DOWN = StatusError(500)
 
 
 def gate(most: int = 8, failures: int = 3, pause: float = 60.0) -> Gate:
-    return Gate(most, Breaker(failures, pause))
+    return Gate(Limits(concurrency=most, breaker_failures=failures, breaker_pause=pause))
 
 
 async def one(subject: Gate, error: BaseException | None = None, seconds: float = 0.0) -> None:
@@ -44,26 +44,26 @@ async def many(subject: Gate, count: int, **end: Any) -> list[BaseException | No
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "health"),
     [
-        (BUSY, Told.BUSY),
-        (StatusError(429, code="insufficient_quota"), Told.DOWN),
-        (StatusError(408), Told.SLOW),
-        (TimeoutError(), Told.SLOW),
-        (DOWN, Told.DOWN),
-        (StatusError(401), Told.DOWN),
-        (ConnectionRefusedError(), Told.DOWN),
-        (RuntimeError("a client of the user's"), Told.DOWN),
-        (StatusError(400), Told.REPLIED),
-        (StatusError(404), Told.REPLIED),
-        (ValueError("the reply is no JSON"), Told.NOTHING),
-        (JudgeError("it returned None"), Told.NOTHING),
-        (asyncio.CancelledError(), Told.NOTHING),
+        (BUSY, Health.BUSY),
+        (StatusError(429, code="insufficient_quota"), Health.DOWN),
+        (StatusError(408), Health.SLOW),
+        (TimeoutError(), Health.SLOW),
+        (DOWN, Health.DOWN),
+        (StatusError(401), Health.DOWN),
+        (ConnectionRefusedError(), Health.DOWN),
+        (RuntimeError("a client of the user's"), Health.DOWN),
+        (StatusError(400), Health.WELL),
+        (StatusError(404), Health.WELL),
+        (ValueError("the reply is no JSON"), Health.UNKNOWN),
+        (JudgeError("it returned None"), Health.UNKNOWN),
+        (asyncio.CancelledError(), Health.UNKNOWN),
     ],
 )
-def test_what_an_error_tells_of_the_judge(error: BaseException, told: Told) -> None:
+def test_what_an_error_tells_of_the_judge(error: BaseException, health: Health) -> None:
     """A refusal of one request is a sign of life, a cancelled call is no sign at all."""
-    assert told_by(error) is told
+    assert health_of(error) is health
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_what_an_error_tells_of_the_judge(error: BaseException, told: Told) -> N
 def test_only_an_overloaded_judge_is_left_alone(
     status: int, header: str | None, pause: float
 ) -> None:
-    """Retry-After of an overload holds for all calls, at most a minute."""
-    assert asked_pause(StatusError(status, header)) == pause
+    """A Retry-After counts with the statuses of an overload only, and at most a minute."""
+    assert requested_pause(StatusError(status, header)) == pause
 
 
 async def test_the_limit_falls_once_for_all_that_were_in_flight_together() -> None:
@@ -90,9 +90,11 @@ async def test_the_limit_falls_once_for_all_that_were_in_flight_together() -> No
 
 
 async def test_the_limit_grows_by_one_for_a_round_of_replies() -> None:
-    """From 4 to 5 it takes about four replies, and never more than the most."""
+    """A dozen replies after a cut, it grows by one for each round, never above the most."""
     subject = gate(8)
     await many(subject, 8, error=BUSY)
+    await many(subject, 11)
+    assert subject.state().limit == 4
     await many(subject, 5)
     assert subject.state().limit == 5
     await many(subject, 500)
@@ -157,11 +159,52 @@ async def test_a_probe_that_is_cancelled_blocks_nobody() -> None:
     assert await many(subject, 1) == [None]
 
 
-async def test_what_one_call_is_told_to_wait_holds_for_all() -> None:
-    """After a Retry-After no call is made before that time, though none is lost."""
+async def test_single_refusals_cut_nothing() -> None:
+    """With one call of twenty refused at random, the limit stays and no other call waits."""
+    chance = random.Random(11)
+    subject = gate(16)
+    for number in range(200):
+        refused = number % 20 == chance.randrange(20)
+        await many(subject, 1, error=StatusError(429, "60") if refused else None)
+        assert (subject.state().limit, subject.state().waiting) == (16, 0)
+
+
+async def test_a_limited_endpoint_is_not_hammered() -> None:
+    """At an endpoint that takes 4 calls at once and refuses the rest, most calls are taken.
+
+    The limit settles near what the endpoint takes: of 2,000 calls from 64 callers that never
+    pause, at most a quarter is refused, the first ones and each try of a higher limit included.
+    """
+    subject = gate(64)
+    busy = refused = 0
+
+    async def call() -> None:
+        nonlocal busy, refused
+        async with subject.call():
+            if busy >= 4:
+                refused += 1
+                await asyncio.sleep(0)
+                raise BUSY
+            busy += 1
+            try:
+                await asyncio.sleep(0.001)
+            finally:
+                busy -= 1
+
+    async def caller() -> None:
+        for _ in range(31):
+            await asyncio.gather(call(), return_exceptions=True)
+
+    await asyncio.gather(*(caller() for _ in range(64)))
+    assert refused <= 500
+    assert subject.state().limit <= 8
+
+
+async def test_a_pause_that_many_are_asked_for_holds_for_all() -> None:
+    """When refusals persist, no call is made before the Retry-After is over; none is lost."""
     subject = gate(8)
     loop = asyncio.get_running_loop()
-    await many(subject, 1, error=StatusError(429, "0.2"))
+    await many(subject, 4, error=StatusError(429, "0.2"))
     told = loop.time()
     starts: list[float] = []
 

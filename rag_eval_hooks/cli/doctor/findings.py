@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.judges import Embedder, TokenScorer, choose_embedder, choose_token_scorer
-from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.judges import (
+    Embedder,
+    Judge,
+    TokenScorer,
+    choose_embedder,
+    choose_judge,
+    choose_token_scorer,
+)
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.score import AnnotatorKind, NotScored
 from rag_eval_hooks.tasks import Verify
-
-if TYPE_CHECKING:
-    from rag_eval_hooks.judges.openai_chat import OpenAIChat
 
 __all__ = ["check_embedder", "check_judge", "check_token_scorer"]
 
@@ -41,48 +46,57 @@ _ADVICE = {
 
 
 def check_judge(setup: Setup) -> Iterator[Result]:
-    """The judge on a claim that a chunk states word for word."""
-    kind, _, model = setup.config.judge.partition(":")
-    if kind == "local":
-        text = "local: embedded rules, no key, no network"
-        yield Result(check="judge", status=Status.OK, text=text)
-        return
+    """Ask the judge about a claim that a chunk states word for word."""
     try:
-        yield asyncio.run(_asked(setup.config, model.strip(), setup.timeout))
+        judge = choose_judge(_for_one_call(setup), None)
+        if judge.annotator_kind is not AnnotatorKind.LLM:
+            text = f"{judge.name}: embedded rules, no key, no network"
+            yield Result(check="judge", status=Status.OK, text=text)
+        else:
+            yield asyncio.run(_asked(judge))
     except (ConfigError, ImportError, JudgeError) as error:
         yield _problem("judge", error)
 
 
-async def _asked(config: RagEvalConfig, model: str, timeout: float) -> Result:
-    from rag_eval_hooks.judges.choose import openai_chat
-    from rag_eval_hooks.judges.llm import LLMJudge
+def _for_one_call(setup: Setup) -> RagEvalConfig:
+    """Return the settings without retries, prices and a memo on disk."""
+    changes = {
+        "judge_timeout": min(setup.config.judge_timeout, setup.timeout),
+        "judge_retries": 0,
+        "judge_memo": None,
+        "judge_prices": None,
+    }
+    return setup.config.model_copy(update=changes)
 
-    limits = {"judge_timeout": min(config.judge_timeout, timeout), "judge_retries": 0}
-    chat = openai_chat(config.model_copy(update=limits), model)
+
+async def _asked(judge: Judge) -> Result:
     began = time.monotonic()
     try:
-        findings = await LLMJudge(chat, attempts=1).verify(_TASK)
+        findings = await judge.verify(_TASK)
     finally:
-        await chat.aclose()
-    return _judged(chat, findings, time.monotonic() - began)
+        await judge.aclose()
+    return _judged(judge, findings, time.monotonic() - began)
 
 
-def _judged(chat: OpenAIChat, findings: Findings, seconds: float) -> Result:
+def _judged(judge: Judge, findings: Findings, seconds: float) -> Result:
     support = findings.answer_support
     used = findings.usage[Finding.ANSWER_SUPPORT]
     if isinstance(support, NotScored):
         return _problem("judge", support.detail)
-    figures = {
+    figures: dict[str, float | str] = {
         "seconds": round(seconds, 3),
         "input_tokens": used.input_tokens,
         "output_tokens": used.output_tokens,
         "requests": used.calls,
-        "shape": chat.rung.name.lower(),
     }
     text = (
-        f"{chat.name} replied in {seconds:.2f} s, {used.input_tokens:g} tokens in, "
-        f"{used.output_tokens:g} out, shape asked for by {figures['shape']}"
+        f"{judge.name} replied in {seconds:.2f} s, {used.input_tokens:g} tokens in, "
+        f"{used.output_tokens:g} out"
     )
+    mode = judge.output_mode if isinstance(judge, LLMJudge) else None
+    if mode is not None:
+        figures["shape"] = mode.value
+        text += f", shape asked for by {mode.value}"
     if support[0].by_chunk != (True, False):
         text += "; but it misjudged a claim that one chunk states word for word"
         advice = "its scores will be of little worth; choose another model"
@@ -95,9 +109,7 @@ def _judged(chat: OpenAIChat, findings: Findings, seconds: float) -> Result:
 def check_embedder(setup: Setup) -> Iterator[Result]:
     """The embedder on two short texts."""
     try:
-        limits = {"judge_timeout": min(setup.config.judge_timeout, setup.timeout)}
-        config = setup.config.model_copy(update={**limits, "judge_retries": 0})
-        embedder = choose_embedder(config)
+        embedder = choose_embedder(_for_one_call(setup))
         if embedder is None:
             text = "none: metrics by similarity have no value"
             yield Result(check="embedder", status=Status.NOTE, text=text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
 __all__ = ["check_extras", "check_python"]
 
@@ -18,9 +18,12 @@ __all__ = ["check_extras", "check_python"]
 _EXTRAS: Final[Mapping[str, str]] = {
     "langchain": "langchain-core",
     "llama-index": "llama-index-core",
-    "openai": "openai",
-    "embeddings": "sentence-transformers",
-    "bertscore": "bert-score",
+    **{
+        row.extra: row.package
+        for table in (JUDGES, EMBEDDERS, TOKEN_SCORERS)
+        for row in table.rows
+        if row.extra is not None and row.package is not None
+    },
     "privacy": "phonenumbers",
     "otel": "opentelemetry-sdk",
 }
@@ -54,14 +57,11 @@ def check_extras(setup: Setup) -> Iterator[Result]:
 def _needed(config: RagEvalConfig) -> dict[str, str]:
     """The extras that the settings need, each with the setting that needs it."""
     needed: dict[str, str] = {}
-    if re.match("openai:", config.judge):
-        needed["openai"] = f"judge={config.judge}"
-    if config.embedder.startswith("openai:"):
-        needed["openai"] = f"embedder={config.embedder}"
-    if config.embedder.startswith("sentence-transformers"):
-        needed["embeddings"] = f"embedder={config.embedder}"
-    if config.token_scorer.startswith("bert-score"):
-        needed["bertscore"] = f"token_scorer={config.token_scorer}"
+    for table in (JUDGES, EMBEDDERS, TOKEN_SCORERS):
+        value = getattr(config, table.setting)
+        extra = table.find(value).extra
+        if extra is not None:
+            needed[extra] = f"{table.setting}={value}"
     if {"all", "phone"} & set(config.redact) or config.redact_patterns:
         needed["privacy"] = "redact"
     return needed

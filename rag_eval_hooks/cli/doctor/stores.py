@@ -68,7 +68,7 @@ def check_budget(setup: Setup) -> Iterator[Result]:
         return
     try:
         sources = finding_sources(config, None, None, None)
-        budget = budget_of(config, sources, Incidents())
+        budget = budget_of(config, sources.judge, sources.embedder, Incidents())
     except (ConfigError, ImportError) as error:
         yield Result(check="budget", status=Status.FAILED, text=str(error), advice=_advice(error))
         return

@@ -11,10 +11,9 @@ from typing import Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import BudgetError, ConfigError
-from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.file_paths import is_place
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import MeteredEmbedder
+from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.calls.budget_store import (
     BudgetStore,
     MemoryStore,
@@ -176,12 +175,15 @@ class Reservation:
         self._budget._settle(self._periods, self._reserved, Spend(1.0))
 
 
-def budget_of(config: RagEvalConfig, sources: Sources, incidents: Incidents) -> Budget | None:
+def budget_of(
+    config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
+) -> Budget | None:
     """The budget that the settings describe, or None.
 
     Args:
         config: The settings.
-        sources: Judge and embedder, whose prices count.
+        judge: Its price counts if it is a language model.
+        embedder: Its price counts if it reports tokens.
         incidents: Where a store that fails is counted.
 
     Raises:
@@ -192,10 +194,10 @@ def budget_of(config: RagEvalConfig, sources: Sources, incidents: Incidents) -> 
         return None
     price = embedding_price = None
     if any(name.startswith("cost") for name in config.budget):
-        if sources.judge.annotator_kind is AnnotatorKind.LLM:
-            price = _price(config, sources.judge.name)
-        if isinstance(sources.embedder, MeteredEmbedder):
-            embedding_price = _price(config, sources.embedder.name)
+        if judge.annotator_kind is AnnotatorKind.LLM:
+            price = _price(config, judge.name)
+        if isinstance(embedder, MeteredEmbedder):
+            embedding_price = _price(config, embedder.name)
     store = _store(config.budget_path)
     return Budget(config.budget, store, price, embedding_price=embedding_price, incidents=incidents)
 

@@ -1,35 +1,87 @@
-"""What an exception of any provider's client says about the call that it ended."""
+"""Meaning of the exceptions of any provider's client: about the call, and about the judge."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from enum import Enum, auto
+from typing import Final
 
+from rag_eval_hooks.calls import CallOutcome
 from rag_eval_hooks.errors import BudgetError, JudgeError, JudgeTimeout, JudgeUnavailable
 from rag_eval_hooks.score import Cause
 
 __all__ = [
+    "LONGEST_WAIT",
+    "DescribedError",
+    "Health",
     "cause_of",
     "describe",
+    "health_of",
     "is_cut_off",
     "is_time_out",
     "is_transient",
-    "response_header",
+    "outcome_of",
+    "requested_pause",
+    "retry_after",
     "status_of",
 ]
 
-_ADVICE = {
+LONGEST_WAIT: Final = 60.0
+"""Seconds. A server that asks for a longer pause gets this one."""
+_ADVICE: Final = {
     401: "the key was not accepted; set api_key",
     403: "the key has no access; check the key and the model",
     404: "no such model or path; check the model and base_url",
     429: "rate limit or quota; lower the concurrency or the sample rate",
 }
-_NO_CREDIT = "insufficient_quota"
-_TIME_OUT = ("Timeout", "TimeoutError", "TimeoutException")
+_NO_CREDIT: Final = "insufficient_quota"
+_TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")
+_OVERLOADED: Final = (429, 503, 529)
+_NO_ACCESS: Final = (401, 402, 403)
+_ABOUT_THE_REQUEST: Final = (
+    JudgeError,
+    NotImplementedError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ImportError,
+)
+
+
+class DescribedError(Exception):
+    """Error whose text is one line of ours without content, which may be shown."""
+
+
+class Health(Enum):
+    """State of a judge, as far as the end of one call shows it."""
+
+    WELL = auto()
+    """It gave a reply, or refused this one request."""
+    BUSY = auto()
+    """It is up and wants fewer calls."""
+    SLOW = auto()
+    """It did not reply in time."""
+    DOWN = auto()
+    """It cannot be reached, has an internal error, or denies access."""
+    UNKNOWN = auto()
+    """The call was cancelled, or failed on this side."""
+
+
+_OUTCOMES: Final = {
+    Health.WELL: CallOutcome.REFUSED,
+    Health.BUSY: CallOutcome.RATE_LIMITED,
+    Health.SLOW: CallOutcome.TIMEOUT,
+    Health.DOWN: CallOutcome.ERROR,
+    Health.UNKNOWN: CallOutcome.ERROR,
+}
 
 
 def cause_of(error: JudgeError) -> Cause:
-    """Why the findings of a call that ended so are absent."""
+    """Return the cause that findings get when their call ended with this error."""
     if isinstance(error, BudgetError):
         return Cause.OVER_BUDGET
     if isinstance(error, JudgeUnavailable):
@@ -37,8 +89,29 @@ def cause_of(error: JudgeError) -> Cause:
     return Cause.TIMEOUT if isinstance(error, JudgeTimeout) else Cause.JUDGE_FAILED
 
 
+def outcome_of(error: BaseException) -> CallOutcome | None:
+    """Return the outcome of a call that raised, or None for a call that was never sent."""
+    if isinstance(error, BudgetError | JudgeUnavailable):
+        return None
+    if not isinstance(error, Exception):
+        return CallOutcome.CANCELLED
+    return CallOutcome.TIMEOUT if is_time_out(error) else _OUTCOMES[health_of(error)]
+
+
+def health_of(error: BaseException) -> Health:
+    """Return what an exception that ended a call shows about the judge."""
+    if not isinstance(error, Exception):
+        return Health.UNKNOWN
+    status = status_of(error)
+    if status is not None:
+        return _health_by_status(status, is_transient(error))
+    if is_time_out(error):
+        return Health.SLOW
+    return Health.UNKNOWN if isinstance(error, _ABOUT_THE_REQUEST) else Health.DOWN
+
+
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that an exception carries, or None.
+    """Return the HTTP status that an exception carries, or None.
 
     Clients keep it as `status_code` or `code`, or on the response that they keep.
     """
@@ -52,27 +125,20 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
-def response_header(error: BaseException, name: str) -> str | None:
-    """A header of the response that an exception keeps, or None."""
-    headers = getattr(getattr(error, "response", None), "headers", None)
-    value = headers.get(name) if isinstance(headers, Mapping) else None
-    return value if isinstance(value, str) else None
-
-
 def is_time_out(error: BaseException) -> bool:
-    """Whether a call ended without a reply in time, whichever library's word it is."""
+    """Tell if a call got no reply in time, by the naming conventions of all known clients."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """Whether a client raises for a reply that ended at the token limit, or at a filter."""
+    """Tell if a client raised because the reply hit the token limit or a content filter."""
     return type(error).__name__.endswith("FinishReasonError")
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed later: 429, 5xx and time-outs.
+    """Tell if the same request may succeed later: after a 429, a 5xx and a time-out.
 
-    A refused connection, a bad request, a wrong key and an exhausted quota stay as they are.
+    A refused connection, a bad request, a wrong key and an exhausted quota are permanent.
     """
     status = status_of(error)
     if status is None:
@@ -82,12 +148,66 @@ def is_transient(error: BaseException) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """An exception as one line without content: status, code and what to set, else its type.
+    """Describe an exception in one line without content: status, code, advice, or its type.
 
-    Its own text may repeat a part of the request, or a key: it is not used.
+    The text of a client's exception is not used: it may repeat a part of the request, or a key.
     """
+    if isinstance(error, DescribedError):
+        return str(error)
     status, code = status_of(error), getattr(error, "code", None)
     if status is None:
         return type(error).__name__
     plain = isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code)
     return ", ".join(filter(None, (f"HTTP {status}", code if plain else None, _ADVICE.get(status))))
+
+
+def requested_pause(error: BaseException) -> float:
+    """Return the seconds that an overloaded server asks for by Retry-After, at most a minute.
+
+    Returns:
+        0 if it asks for none, or the status is another than 429, 503 and 529.
+    """
+    if status_of(error) not in _OVERLOADED:
+        return 0.0
+    headers = getattr(getattr(error, "response", error), "headers", None)
+    value = headers.get("retry-after") if isinstance(headers, Mapping) else None
+    header = value if isinstance(value, str) else None
+    return min(retry_after(header, time.time()), LONGEST_WAIT)
+
+
+def retry_after(header: str | None, now: float) -> float:
+    """Return the seconds in a `Retry-After` header (RFC 9110, section 10.2.3).
+
+    Args:
+        header: Seconds, or an HTTP date.
+        now: The present time in seconds since the epoch.
+
+    Returns:
+        0 for no header, a date in the past, or an invalid value.
+    """
+    if header is None:
+        return 0.0
+    try:
+        seconds = float(header)
+    except ValueError:
+        seconds = _seconds_until(header, now)
+    return seconds if 0.0 < seconds < float("inf") else 0.0
+
+
+def _seconds_until(date: str, now: float) -> float:
+    try:
+        moment = parsedate_to_datetime(date)
+    except ValueError:
+        return 0.0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp() - now
+
+
+def _health_by_status(status: int, transient: bool) -> Health:
+    if status == 429:
+        # Fewer calls do not help against an exhausted quota.
+        return Health.BUSY if transient else Health.DOWN
+    if status == 408:
+        return Health.SLOW
+    return Health.DOWN if status >= 500 or status in _NO_ACCESS else Health.WELL

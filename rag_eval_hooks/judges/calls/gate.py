@@ -1,4 +1,4 @@
-"""How many calls to one judge are in flight: as many as it answers, none when it is dead."""
+"""Limits on the calls to one judge: how many at once, and none while it is dead."""
 
 from __future__ import annotations
 
@@ -6,49 +6,173 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
 
-from rag_eval_hooks.calls import GateState
-from rag_eval_hooks.errors import JudgeUnavailable
-from rag_eval_hooks.judges.calls.breaker import Breaker
-from rag_eval_hooks.judges.calls.call_health import Told, asked_pause, told_by
+from rag_eval_hooks.calls import BreakerState, GateState
+from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
+from rag_eval_hooks.judges.calls.failures import Health, health_of, requested_pause
 
-__all__ = ["Gate", "GateState"]
+__all__ = ["BREAKER_FAILURES", "BREAKER_PAUSE", "Breaker", "Gate", "Limits"]
 
 _logger = logging.getLogger("rag_eval_hooks")
-_DECREASE = 0.5
+
+BREAKER_FAILURES: Final = 20
+"""Above the default concurrency: one bad moment of all calls in flight does not open it."""
+BREAKER_PAUSE: Final = 10.0
+_LONGEST_PAUSE: Final = 6
+"""Bound of the breaker's pause, in multiples of its first length."""
+_DECREASE: Final = 0.5
+_WINDOW: Final = 50
+"""Latest calls of which the refused share is taken."""
+_FEWEST_REFUSED: Final = 4
+_REFUSED_SHARE: Final = 0.15
+"""Refused share from which the server is overloaded; endpoints refuse single calls at any load."""
+_GROWING_SHARE: Final = 0.1
+"""Refused share up to which the limit grows."""
+_PROVING: Final = 12
+"""Calls after a cut before the limit grows again."""
+_UNAVAILABLE: Final = "the judge failed too often in a row; it is asked again after a pause"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of calls to a model.
+
+    Attributes:
+        timeout: Seconds for one call, from sending to the reply's end; retries count anew.
+        retries: Further tries after a 429, a 5xx or a time-out.
+        concurrency: Calls in flight at once, at most: fewer while many of them get a 429 or a
+            time-out.
+        breaker_failures: Failures in a row after which no call is made for a while.
+        breaker_pause: Seconds of that while; it doubles up to six times as long.
+
+    Raises:
+        ConfigError: One is out of range.
+    """
+
+    timeout: float = 60.0
+    retries: int = 0
+    concurrency: int = 16
+    breaker_failures: int = BREAKER_FAILURES
+    breaker_pause: float = BREAKER_PAUSE
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        for name in ("timeout", "breaker_pause"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ConfigError(name, getattr(self, name), "seconds, above 0")
+        for name, least in (("retries", 0), ("concurrency", 1), ("breaker_failures", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(name, getattr(self, name), f"a whole number, {least} or more")
+
+
+class Breaker:
+    """Circuit breaker: opens after failures in a row, then lets one probe through at a time.
+
+    Any reply closes it, even the reply to a call that was sent before it opened.
+
+    Args:
+        failures: Failures in a row that open it.
+        pause: Seconds until the first probe; doubled by each probe that fails, up to six times
+            this length.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self, failures: int, pause: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._max_failures = failures
+        self._first_pause = pause
+        self._clock = clock
+        self._failures = 0
+        self._pause = pause
+        self._open_until: float | None = None
+        self._probing = False
+
+    @property
+    def state(self) -> BreakerState:
+        """Present state."""
+        if self._open_until is None:
+            return BreakerState.CLOSED
+        due = self._probing or self._clock() >= self._open_until
+        return BreakerState.HALF_OPEN if due else BreakerState.OPEN
+
+    @property
+    def is_closed(self) -> bool:
+        """True if calls may be made, any number."""
+        return self._open_until is None
+
+    def probe(self) -> bool:
+        """Claim the one call that is let through now; False if there is none to claim."""
+        if self._probing or self.state is not BreakerState.HALF_OPEN:
+            return False
+        self._probing = True
+        return True
+
+    def replied(self) -> None:
+        """Count a call that was answered."""
+        self._failures = 0
+        self._pause = self._first_pause
+        self._open_until = None
+        self._probing = False
+
+    def failed(self, *, probe: bool) -> bool:
+        """Count a call that was not answered.
+
+        Args:
+            probe: True if the call was the probe.
+
+        Returns:
+            True if this failure opened the breaker.
+        """
+        self._failures += 1
+        if probe:
+            self._probing = False
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE * self._first_pause)
+        elif self._open_until is not None or self._failures < self._max_failures:
+            return False
+        self._open_until = self._clock() + self._pause
+        return not probe
+
+    def abandon_probe(self) -> None:
+        """Allow another probe after one that showed nothing about the judge."""
+        self._probing = False
 
 
 class Gate:
-    """Lets calls through, in one event loop, in the order in which they came.
+    """Adaptive limit of concurrent calls (AIMD) with a circuit breaker, for one event loop.
 
-    The limit falls by half at a 429 and at a time-out, at most once for all the calls that were
-    in flight together, and grows by one for every full round of replies. What a server asks for
-    by Retry-After holds for all calls, probes included. While the breaker is open, nobody waits.
+    Calls are let through in the order in which they came. A call that gets a 429 or a time-out
+    counts as refused. When refusals persist, at 15 % of the latest calls, the limit is halved,
+    once for all calls that were in flight together, and the Retry-After of the server holds for
+    all calls. The limit grows by one for each full round of replies while few are refused. While
+    the breaker is open, calls fail at once, and Retry-After holds for probes as well.
 
     Args:
-        most: Calls in flight at once, at most; it begins with this.
-        breaker: Tells when the judge is dead.
+        limits: Concurrency to start with and never to exceed, and the breaker's limits.
     """
 
-    def __init__(self, most: int, breaker: Breaker) -> None:
-        self._most = most
-        self._breaker = breaker
-        self._limit = float(most)
+    def __init__(self, limits: Limits) -> None:
+        self._breaker = Breaker(limits.breaker_failures, limits.breaker_pause)
+        self._max = limits.concurrency
+        self._limit = float(limits.concurrency)
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._refusals: deque[bool] = deque(maxlen=_WINDOW)
         self._decreased_at = 0.0
         self._paused_until = 0.0
 
     def state(self) -> GateState:
-        """As of now."""
+        """Return the present state; may be called from any thread."""
         waiting = len(self._waiting)
         return GateState(int(self._limit), self._in_flight, waiting, self._breaker.state)
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
-        """Room for one call; what it raises tells how the judge is.
+        """Wait for a slot, and learn from how the call in the block ends.
 
         Raises:
             JudgeUnavailable: The breaker is open, or opened while the call waited.
@@ -58,23 +182,22 @@ class Gate:
         try:
             yield
         except BaseException as error:
-            self._learn(told_by(error), began, probe)
-            self._pause(asked_pause(error))
+            self._learn(health_of(error), began, probe, requested_pause(error))
             raise
         else:
-            self._learn(Told.REPLIED, began, probe)
+            self._learn(Health.WELL, began, probe)
         finally:
             self._in_flight -= 1
-            self._let_in()
+            self._admit()
 
     async def _enter(self) -> bool:
-        """Waits for room; tells whether the call is a probe."""
+        """Wait for a slot; return True for a probe."""
         if not self._breaker.is_closed:
             if self._is_paused() or not self._breaker.probe():
                 raise JudgeUnavailable(_UNAVAILABLE)
             self._in_flight += 1
             return True
-        if not self._waiting and self._has_room():
+        if not self._waiting and self._has_slot():
             self._in_flight += 1
             return False
         turn = asyncio.get_running_loop().create_future()
@@ -82,62 +205,74 @@ class Gate:
         try:
             await turn
         except asyncio.CancelledError:
-            self._cancelled(turn)
+            self._leave(turn)
             raise
         if not self._breaker.is_closed:
-            # It opened between the call's being let in and now.
+            # It opened after this call was admitted and before it ran.
             self._in_flight -= 1
             raise JudgeUnavailable(_UNAVAILABLE)
         return False
 
-    def _cancelled(self, turn: asyncio.Future[None]) -> None:
+    def _leave(self, turn: asyncio.Future[None]) -> None:
         if turn in self._waiting:
             self._waiting.remove(turn)
         elif turn.done() and not turn.cancelled() and turn.exception() is None:
-            # It had been let in at the same moment.
+            # It was admitted at the same moment.
             self._in_flight -= 1
-            self._let_in()
+            self._admit()
 
-    def _has_room(self) -> bool:
+    def _has_slot(self) -> bool:
         return self._in_flight < int(self._limit) and not self._is_paused()
 
     def _is_paused(self) -> bool:
         return time.monotonic() < self._paused_until
 
-    def _let_in(self) -> None:
-        while self._waiting and self._has_room():
+    def _admit(self) -> None:
+        while self._waiting and self._has_slot():
             turn = self._waiting.popleft()
             if not turn.done():
                 self._in_flight += 1
                 turn.set_result(None)
 
-    def _learn(self, told: Told, began: float, probe: bool) -> None:
-        if told is Told.NOTHING:
+    def _learn(self, health: Health, began: float, probe: bool, pause: float = 0.0) -> None:
+        if health is Health.UNKNOWN:
             if probe:
-                self._breaker.gave_up()
+                self._breaker.abandon_probe()
             return
-        if told in (Told.BUSY, Told.SLOW):
-            self._decrease(began)
-        elif told is Told.REPLIED:
-            self._limit = min(float(self._most), self._limit + 1.0 / self._limit)
-        if told in (Told.REPLIED, Told.BUSY):
+        overloaded = self._adapt(health, began, pause)
+        if health in (Health.WELL, Health.BUSY):
             self._replied()
         elif self._breaker.failed(probe=probe):
-            self._refuse_all()
+            self._refuse_waiting()
+        if overloaded or not self._breaker.is_closed:
+            self._pause(pause)
 
-    def _decrease(self, began: float) -> None:
-        if began >= self._decreased_at:
+    def _adapt(self, health: Health, began: float, pause: float) -> bool:
+        """Adapt the limit to the end of one call; return True for an overloaded judge."""
+        replied = health is Health.WELL
+        refused = pause > 0.0 or health in (Health.BUSY, Health.SLOW)
+        if not (replied or refused) or began < self._decreased_at:
+            # The latest cut was for the calls that were in flight with this one, too.
+            return refused and began < self._decreased_at
+        self._refusals.append(refused)
+        refusals, latest = sum(self._refusals), len(self._refusals)
+        overloaded = refused and refusals >= max(_FEWEST_REFUSED, _REFUSED_SHARE * latest)
+        if overloaded:
             self._decreased_at = time.monotonic()
             self._limit = max(1.0, self._limit * _DECREASE)
+            self._refusals.clear()
+        elif replied and latest >= _PROVING and refusals <= _GROWING_SHARE * latest:
+            self._limit = min(float(self._max), self._limit + 1.0 / self._limit)
+        return overloaded
 
     def _replied(self) -> None:
         if not self._breaker.is_closed:
             _logger.warning("a judge answers again")
-            # Those who come back come one by one, not all at once.
+            # The waiting calls come back one by one, not all at once.
             self._limit = 1.0
         self._breaker.replied()
 
-    def _refuse_all(self) -> None:
+    def _refuse_waiting(self) -> None:
         _logger.warning("a judge does not answer: its calls fail at once until a probe succeeds")
         while self._waiting:
             turn = self._waiting.popleft()
@@ -148,8 +283,5 @@ class Gate:
         until = time.monotonic() + seconds
         if seconds > 0.0 and until > self._paused_until:
             self._paused_until = until
-            # Not a moment too early, or those who wait are not woken again.
-            asyncio.get_running_loop().call_later(seconds + 0.001, self._let_in)
-
-
-_UNAVAILABLE = "the judge failed too often in a row; it is asked again after a pause"
+            # Slightly late: a call that is woken too early would never be woken again.
+            asyncio.get_running_loop().call_later(seconds + 0.001, self._admit)

@@ -1,4 +1,4 @@
-"""What one question to a model takes, failed tries included."""
+"""Metering of what one question to a model takes, failed tries included."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.allowance import Allowance, Reservation, current_allowance
-from rag_eval_hooks.judges.calls.deadline import charge
+from rag_eval_hooks.judges.calls.budget import Budget, Reservation
+from rag_eval_hooks.judges.calls.context import call_context
 from rag_eval_hooks.judges.calls.failures import is_time_out
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.prompts.parts import tokens
@@ -17,13 +17,13 @@ __all__ = ["Meter", "token_count"]
 
 
 class Meter:
-    """Adds up requests and tokens, and puts the sum on an error that ends the question.
+    """Adds up requests and tokens of one question, and puts the sum on an error that ends it.
 
-    Within `charging`, each request asks the budget of the evaluation for room before it is sent.
+    Within `charging`, each request asks the budget of the evaluation before it is sent.
 
     Args:
         prompt: The question, for an estimate of its tokens.
-        embedded: Texts of which vectors are wanted, instead of a question.
+        embedded: Texts to embed, instead of a question.
 
     Attributes:
         usage: The sum so far.
@@ -35,20 +35,37 @@ class Meter:
         self.usage = Usage()
         self._prompt = prompt
         self._embedded = embedded
-        self._allowance: Allowance | None = None
+        self._budget: Budget | None = None
         self._reserved: Reservation | None = None
 
     @contextmanager
-    def sending(self) -> Iterator[None]:
-        """One request.
+    def charging(self) -> Iterator[None]:
+        """Put the sum as `usage` on errors of judging that leave the block."""
+        self._budget = call_context().budget
+        try:
+            yield
+        except (JudgeError, ReplyError) as error:
+            error.usage = self.usage
+            raise
+        finally:
+            self._reserved = None
 
-        One that is refused takes no tokens. What one takes that gets no reply in time, or is cut
-        short, nobody tells: its estimate stays spent.
+    @contextmanager
+    def sending(self) -> Iterator[None]:
+        """Count the block as one request.
+
+        A refused request takes no tokens. The tokens of a request without a reply in time are
+        unknown: the budget keeps its estimate.
 
         Raises:
-            BudgetError: The budget has no room for it.
+            BudgetError: The budget does not admit it.
         """
-        self._begin()
+        self._reserved = None
+        if self._budget is not None:
+            self._reserved = self._budget.reserve(
+                self._expected(), embedding=self._embedded is not None
+            )
+        self._add(Usage(calls=1))
         try:
             yield
         except Exception as error:
@@ -57,8 +74,8 @@ class Meter:
                 self._reserved = None
             raise
 
-    def told(self, input_tokens: object, output_tokens: object) -> None:
-        """Counts tokens as an endpoint tells them; what is no such number counts as none."""
+    def replied(self, input_tokens: object, output_tokens: object) -> None:
+        """Count the tokens that an endpoint reports; anything but whole numbers counts as 0."""
         used = Usage(
             input_tokens=token_count(input_tokens), output_tokens=token_count(output_tokens)
         )
@@ -69,28 +86,9 @@ class Meter:
 
     def _add(self, usage: Usage) -> None:
         self.usage += usage
-        # Also where it is found if this question is cancelled, and so never tells its own.
-        charge(usage)
-
-    @contextmanager
-    def charging(self) -> Iterator[None]:
-        """Errors of judging that leave the block carry the sum as `usage`."""
-        self._allowance = current_allowance()
-        try:
-            yield
-        except (JudgeError, ReplyError) as error:
-            error.usage = self.usage
-            raise
-        finally:
-            self._reserved = None
-
-    def _begin(self) -> None:
-        self._reserved = None
-        if self._allowance is not None:
-            self._reserved = self._allowance.reserve(
-                self._expected(), embedding=self._embedded is not None
-            )
-        self._add(Usage(calls=1))
+        # The context's meter is still readable when this question is cancelled.
+        if (meter := call_context().meter) is not None:
+            meter.usage += usage
 
     def _expected(self) -> float:
         prompt, embedded = self._prompt, self._embedded or ()
@@ -99,7 +97,7 @@ class Meter:
 
 
 def token_count(tokens: object) -> float:
-    """Tokens as an endpoint tells them; what is no such number counts as none."""
+    """Return a reported number of tokens; anything but a whole number counts as 0."""
     if isinstance(tokens, bool) or not isinstance(tokens, int):
         return 0.0
     return float(max(tokens, 0))

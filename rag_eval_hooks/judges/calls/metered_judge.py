@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
+from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.calls.meter import Meter
-from rag_eval_hooks.judges.calls.observe_call import told
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
@@ -67,11 +67,11 @@ class MeteredJudge:
 
     async def _asked(self, ask: Callable[[], Awaitable[Findings]]) -> Findings:
         meter = Meter()
-        with meter.charging(), told(Caller(self.name), is_request=False):
+        with meter.charging(), observed_call(Caller(self.name), is_request=False):
             with meter.sending():
                 findings = await ask()
             used = sum(findings.usage.values(), start=Usage())
-            meter.told(round(used.input_tokens), round(used.output_tokens))
+            meter.replied(round(used.input_tokens), round(used.output_tokens))
             return findings
 
 
@@ -105,10 +105,10 @@ class AllowedEmbedder:
         """The same, and what the embedder tells that it took."""
         meter = Meter(embedded=texts)
         caller = Caller(self.name, Operation.EMBEDDINGS)
-        with meter.charging(), told(caller, is_request=False):
+        with meter.charging(), observed_call(caller, is_request=False):
             with meter.sending():
                 vectors, used = await self._embedder.embed_metered(texts)
-            meter.told(round(used.input_tokens), 0)
+            meter.replied(round(used.input_tokens), 0)
             return vectors, used
 
     async def aclose(self) -> None:

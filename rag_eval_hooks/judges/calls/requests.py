@@ -1,0 +1,132 @@
+"""Requests to one model: admitted, metered, timed, observed and repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from rag_eval_hooks.backoff import Backoff
+from rag_eval_hooks.calls import Call, Caller
+from rag_eval_hooks.errors import JudgeError, JudgeTimeout
+from rag_eval_hooks.judges.calls.context import call_context, observed_call
+from rag_eval_hooks.judges.calls.failures import (
+    DescribedError,
+    describe,
+    is_cut_off,
+    is_time_out,
+    is_transient,
+    requested_pause,
+    status_of,
+)
+from rag_eval_hooks.judges.calls.gate import Gate, Limits
+from rag_eval_hooks.judges.calls.meter import Meter
+from rag_eval_hooks.prompts import ReplyError
+
+__all__ = ["RequestRefusedError", "Requests"]
+
+T = TypeVar("T")
+
+_UNRELATED: Final = frozenset({401, 403, 408, 429})
+"""Statuses that do not depend on what the request holds."""
+
+
+class RequestRefusedError(JudgeError):
+    """A request failed for a reason that another way of asking may avoid.
+
+    Attributes:
+        status: The HTTP status, or None.
+        complaint: Text of the client or the endpoint. It may repeat content: never log it.
+    """
+
+    def __init__(self, line: str, status: int | None, complaint: str) -> None:
+        super().__init__(line)
+        self.status = status
+        self.complaint = complaint
+
+
+class Requests:
+    """Requests to one model, each within its limits. Safe to use from several event loops.
+
+    Args:
+        caller: The model that is called.
+        limits: Time, tries and concurrency.
+    """
+
+    def __init__(self, caller: Caller, limits: Limits) -> None:
+        self._caller = caller
+        self._limits = limits
+        # Waiting calls cannot move between event loops: each loop has its own gate.
+        self._gates: WeakKeyDictionary[asyncio.AbstractEventLoop, Gate] = WeakKeyDictionary()
+
+    async def send(self, request: Callable[[Call], Awaitable[T]], meter: Meter) -> T:
+        """Send a request, and again after a 429, a 5xx and a time-out.
+
+        The pause before each further try is the one that the server asks for by Retry-After,
+        else that of `Backoff`.
+
+        Args:
+            request: Sends it once, and puts on the call what the reply says about itself.
+            meter: Counts each try.
+
+        Raises:
+            ReplyError: The client raised because the reply was cut off.
+            RequestRefusedError: Another way of asking may succeed.
+            JudgeTimeout: No try was answered in time.
+            JudgeUnavailable: Too many calls failed in a row; none is made for a while.
+            JudgeError: Any other failure, in one line without content.
+        """
+        try:
+            return await self._send_with_retries(request, meter)
+        except Exception as error:  # noqa: BLE001 - a client of a user's raises anything
+            # The error of a client may repeat a part of the request: it is not passed on.
+            raise self._translated(error) from None
+
+    async def _send_with_retries(self, request: Callable[[Call], Awaitable[T]], meter: Meter) -> T:
+        backoff = Backoff()
+        for _ in range(self._limits.retries):
+            try:
+                return await self._send_once(request, meter)
+            except Exception as error:
+                if not is_transient(error):
+                    raise
+                pause = backoff.failed()
+                # Spread: other callers were sent away with the same number.
+                requested = requested_pause(error) * random.uniform(1.0, 1.25)
+            await asyncio.sleep(requested or pause)
+        return await self._send_once(request, meter)
+
+    async def _send_once(self, request: Callable[[Call], Awaitable[T]], meter: Meter) -> T:
+        gate = self._gate()
+        if (observer := call_context().observer) is not None:
+            observer.passes(self._caller, gate)
+        async with gate.call():
+            with observed_call(self._caller) as call, meter.sending():
+                async with asyncio.timeout(self._limits.timeout):
+                    return await request(call)
+
+    def _gate(self) -> Gate:
+        loop = asyncio.get_running_loop()
+        gate = self._gates.get(loop)
+        if gate is None:
+            gate = self._gates[loop] = Gate(self._limits)
+        return gate
+
+    def _translated(self, error: Exception) -> JudgeError | ReplyError:
+        if isinstance(error, JudgeError):
+            return error
+        if is_cut_off(error):
+            return ReplyError("it was cut off; be brief")
+        name = self._caller.name
+        if is_time_out(error):
+            seconds, tries = self._limits.timeout, self._limits.retries + 1
+            return JudgeTimeout(f"{name}: no reply within {seconds:g} s ({tries} tries)")
+        line, status = f"{name}: {describe(error)}", status_of(error)
+        if status is not None and (status >= 500 or status in _UNRELATED):
+            return JudgeError(line)
+        if isinstance(error, DescribedError):
+            return JudgeError(line)
+        complaint = getattr(error, "complaint", None) or str(error)
+        return RequestRefusedError(line, status, complaint.lower())
