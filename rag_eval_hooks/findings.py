@@ -68,6 +68,9 @@ BUILDS_ON: Final[Mapping[Finding, Finding]] = {
 """Findings that are about the items of another finding: one verdict for each item, in order."""
 
 
+_KINDS: Final = tuple(Finding)
+
+
 @dataclass(frozen=True, slots=True)
 class Support:
     """Which chunks support one claim.
@@ -245,7 +248,7 @@ class Findings:
 
     def merged(self, other: Findings) -> Findings:
         """These findings with those that the other one has or knows to be absent."""
-        told: dict[str, Any] = {kind: getattr(other, kind) for kind in Finding if other.asked(kind)}
+        told: dict[str, Any] = {kind: getattr(other, kind) for kind in _KINDS if other.asked(kind)}
         if not told and not other.usage:
             return self
         usage = dict(self.usage)

@@ -1,4 +1,4 @@
-"""Asks for the findings of one sample: decompose first, then all else at once."""
+"""Collection of the findings of one sample: decompose first, then everything else at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.evaluation import trivial_findings as known
-from rag_eval_hooks.evaluation.plan import closed, first_findings, read_by
+from rag_eval_hooks.evaluation.plan import Plan, closed
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder, TokenScorer
@@ -34,7 +34,7 @@ from rag_eval_hooks.tasks import (
 )
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Inquiry", "Sources"]
+__all__ = ["FindingsCollector", "Sources"]
 
 _ABOUT_ANSWER = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT})
 _ABOUT_REFERENCE = frozenset({Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREEMENT})
@@ -43,17 +43,17 @@ _NO_EMBEDDER = NotScored(Cause.MISSING_INPUT, "no embedder is configured")
 _NO_SCORER = NotScored(Cause.MISSING_INPUT, "no token scorer is configured")
 _OUT_OF_TIME = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _GRACE = 0.25
-"""Seconds that a judge has to hand over what it has, after the sample's time."""
+"""Seconds for a judge to hand over what it has after the sample's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where findings come from.
+    """Sources of findings.
 
     Attributes:
-        judge: Decomposes, verifies, rates, grades.
-        embedder: Embeds, or None: then similarities are absent as `missing_input`.
-        scorer: Compares token by token, or None: the same.
+        judge: Decomposes, verifies, rates and grades.
+        embedder: Embeds texts, or None: similarities are then absent as `missing_input`.
+        scorer: Compares texts token by token, or None: token scores are then absent likewise.
     """
 
     judge: Judge
@@ -61,62 +61,60 @@ class Sources:
     scorer: TokenScorer | None = None
 
 
-class Inquiry:
-    """The findings of one sample in the making.
+class FindingsCollector:
+    """Findings of one sample in the making.
 
-    What is known without asking is never asked: a blank text makes no claims, and no chunk
-    supports anything where there is none.
+    What is known without a judge is never asked: a blank text makes no claims, and without chunks
+    nothing is supported.
 
     Args:
-        sample: What the findings are about.
-        metrics: Who reads them; all can be fed by the sample.
-        sources: Who makes them.
-        incidents: Where exceptions that are no `JudgeError` are counted.
-
-    Attributes:
-        findings: What is made so far; still readable when `run` was cut short.
+        sample: The sample.
+        metrics: Metrics that read the findings; the sample has all the fields they need.
+        plan: Findings that each metric reads.
+        sources: Judge, embedder and token scorer.
+        incidents: Counts exceptions that are no `JudgeError`.
     """
 
     def __init__(
-        self, sample: Sample, metrics: Sequence[Metric], sources: Sources, incidents: Incidents
+        self,
+        sample: Sample,
+        metrics: Sequence[Metric],
+        plan: Plan,
+        sources: Sources,
+        incidents: Incidents,
     ) -> None:
-        self.findings = Findings()
+        self._findings = Findings()
         self._sample = sample
         self._metrics = metrics
+        self._plan = plan
         self._sources = sources
         self._incidents = incidents
-        self._wanted = first_findings(metrics, sample, incidents)
+        self._wanted = plan.first(metrics, sample)
         self._chunks = tuple(context.text for context in sample.contexts or ())
 
     async def run(self, timeout: float) -> Findings:
-        """Makes all findings that the metrics read.
+        """Return all findings that the metrics read.
 
         Args:
-            timeout: Seconds for all of them; what is not made by then is absent as `timeout`.
+            timeout: Seconds for all of them; findings not made by then are absent as `timeout`.
         """
-        if not self._wanted and all(metric.then is None for metric in self._metrics):
-            return self.findings
         when = asyncio.get_running_loop().time() + timeout
         try:
-            # Judges of ours keep the deadline and tell what they have and what they spent; any
+            # Our own judges keep the deadline and report what they have and what they spent; any
             # other is cut off.
             with in_call_context(deadline=when):
                 async with asyncio.timeout_at(when + _GRACE):
                     await self._run()
         except TimeoutError:
             self._miss(self._open(self._wanted), _OUT_OF_TIME)
-        return self.findings
+        return self._findings
 
     async def _run(self) -> None:
         self._settle(known.from_texts(self._sample))
-        self._miss_what_nobody_makes()
+        self._miss_without_source()
         await self._decompose()
-        self._wanted |= frozenset(
-            kind
-            for metric in self._metrics
-            for kind in read_by(metric, self._sample, self.findings, self._incidents)
-        )
-        self._miss_what_nobody_makes()
+        self._wanted |= self._plan.all(self._metrics, self._sample, self._findings)
+        self._miss_without_source()
         await self._decompose()
         if not is_in_time():
             raise TimeoutError
@@ -129,17 +127,17 @@ class Inquiry:
             self._score_tokens(),
         )
 
-    def _miss_what_nobody_makes(self) -> None:
+    def _miss_without_source(self) -> None:
         if self._sources.embedder is None:
             self._miss(self._open(closed(EMBEDDED)), _NO_EMBEDDER)
         if self._sources.scorer is None:
             self._miss(self._open(TOKEN_SCORED), _NO_SCORER)
 
     def _open(self, kinds: frozenset[Finding]) -> frozenset[Finding]:
-        return frozenset(k for k in kinds & self._wanted if not self.findings.asked(k))
+        return frozenset(k for k in kinds & self._wanted if not self._findings.asked(k))
 
     def _settle(self, findings: Findings) -> None:
-        self.findings = self.findings.merged(findings)
+        self._findings = self._findings.merged(findings)
 
     def _miss(self, kinds: frozenset[Finding], why: NotScored) -> None:
         if kinds:
@@ -158,10 +156,10 @@ class Inquiry:
 
     async def _verify(self) -> None:
         for kind in self._open(VERIFIED):
-            self._settle(known.from_items(kind, self.findings, self._chunks))
+            self._settle(known.from_items(kind, self._findings, self._chunks))
         kinds = self._open(VERIFIED)
         if kinds:
-            found = self.findings
+            found = self._findings
             task = Verify(
                 wanted=kinds,
                 question=self._sample.question,
@@ -189,7 +187,7 @@ class Inquiry:
 
     async def _grade(self) -> None:
         for kind in self._open(GRADED):
-            self._settle(known.from_items(kind, self.findings, self._chunks))
+            self._settle(known.from_items(kind, self._findings, self._chunks))
         kinds = self._open(GRADED)
         if kinds:
             task = Grade(
@@ -203,7 +201,7 @@ class Inquiry:
 
     async def _embed_questions(self) -> None:
         kinds = self._open(frozenset({Finding.QUESTION_SIMILARITY}))
-        questions = self.findings.questions
+        questions = self._findings.questions
         if not kinds:
             return
         if isinstance(questions, NotScored):
@@ -235,7 +233,7 @@ class Inquiry:
     async def _cosines(
         self, texts: tuple[str, ...], of: str | None = None
     ) -> tuple[tuple[float, ...], Usage]:
-        """Cosine of each text and the question, or another text; and what it took."""
+        """Return the cosine of each text and the question, or another text, and the usage."""
         embedder = self._sources.embedder
         assert embedder is not None
         subject = self._sample.question if of is None else of
@@ -257,13 +255,13 @@ class Inquiry:
             await self._ask(likeness(), kinds)
 
     async def _ask(self, reply: Awaitable[Findings], kinds: frozenset[Finding]) -> None:
-        """Takes over a reply; whatever of `kinds` it does not hold is absent, with the cause."""
+        """Add a reply to the findings; those of `kinds` that it lacks are absent with the cause."""
         why = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
         try:
             findings = await reply
-            # Settled only now: another branch may have added its findings meanwhile.
+            # Only now: another branch may have added its findings meanwhile.
             self._settle(findings)
-            for kind, detail in known.misfits(self.findings, self._chunks).items():
+            for kind, detail in known.misfits(self._findings, self._chunks).items():
                 self._miss(frozenset({kind}), NotScored(Cause.JUDGE_FAILED, detail))
         except JudgeError as error:
             why = NotScored(cause_of(error), str(error))

@@ -1,19 +1,19 @@
-"""Evaluates one sample: plan, findings, metrics. The same online, inline and offline."""
+"""Evaluation of one sample: plan, findings, metrics. The same online, inline and offline."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.evaluation.async_metrics import ask_all
-from rag_eval_hooks.evaluation.collect_findings import Inquiry, Sources
-from rag_eval_hooks.evaluation.plan import read_by, unfed
+from rag_eval_hooks.evaluation.collect_findings import FindingsCollector, Sources
+from rag_eval_hooks.evaluation.plan import Plan, missing_inputs
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.metrics import Metric
+from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
     AnnotatorKind,
@@ -29,19 +29,19 @@ from rag_eval_hooks.usage import Usage
 
 __all__ = ["Scorer"]
 
-Reads = Mapping[str, frozenset[Finding]]
-"""What each metric reads of one sample."""
+_LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")
+_NO_FINDINGS: Final = Findings()
 
 
 class Scorer:
-    """Turns a sample into outcomes.
+    """Turns a sample into outcomes. Keeps nothing between samples.
 
     Args:
         metrics: The metrics.
-        sources: Who makes the findings.
+        sources: Judge, embedder and token scorer that make the findings.
         sample_timeout: Seconds for all findings of one sample.
-        incidents: Where exceptions of metrics and judges are counted.
-        only_fed: Whether metrics that the sample or the judge cannot feed are left out.
+        incidents: Counts exceptions of metrics and judges.
+        only_fed: Whether metrics that lack an input are left out of the outcomes.
     """
 
     def __init__(
@@ -54,62 +54,105 @@ class Scorer:
         only_fed: bool,
     ) -> None:
         self._metrics = metrics
+        self._plan = Plan(metrics, incidents)
         self._sources = sources
         self._sample_timeout = sample_timeout
         self._incidents = incidents
         self._only_fed = only_fed
 
     async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
-        """One outcome per metric. Raises nothing but cancellation.
+        """Return one outcome per metric. Raises nothing but cancellation.
 
         Args:
-            sample: What to evaluate.
+            sample: The sample to evaluate.
             chosen: Ids of the metrics to evaluate, or None for all; the others are
                 `sampled_out`.
         """
-        lacking = unfed(self._metrics, sample)
-        unchosen = left_out(
-            m.id for m in self._metrics if chosen is not None and m.id not in chosen
-        )
-        absent = {**unchosen, **lacking}
+        absent = missing_inputs(self._metrics, sample)
+        if chosen is not None:
+            for metric in self._metrics:
+                if metric.id not in chosen:
+                    absent.setdefault(metric.id, _LEFT_OUT)
         fed = [metric for metric in self._metrics if metric.id not in absent]
-        inquiry = Inquiry(sample, fed, self._sources, self._incidents)
-        findings, asked = await asyncio.gather(
-            inquiry.run(self._sample_timeout), ask_all(fed, sample, self._incidents)
-        )
-        reads = {m.id: read_by(m, sample, findings, self._incidents) for m in fed}
+        findings, asked = await self._collect(sample, fed)
+        return self._outcomes(sample, findings, {**absent, **asked})
+
+    async def _collect(
+        self, sample: Sample, fed: Sequence[Metric]
+    ) -> tuple[Findings, Mapping[str, Outcome]]:
+        """Return the findings that the metrics read, and the outcomes of async metrics."""
+        asked = [metric for metric in fed if isinstance(metric, AskedMetric)]
+        if not asked:
+            return await self._findings(sample, fed), {}
+        return await asyncio.gather(self._findings(sample, fed), self._ask_all(asked, sample))
+
+    async def _findings(self, sample: Sample, fed: Sequence[Metric]) -> Findings:
+        if not self._plan.needs_findings(fed, sample):
+            return _NO_FINDINGS
+        collector = FindingsCollector(sample, fed, self._plan, self._sources, self._incidents)
+        return await collector.run(self._sample_timeout)
+
+    async def _ask_all(
+        self, metrics: Sequence[AskedMetric], sample: Sample
+    ) -> Mapping[str, Outcome]:
+        outcomes = await asyncio.gather(*(self._ask(metric, sample) for metric in metrics))
+        return {metric.id: one for metric, one in zip(metrics, outcomes, strict=True)}
+
+    async def _ask(self, metric: AskedMetric, sample: Sample) -> Outcome:
+        limit = asyncio.timeout(metric.timeout)
+        try:
+            async with limit:
+                outcome = await metric.ask(sample)
+            _require_outcome(outcome)
+        except Exception as error:  # noqa: BLE001 - the metric's edge
+            if limit.expired():
+                return NotScored(Cause.TIMEOUT, f"no outcome within {metric.timeout:g} s")
+            return self._failed(metric, error)
+        if isinstance(outcome, Score) and outcome.annotator is None:
+            return replace(outcome, annotator=metric.annotator)
+        return outcome
+
+    def _outcomes(
+        self, sample: Sample, findings: Findings, known: Mapping[str, Outcome]
+    ) -> Outcomes:
+        """Return the outcomes in the order of the metrics, measuring those that are not known."""
+        reads = {
+            metric.id: self._plan.reads(metric, sample, findings)
+            for metric in self._metrics
+            if metric.id not in known
+        }
         readers = Counter(kind for kinds in reads.values() for kind in kinds)
         outcomes: dict[str, Outcome] = {}
         for metric in self._metrics:
-            if metric.id in absent:
-                outcomes[metric.id] = absent[metric.id]
-            elif metric.id in asked:
-                outcomes[metric.id] = asked[metric.id]
-            else:
-                outcome = self._measure(metric, sample, findings)
-                used = _usage(reads[metric.id], findings, readers)
-                outcomes[metric.id] = self._signed(outcome, reads[metric.id], used)
-        return _fed(outcomes) if self._only_fed else outcomes
+            outcome = known.get(metric.id)
+            if outcome is None:
+                read = reads[metric.id]
+                used = _usage(read, findings, readers)
+                outcome = self._signed(self._measure(metric, sample, findings), read, used)
+            if not (self._only_fed and _lacks_input(outcome)):
+                outcomes[metric.id] = outcome
+        return outcomes
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
             outcome = metric.score(sample, findings)
-            if not isinstance(outcome, Score | NotScored):
-                raise TypeError("a metric gives a Score or NotScored")
-            return outcome
+            _require_outcome(outcome)
         except Unavailable as absent:
             return absent.outcome
         except Exception as error:  # noqa: BLE001 - the metric's edge
-            self._incidents.report(f"metric {metric.id}", error)
-            detail = f"the metric raised {type(error).__name__}"
-            return NotScored(Cause.METRIC_FAILED, detail)
+            return self._failed(metric, error)
+        return outcome
+
+    def _failed(self, metric: Metric, error: Exception) -> NotScored:
+        self._incidents.report(f"metric {metric.id}", error)
+        return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}")
 
     def _signed(self, outcome: Outcome, read: frozenset[Finding], used: Usage) -> Outcome:
-        """The outcome with who judged it, by what version, at what cost."""
+        """Return the outcome with its annotator, version and usage."""
         if isinstance(outcome, NotScored):
             return replace(outcome, usage=used)
-        judge = self._sources.judge
         if read - EMBEDDED - TOKEN_SCORED:
+            judge = self._sources.judge
             return replace(
                 outcome,
                 annotator_kind=judge.annotator_kind,
@@ -117,31 +160,26 @@ class Scorer:
                 version=f"{__version__}+{judge.version}",
                 usage=used,
             )
-        made_by = self._sources.embedder if read & EMBEDDED else self._sources.scorer
-        name = made_by.name if read and made_by is not None else None
+        source = self._sources.embedder if read & EMBEDDED else self._sources.scorer
         return replace(
             outcome,
             annotator_kind=AnnotatorKind.CODE,
-            annotator=name,
+            annotator=source.name if read and source is not None else None,
             version=__version__,
             usage=used,
         )
 
 
+def _require_outcome(outcome: object) -> None:
+    if not isinstance(outcome, Score | NotScored):
+        raise TypeError("a metric gives a Score or NotScored")
+
+
 def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Finding, int]) -> Usage:
-    """A metric's part: of each finding that it reads, one share of as many as read it."""
+    """Return a metric's part: of each finding that it reads, an equal share with other readers."""
     parts = [findings.usage[kind].share(readers[kind]) for kind in read if kind in findings.usage]
     return sum(parts, start=Usage())
 
 
-def left_out(ids: Iterable[str]) -> dict[str, NotScored]:
-    """The outcomes of metrics that a sample's decision does not choose."""
-    return dict.fromkeys(ids, NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out"))
-
-
-def _fed(outcomes: Mapping[str, Outcome]) -> Outcomes:
-    return {
-        name: outcome
-        for name, outcome in outcomes.items()
-        if isinstance(outcome, Score) or outcome.cause is not Cause.MISSING_INPUT
-    }
+def _lacks_input(outcome: Outcome) -> bool:
+    return isinstance(outcome, NotScored) and outcome.cause is Cause.MISSING_INPUT

@@ -19,12 +19,23 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Field(StrEnum):
-    """The fields of a sample that a metric can need."""
+    """Fields of a sample that a metric can need."""
 
     QUESTION = "question"
     CONTEXTS = "contexts"
     ANSWER = "answer"
     REFERENCE = "reference"
+
+    @classmethod
+    def lacking(cls, sample: Sample) -> frozenset[Field]:
+        """Return the fields that the sample lacks; a blank question counts as lacking."""
+        absent = {
+            cls.CONTEXTS: sample.contexts is None,
+            cls.ANSWER: sample.answer is None,
+            cls.REFERENCE: sample.reference is None,
+            cls.QUESTION: not (sample.question or "").strip(),
+        }
+        return frozenset(name for name, is_absent in absent.items() if is_absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +86,8 @@ class Metric:
         return self.findings if self.given is None else self.given(sample)
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
-        """The needed fields that the sample lacks; a blank question counts as lacking."""
-        return tuple(need for need in sorted(self.needs) if _lacks(sample, need))
+        """Return the needed fields that the sample lacks, in alphabetical order."""
+        return tuple(sorted(self.needs & Field.lacking(sample)))
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
@@ -85,8 +96,3 @@ def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:
     except (ValueError, TypeError):
         wants = "a set of " + ", ".join(repr(member.value) for member in kind)
         raise ConfigError(f"metrics: {name}", values, wants) from None
-
-
-def _lacks(sample: Sample, need: Field) -> bool:
-    value = getattr(sample, need.value)
-    return value is None or (need is Field.QUESTION and not value.strip())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Rates, Share, Traits
-from rag_eval_hooks.evaluation.plan import unfed
+from rag_eval_hooks.evaluation.plan import missing_inputs
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric
@@ -164,7 +164,7 @@ class Selection:
 
     def fed(self, asked: Asked) -> frozenset[str]:
         """Ids of the metrics asked for that the sample can feed: the others stay open."""
-        return frozenset(asked.reasons) - frozenset(unfed(self._metrics, asked.sample))
+        return frozenset(asked.reasons) - frozenset(missing_inputs(self._metrics, asked.sample))
 
     def _newly_fed(self, sample: Sample, told: Sample, decision: Decision) -> Iterable[str]:
         if told is sample:

@@ -11,7 +11,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Share
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.collect_findings import Sources
-from rag_eval_hooks.evaluation.plan import read_by
+from rag_eval_hooks.evaluation.plan import Plan
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Finding
@@ -161,7 +161,7 @@ def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
     if isinstance(metric, AskedMetric):
         # Whom it asks is not known, and it would be asked for every request.
         return False
-    kinds = metric.findings | read_by(metric, SAMPLE, FINDINGS, incidents)
+    kinds = metric.findings | Plan([metric], incidents).reads(metric, SAMPLE, FINDINGS)
     # Without generated questions a metric may read something else in their stead.
     questions = Finding.QUESTION_SIMILARITY in kinds and metric.then is None
     return not (questions or kinds & _BY_A_MODEL)
