@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -68,7 +69,7 @@ class Report:
         return accepted == sum(n for name, n in self.books.items() if name != "accepted")
 
 
-def application(folder: Path, url: str, durability: str, name: str, drain: bool) -> None:
+def application(folder: Path, url: str, durability: Any, name: str, drain: bool) -> None:
     """Offers samples at a steady rate until it is killed; or scores what is left, and ends."""
     log = os.open(folder / "told", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     calls = os.open(folder / "calls", os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -105,7 +105,7 @@ class Bench:
         )
         self.meters = MeterProvider([InMemoryMetricReader()])
 
-    def seconds(self, samples: int, *, carrier: str, events: bool, metrics: bool) -> float:
+    def seconds(self, samples: int, *, carrier: Any, events: bool, metrics: bool) -> float:
         """CPU seconds of this thread for one sample, without the making of its RAG span."""
         incidents = Incidents()
         telemetry = telemetry_sinks(

@@ -17,9 +17,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcome, Score
+from rag_eval_hooks import Outcome, RagEval, Sample, Score
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 PASSAGES = [

@@ -16,8 +16,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.testing import MemorySink
+from rag_eval_hooks import MemorySink, RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 HANDBOOK = [

@@ -15,9 +15,7 @@ from llama_index.core.llms import CompletionResponse, CompletionResponseGen, Cus
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.schema import TextNode
 
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcome, Score
+from rag_eval_hooks import Outcome, RagEval, Sample, Score
 from rag_eval_hooks_llama_index import enable
 
 set_global_tokenizer(str.split)  # LlamaIndex would download one

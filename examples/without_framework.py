@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rag_eval_hooks import RagEval
-from rag_eval_hooks.testing import MemorySink
+from rag_eval_hooks import MemorySink, RagEval
 
 HANDBOOK = {
     "h1": "The ferry to Skarn leaves the north quay at 07:40 on every working day.",

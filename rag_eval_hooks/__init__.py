@@ -4,50 +4,126 @@ Make one `RagEval` per process and give it to a framework's handler, such as
 `rag_eval_hooks_langchain.RagEvalCallbackHandler`; scores appear on the RAG spans.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.config.groups import (
+    DeliverySettings,
+    JudgeSettings,
+    LimitSettings,
+    PrivacySettings,
+    SamplingSettings,
+    ScoringSettings,
+    TelemetrySettings,
+)
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import JsonlSink, Sink
+from rag_eval_hooks.delivery.sink import FeedbackSink, Resumable
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.evaluation.evaluator_metric import evaluator_metric
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.findings import Findings, Support
 from rag_eval_hooks.ids import result_id, score_id
+from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.pipeline import Explanation, Stats
+from rag_eval_hooks.redaction.rule import Match
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 
+if TYPE_CHECKING:
+    from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+    from rag_eval_hooks.judges.bert_scorer import BertScorer
+    from rag_eval_hooks.judges.callable_judge import CallableJudge
+    from rag_eval_hooks.judges.openai import OpenAIJudge
+    from rag_eval_hooks.redaction.presidio import Presidio
+    from rag_eval_hooks.telemetry.span_processor import RagEvalSpanProcessor
+    from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+
 __all__ = [
     "AnnotatorKind",
     "AskedMetric",
+    "BertScorer",
+    "CallableJudge",
     "Cause",
     "ConfigError",
     "Context",
+    "DeliverySettings",
+    "Embedder",
     "Explanation",
     "Feedback",
+    "FeedbackSink",
     "Field",
+    "Findings",
     "JsonlSink",
+    "Judge",
     "JudgeError",
+    "JudgeSettings",
+    "LangfuseSink",
+    "LimitSettings",
+    "Match",
+    "MemorySink",
     "Metric",
     "NotScored",
+    "OpenAIJudge",
     "Outcome",
     "Outcomes",
+    "Presidio",
+    "PrivacySettings",
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
+    "RagEvalSpanProcessor",
     "RedactionError",
+    "Resumable",
     "RuleSettings",
     "Sample",
+    "SamplingSettings",
     "Score",
+    "ScoringSettings",
+    "ScriptedJudge",
     "Sink",
     "Stats",
     "Status",
+    "Support",
     "TailSettings",
+    "TelemetrySettings",
+    "TokenScorer",
     "__version__",
     "evaluator_metric",
     "result_id",
     "score_id",
     "setup_tracing",
 ]
+
+# Names that need an extra, or that most applications do not use, are imported on first use.
+_LAZY: Final = {
+    "BertScorer": "rag_eval_hooks.judges.bert_scorer",
+    "CallableJudge": "rag_eval_hooks.judges.callable_judge",
+    "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
+    "MemorySink": "rag_eval_hooks.testing",
+    "OpenAIJudge": "rag_eval_hooks.judges.openai",
+    "Presidio": "rag_eval_hooks.redaction.presidio",
+    "RagEvalSpanProcessor": "rag_eval_hooks.telemetry.span_processor",
+    "ScriptedJudge": "rag_eval_hooks.testing",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a lazy name."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return all public names, lazy ones included."""
+    return sorted({*globals(), *__all__})

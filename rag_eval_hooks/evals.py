@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
@@ -24,6 +24,7 @@ from rag_eval_hooks.capture import (
 )
 from rag_eval_hooks.capture.traits import traits_of_interaction
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import FeedbackSpanSink
 from rag_eval_hooks.delivery.sink import SinkSpec
@@ -54,8 +55,9 @@ class RagEval:
     """Evaluates RAG interactions in the background and puts the scores on their spans.
 
     Make one per process and give it to a framework's handler; without arguments it evaluates
-    every request with the embedded judge and all metrics that a sample can feed. Every argument
-    is also a setting (environment or file), see `RagEvalConfig`; the argument wins.
+    every request with the embedded judge and all metrics that a sample can feed. Every setting
+    of `RagEvalConfig` is a keyword, and so is every group of settings; environment and file give
+    those that are not passed.
 
     Args:
         metrics: Suites, metric ids, `all`, or `Metric` objects.
@@ -63,7 +65,7 @@ class RagEval:
         sample_rate: Share of interactions to evaluate, 0 to 1.
         sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`,
             `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`, `langfuse:<url>`.
-        config: Further settings; those set in it count as given here.
+        config: Further settings; those set in it count as given here, keywords win over it.
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
         token_scorer: A `TokenScorer` of your own, likewise.
         redact: As in `RagEvalConfig`, or rules and functions `(text) -> text` or
@@ -71,6 +73,7 @@ class RagEval:
         tracer_provider: Where spans go, or None for the global provider.
         meter_provider: Where metrics go, likewise.
         logger_provider: Where log events go, likewise.
+        **given: Settings and groups of settings, see docs/configuration.md.
 
     Attributes:
         config: The settings in force.
@@ -97,8 +100,11 @@ class RagEval:
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
+        **given: Unpack[SettingKeywords],
     ) -> None:
-        self.config = settings(config, judge=judge, sample_rate=sample_rate, embedder=embedder)
+        self.config = settings(
+            config, given, judge=judge, sample_rate=sample_rate, embedder=embedder
+        )
         redactor = choose_redactor(self.config, redact)
         available = build(metric_options(self.config))
         chosen = chosen_metrics(metrics, self.config, available)

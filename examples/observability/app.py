@@ -23,7 +23,6 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricReader
 
 from rag_eval_hooks import RagEval, setup_tracing
-from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 PASSAGES = [
@@ -81,8 +80,8 @@ def main() -> None:
     if arguments.otlp is not None:
         setup_tracing(otlp_endpoint=arguments.otlp)
     metrics.set_meter_provider(MeterProvider([metric_reader(arguments)]))
-    config = RagEvalConfig.load(thresholds={"ragas.faithfulness": 0.8})
-    with RagEval(metrics=["ragas", "lexical"], config=config) as evals:
+    thresholds = {"ragas.faithfulness": 0.8}
+    with RagEval(metrics=["ragas", "lexical"], thresholds=thresholds) as evals:
         chain, handler = pipeline(), RagEvalCallbackHandler(evals)
         for visitor, question in enumerate(itertools.cycle(QUESTIONS)):
             # No two questions are alike, or the judge's memo would soon know all of them.

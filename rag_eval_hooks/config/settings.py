@@ -8,9 +8,8 @@ variables that are shared with other software (`OPENAI_API_KEY`, `OPENAI_BASE_UR
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from rag_eval_hooks.config.env_and_file import Origins, merged
 from rag_eval_hooks.config.fields import SettingsGroup
@@ -23,9 +22,10 @@ from rag_eval_hooks.config.groups import (
     ScoringSettings,
     TelemetrySettings,
 )
+from rag_eval_hooks.config.keywords import ArgumentKeywords
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["GROUPS", "RagEvalConfig"]
+__all__ = ["GROUPS", "RagEvalConfig", "ungrouped"]
 
 GROUPS: Final[Mapping[str, type[SettingsGroup]]] = {
     "scoring": ScoringSettings,
@@ -55,15 +55,13 @@ class RagEvalConfig(
     table of the file; a setting given by its own name wins over the group.
     """
 
-    if not typing.TYPE_CHECKING:
+    def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
+        """Validate the values given; `load` adds those of environment and file.
 
-        def __init__(self, **values: Any) -> None:
-            """Validate the values given; `load` adds those of environment and file.
-
-            Raises:
-                ConfigError: A name is unknown or a value is not accepted.
-            """
-            super().__init__(**_ungrouped(values))
+        Raises:
+            ConfigError: A name is unknown or a value is not accepted.
+        """
+        super().__init__(**ungrouped(values))
 
     @classmethod
     def load(cls, **explicit: Any) -> RagEvalConfig:
@@ -77,12 +75,16 @@ class RagEvalConfig(
     @classmethod
     def load_with_origins(cls, explicit: Mapping[str, Any]) -> tuple[RagEvalConfig, Origins]:
         """Return the settings of this process, and the origin of each that is not a default."""
-        values, origins = merged(cls.model_fields, _ungrouped(explicit), _ungrouped)
+        values, origins = merged(cls.model_fields, ungrouped(explicit), ungrouped)
         return cls(**values), origins
 
 
-def _ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with each group replaced by the settings given in it."""
+def ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values with each group replaced by the settings given in it.
+
+    Raises:
+        ConfigError: A group is of another type, or one given as a table is not accepted.
+    """
     flat: dict[str, Any] = {}
     for keyword, group in GROUPS.items():
         given = values.get(keyword)

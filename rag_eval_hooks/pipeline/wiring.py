@@ -13,7 +13,8 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config.keywords import SettingKeywords
+from rag_eval_hooks.config.settings import RagEvalConfig, ungrouped
 from rag_eval_hooks.delivery import Sink, as_sink
 from rag_eval_hooks.delivery.outbox import Limits
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost
@@ -148,14 +149,24 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> Sink:
 
 
 def settings(
-    config: RagEvalConfig | None, *, judge: object, sample_rate: object, embedder: object
+    config: RagEvalConfig | None,
+    given: SettingKeywords,
+    *,
+    judge: object,
+    sample_rate: object,
+    embedder: object,
 ) -> RagEvalConfig:
-    """The settings of the process, under those in `config`, under the arguments."""
+    """Return the settings in force: arguments over `config` over those of the process.
+
+    Raises:
+        ConfigError: A setting is unknown or a value is not accepted.
+    """
     explicit: dict[str, Any] = {}
     if config is not None and not isinstance(config, RagEvalConfig):
         raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
     if config is not None:
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}
+    explicit |= ungrouped(given)
     if isinstance(judge, str):
         explicit["judge"] = judge
     elif judge is not None and (isinstance(judge, type) or not isinstance(judge, Judge)):

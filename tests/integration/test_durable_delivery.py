@@ -104,8 +104,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
     made: list[RagEval] = []
 
     def build(sinks: Any, metrics: Any = METRIC, **config: Any) -> RagEval:
-        config = {"spool": str(tmp_path / "spool.sqlite"), "sink_timeout": 0.5} | config
-        made.append(RagEval(metrics, sinks=sinks, config=RagEvalConfig(**config)))
+        defaults: dict[str, Any] = {"spool": str(tmp_path / "spool.sqlite"), "sink_timeout": 0.5}
+        made.append(RagEval(metrics, sinks=sinks, config=RagEvalConfig(**defaults | config)))
         return made[-1]
 
     yield build

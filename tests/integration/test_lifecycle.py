@@ -186,6 +186,7 @@ def test_a_child_never_scores_the_parents_samples(tmp_path: Path) -> None:
 def test_importing_pulls_in_no_framework_and_no_model() -> None:
     """`import rag_eval_hooks` loads no framework, no client and no model library."""
     heavy = (
+        "opentelemetry.sdk",
         "langchain",
         "llama_index",
         "openai",

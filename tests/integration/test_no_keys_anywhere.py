@@ -61,11 +61,11 @@ def error_of(make: Callable[[], Any]) -> ConfigError:
         lambda: RagEvalConfig(judge_base_url=f"http://user:{KEY}@host"),
         lambda: RagEvalConfig(judge_base_url=f"http://host/v1?key={KEY}"),
         lambda: RagEvalConfig(judge_base_url=f"http://{KEY}@host"),
-        lambda: RagEvalConfig(judge_headers=KEY),
-        lambda: RagEvalConfig(judge_api_key={"a": KEY}),
-        lambda: RagEvalConfig(redact_ids_key=[KEY]),
-        lambda: RagEvalConfig(sink_keys=KEY),
-        lambda: RagEvalConfig(sinks=[f"http://user:{KEY}@host", 5]),
+        lambda: RagEvalConfig(judge_headers=KEY),  # type: ignore[arg-type]
+        lambda: RagEvalConfig(judge_api_key={"a": KEY}),  # type: ignore[arg-type]
+        lambda: RagEvalConfig(redact_ids_key=[KEY]),  # type: ignore[arg-type]
+        lambda: RagEvalConfig(sink_keys=KEY),  # type: ignore[arg-type]
+        lambda: RagEvalConfig(sinks=[f"http://user:{KEY}@host", 5]),  # type: ignore[list-item]
         lambda: RagEval(METRIC, sinks=f"phoenx:http://user:{KEY}@host"),
         lambda: RagEval(METRIC, sinks=f"phoenix:ftp://host?token={KEY}"),
         lambda: RagEval(METRIC, sinks=f"phoenix:http://host/?token={KEY}"),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from collections.abc import Mapping
+from pathlib import Path
 
 import rag_eval_hooks
 from rag_eval_hooks import (
@@ -16,6 +19,8 @@ from rag_eval_hooks import (
     Score,
     Stats,
 )
+from rag_eval_hooks.config.keywords import ArgumentKeywords, SettingKeywords
+from rag_eval_hooks.config.settings import GROUPS
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 
 
@@ -46,6 +51,27 @@ def test_an_application_types_without_ignores() -> None:
     assert (accepted, idle, stats.scored, len(sink.results)) == (True, True, 1, 1)
     assert isinstance(outcomes["ragas.faithfulness"], Score)
     evals.shutdown()
+
+
+def test_every_public_name_is_typed() -> None:
+    """The file that mypy checks uses every public name."""
+    used = ast.parse(Path(__file__).with_name("api.py").read_text(encoding="utf-8"))
+    imported = {
+        alias.name
+        for node in ast.walk(used)
+        if isinstance(node, ast.ImportFrom) and node.module == "rag_eval_hooks"
+        for alias in node.names
+    }
+    assert sorted(imported) == sorted(rag_eval_hooks.__all__)
+
+
+def test_every_setting_is_a_typed_keyword() -> None:
+    """`RagEval` and `RagEvalConfig` take every setting and group by keyword, with its type."""
+    keywords = {*ArgumentKeywords.__annotations__} | {*SettingKeywords.__annotations__}
+    assert keywords == {*RagEvalConfig.model_fields, *GROUPS}
+    arguments = {*inspect.signature(RagEval).parameters} - {"given"}
+    assert not arguments & {*SettingKeywords.__annotations__}
+    assert arguments | {*SettingKeywords.__annotations__} >= {*RagEvalConfig.model_fields}
 
 
 def test_every_public_name_exists() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config.fields import wants_of
-from rag_eval_hooks.config.groups import PrivacySettings, SamplingSettings
+from rag_eval_hooks.config.groups import LimitSettings, PrivacySettings, SamplingSettings
 from rag_eval_hooks.config.removed import REMOVED
 from rag_eval_hooks.config.settings import GROUPS
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -150,7 +150,7 @@ def test_content_capture_follows_opentelemetry(
 def test_wrong_value_names_field_value_and_wants(field: str, value: object) -> None:
     """A wrong value is refused at start-up, with the field, the value and what is accepted."""
     with pytest.raises(ConfigError) as caught:
-        RagEvalConfig(**{field: value})
+        RagEvalConfig(**{field: value})  # type: ignore[arg-type]
     assert caught.value.field == field
     assert repr(value) in str(caught.value) or field == "judge_base_url"
     assert "wants" in str(caught.value)
@@ -171,7 +171,7 @@ def test_a_misspelt_name_is_answered_with_the_nearest_setting(
 ) -> None:
     """The error for an unknown name proposes the setting that was probably meant."""
     with pytest.raises(ConfigError, match=r"did you mean 'sample_rate'\?"):
-        RagEvalConfig(**{name: 0.1})
+        RagEvalConfig(**{name: 0.1})  # type: ignore[arg-type]
     monkeypatch.setenv(f"RAG_EVAL_{name.upper()}", "0.1")
     with pytest.raises(ConfigError, match=r"did you mean 'RAG_EVAL_SAMPLE_RATE'\?"):
         RagEvalConfig.load()
@@ -183,7 +183,7 @@ def test_a_removed_setting_says_what_to_do(name: str, monkeypatch: pytest.Monkey
     assert name not in RagEvalConfig.model_fields
     told = rf"{name}: this setting was removed; {re.escape(REMOVED[name])}"
     with pytest.raises(ConfigError, match=told):
-        RagEvalConfig(**{name: 1})
+        RagEvalConfig(**{name: 1})  # type: ignore[arg-type]
     Path("rag_eval_hooks.toml").write_text(f"{name} = 1\n")
     with pytest.raises(ConfigError, match=told):
         RagEvalConfig.load()
@@ -242,7 +242,7 @@ def test_secrets_are_never_printed() -> None:
     assert "sk-" not in repr(config)
     assert "jsonl:scores.jsonl" in repr(config)
     with pytest.raises(ConfigError) as caught:
-        RagEvalConfig(judge_headers="sk-secret")
+        RagEvalConfig(judge_headers="sk-secret")  # type: ignore[arg-type]
     assert "sk-secret" not in str(caught.value)
 
 
@@ -300,6 +300,22 @@ def test_settings_in_config_count_as_given_and_the_rest_is_looked_up(
     monkeypatch.setenv("RAG_EVAL_MAX_TEXT_CHARS", "9")
     evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(queue_size=5))
     assert (evals.config.queue_size, evals.config.max_text_chars) == (5, 9)
+
+
+def test_every_setting_is_a_keyword_of_rag_eval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keyword wins over `config`, that over the environment; an unknown one is an error."""
+    monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
+    config = RagEvalConfig(queue_size=5, max_text_chars=6)
+    evals = RagEval(
+        judge=ScriptedJudge(),
+        config=config,
+        max_text_chars=7,
+        limits=LimitSettings(sample_timeout=9.0),
+    )
+    chosen = evals.config
+    assert (chosen.queue_size, chosen.max_text_chars, chosen.sample_timeout) == (5, 7, 9.0)
+    with pytest.raises(ConfigError, match="did you mean 'queue_size'"):
+        RagEval(judge=ScriptedJudge(), queue_sise=5)  # type: ignore[call-arg]
 
 
 def test_one_sink_needs_no_list(tmp_path: Path) -> None:

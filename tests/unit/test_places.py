@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from rag_eval_hooks.errors import ConfigError
 
 # As a folder of somebody else's, which a test that runs as root cannot have: `stat` itself fails.
 NOWHERE = "/tmp/" + "x" * 300
-JUDGE = {"judge": "openai:m", "judge_api_key": "k"}
+JUDGE: dict[str, Any] = {"judge": "openai:m", "judge_api_key": "k"}
 
 
 @pytest.mark.parametrize(

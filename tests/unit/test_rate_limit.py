@@ -123,4 +123,4 @@ def test_many_threads_get_no_more_than_the_limit() -> None:
 def test_a_wrong_limit_is_refused(limits: dict[str, object]) -> None:
     """Units other than second and minute, and anything but whole numbers, are errors."""
     with pytest.raises(ConfigError, match="rate_limit"):
-        RagEvalConfig(rate_limit=limits)
+        RagEvalConfig(rate_limit=limits)  # type: ignore[arg-type]

@@ -1,0 +1,112 @@
+"""Types of all settings as keywords of `RagEval`, for type checkers and editors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from pydantic import SecretStr
+
+from rag_eval_hooks.config.groups import (
+    DeliverySettings,
+    JudgeSettings,
+    LimitSettings,
+    PrivacySettings,
+    SamplingSettings,
+    ScoringSettings,
+    TelemetrySettings,
+)
+from rag_eval_hooks.config.rules import RuleSettings, TailSettings
+
+__all__ = ["ArgumentKeywords", "SettingKeywords"]
+
+Names: TypeAlias = Sequence[str] | str
+Secret: TypeAlias = SecretStr | str
+Rules: TypeAlias = Sequence[RuleSettings | Mapping[str, Any]]
+TailRules: TypeAlias = Sequence[TailSettings | Mapping[str, Any]]
+
+
+class SettingKeywords(TypedDict, total=False):
+    """Settings that are keywords of `RagEval` by `**settings`, and their groups.
+
+    A test keeps the names equal to those of `RagEvalConfig`.
+    """
+
+    scoring: ScoringSettings
+    judging: JudgeSettings
+    sampling: SamplingSettings
+    limits: LimitSettings
+    telemetry: TelemetrySettings
+    delivery: DeliverySettings
+    privacy: PrivacySettings
+    dont_know: Literal["refusal", "phrases"]
+    graphrag_rank_aware: bool
+    graphrag_weights: Mapping[str, float]
+    whitepaper_weights: Mapping[str, float]
+    question_checks: str | None
+    references: str | None
+    references_threshold: float | None
+    thresholds: Mapping[str, float]
+    calls: Literal["fused", "single"]
+    nvidia_calls: Literal["independent", "paired"]
+    judge_memo: str | None
+    judge_prices: str | None
+    judge_base_url: str | None
+    judge_api_key: Secret | None
+    judge_headers: Mapping[str, Secret]
+    judge_query: Mapping[str, Secret]
+    judge_temperature: float | None
+    judge_timeout: float
+    judge_retries: int
+    judge_concurrency: int
+    metric_rates: Mapping[str, float]
+    rules: Rules
+    tail: TailRules
+    rate_limit: Mapping[str, int]
+    budget: Mapping[str, float]
+    budget_path: str | None
+    evaluator: Literal["auto", "thread", "process"]
+    evaluator_concurrency: int
+    evaluator_threads: int
+    evaluator_nice: int
+    evaluator_idle: bool
+    evaluator_message_mb: int
+    sample_timeout: float
+    queue_size: int
+    exit_timeout: float
+    interaction_ttl: float
+    max_text_chars: int
+    feedback_samples: int
+    hold: bool
+    hold_timeout: float
+    spans: Literal["auto", "all", "root", "none"]
+    carrier: Literal["trace", "child", "off"]
+    trace_judge: bool
+    span_events: bool
+    capture_content: bool
+    capture_event_content: bool
+    sink_keys: Mapping[str, Secret]
+    sink_timeout: float
+    sink_retry_for: float
+    sink_queue_chars: int
+    sink_keep_for: float
+    sink_keep_mb: int
+    spool: str | None
+    durability: Literal["batch", "sync"]
+    spool_wait: float
+    spool_max_mb: int
+    redact_patterns: Mapping[str, str]
+    redact_regions: Names
+    redact_ids_key: Secret | None
+
+
+class ArgumentKeywords(SettingKeywords, total=False):
+    """Settings that are keywords of `RagEvalConfig`; `RagEval` takes objects for these too."""
+
+    metrics: Names
+    judge: str
+    sample_rate: float
+    sinks: Names
+    embedder: str
+    token_scorer: str
+    redact: Names

@@ -1,0 +1,211 @@
+"""The public API as a strictly typed application uses it: read by mypy, never run.
+
+Every public name stands here with the type that it promises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import assert_type
+
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+
+from rag_eval_hooks import (
+    AnnotatorKind,
+    AskedMetric,
+    BertScorer,
+    CallableJudge,
+    Cause,
+    ConfigError,
+    Context,
+    DeliverySettings,
+    Embedder,
+    Explanation,
+    Feedback,
+    FeedbackSink,
+    Field,
+    Findings,
+    JsonlSink,
+    Judge,
+    JudgeError,
+    JudgeSettings,
+    LangfuseSink,
+    LimitSettings,
+    Match,
+    MemorySink,
+    Metric,
+    NotScored,
+    OpenAIJudge,
+    Outcome,
+    Outcomes,
+    Presidio,
+    PrivacySettings,
+    RagEval,
+    RagEvalConfig,
+    RagEvalError,
+    RagEvalSpanProcessor,
+    RedactionError,
+    Resumable,
+    RuleSettings,
+    Sample,
+    SamplingSettings,
+    Score,
+    ScoringSettings,
+    ScriptedJudge,
+    Sink,
+    Stats,
+    Status,
+    Support,
+    TailSettings,
+    TelemetrySettings,
+    TokenScorer,
+    __version__,
+    evaluator_metric,
+    result_id,
+    score_id,
+    setup_tracing,
+)
+
+
+def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> RagEval:
+    """Construct evaluators with settings, groups of settings, and objects."""
+    RagEval()
+    RagEval("ragas", "local", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
+    RagEval(
+        judge=OpenAIJudge("gpt-4o-mini", retries=1),
+        sampling=SamplingSettings(
+            sample_rate=0.1,
+            rules=(RuleSettings(rate=1.0, tags=("beta",)),),
+            tail=(TailSettings(then=("ragas",), thumbs_down=True),),
+        ),
+        judging=JudgeSettings(judge_timeout=5.0),
+        scoring=ScoringSettings(thresholds={"ragas.faithfulness": 0.8}),
+        limits=LimitSettings(sample_timeout=10.0),
+        telemetry=TelemetrySettings(capture_content=True),
+        delivery=DeliverySettings(sink_timeout=1.0),
+        privacy=PrivacySettings(redact=("all",)),
+    )
+    RagEval(rules=[{"rate": 1.0, "tags": ["beta"]}], judge_headers={"X-Key": "secret"})
+    evals = RagEval(
+        metrics=["ragas.faithfulness", evaluator_metric(lambda outputs: True, id="own.check")],
+        judge=CallableJudge(lambda messages: "yes"),
+        sinks=[MemorySink(), JsonlSink("scores.jsonl"), deliver],
+        config=RagEvalConfig(queue_size=10),
+        embedder=embedder,
+        token_scorer=scorer,
+        redact=["email", Presidio()],
+        tracer_provider=setup_tracing(console=True),
+    )
+    assert_type(evals, RagEval)
+    assert_type(evals.config, RagEvalConfig)
+    assert_type(evals.config.sample_timeout, float)
+    assert_type(evals.config.metrics, tuple[str, ...])
+    assert_type(setup_tracing(), TracerProvider)
+    assert_type(__version__, str)
+    processor: SpanProcessor = RagEvalSpanProcessor(inner, evals)
+    processor.shutdown()
+    return evals
+
+
+def use(evals: RagEval, sample: Sample) -> None:
+    """Use the methods of an evaluator."""
+    assert_type(evals.offer(sample), bool)
+    assert_type(evals.flush(5.0), bool)
+    assert_type(evals.evaluate(sample), Mapping[str, Score | NotScored])
+    assert_type(asyncio.run(evals.aevaluate(sample)), Mapping[str, Score | NotScored])
+    assert_type(evals.stats(), Stats)
+    assert_type(evals.stats().dropped, Mapping[str, int])
+    assert_type(evals.spooled(), Mapping[str, int])
+    assert_type(evals.explain("id"), tuple[Explanation, ...])
+    assert_type(evals.feedback("id", score=1.0, label="good", reference="r"), bool)
+    with evals.interaction("question", metadata={"user_id": "u"}, tags=["a"], name="n") as it:
+        it.contexts(["text", Context(text="text")])
+        it.answer("answer")
+    with evals as same:
+        assert_type(same, RagEval)
+    assert_type(evals.shutdown(1.0), bool)
+
+
+def read(sample: Sample, outcomes: Outcomes) -> None:
+    """Read a sample and its outcomes."""
+    assert_type(sample.question, str)
+    assert_type(sample.contexts, tuple[Context, ...] | None)
+    assert_type(sample.answer, str | None)
+    assert_type(sample.status, Status)
+    assert_type(result_id("id", outcomes), str)
+    for name, outcome in outcomes.items():
+        assert_type(score_id("id", name, outcome), str)
+        assert_type(outcome, Outcome)
+        if isinstance(outcome, Score):
+            assert_type(outcome.value, float)
+            assert_type(outcome.annotator_kind, AnnotatorKind)
+        else:
+            assert_type(outcome, NotScored)
+            assert_type(outcome.cause, Cause)
+
+
+async def deliver(sample: Sample, outcomes: Outcomes) -> None:
+    """Take the outcomes of one sample: a sink may be a function, async too."""
+    read(sample, outcomes)
+
+
+class OwnSink:
+    """A sink that takes feedback, and that tells what it holds."""
+
+    place = "own"
+
+    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        """Take the outcomes of one sample."""
+
+    def feedback(self, feedback: Feedback) -> None:
+        """Take one feedback."""
+        assert_type(feedback.score, float | None)
+
+    def position(self) -> int:
+        """Return the number of results so far."""
+        return 0
+
+    def holds(self, result_id: str, since: int) -> bool:
+        """Tell whether a result is there."""
+        return False
+
+    def close(self) -> None:
+        """Release nothing."""
+
+
+class OwnRule:
+    """A rule of redaction."""
+
+    def matches(self, text: str) -> list[Match]:
+        """Return what to take out."""
+        return []
+
+
+def protocols(url: str) -> None:
+    """Objects of the application's own fit the protocols."""
+    sinks: list[Sink] = [OwnSink(), MemorySink(), LangfuseSink(url, public_key="p", secret_key="s")]
+    taking: FeedbackSink = OwnSink()
+    resumable: Resumable = OwnSink()
+    findings = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
+    judges: list[Judge] = [ScriptedJudge(findings), OpenAIJudge("m"), CallableJudge(str)]
+    scorer: TokenScorer = BertScorer(layer=9)
+    metric = Metric(
+        id="own.length", score=lambda *_: Score(value=1.0, normalised=1.0), needs=frozenset()
+    )
+    asked: AskedMetric = evaluator_metric(str, needs=[Field.ANSWER])
+    RagEval([metric, asked], judges[0], sinks=sinks, token_scorer=scorer, redact=OwnRule())
+    assert [taking, resumable]
+
+
+def fail() -> str:
+    """Errors share one base class, and a wrong setting says what is accepted."""
+    try:
+        RagEval(sample_rate=2.0)
+    except ConfigError as error:
+        assert_type(error.field, str)
+        assert_type(error.wants, str)
+    except (JudgeError, RedactionError) as error:
+        wrong: RagEvalError = error
+        return str(wrong)
+    return ""
