@@ -65,12 +65,8 @@ class SettingKeywords(TypedDict, total=False):
     rate_limit: Mapping[str, int]
     budget: Mapping[str, float]
     budget_path: str | None
-    evaluator: Literal["auto", "thread", "process"]
+    model_process: Literal["auto"] | bool
     evaluator_concurrency: int
-    evaluator_threads: int
-    evaluator_nice: int
-    evaluator_idle: bool
-    evaluator_message_mb: int
     sample_timeout: float
     queue_size: int
     exit_timeout: float

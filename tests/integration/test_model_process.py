@@ -276,7 +276,7 @@ def test_the_former_setting_names_its_successor(
     with pytest.raises(
         ConfigError, match=r"removed.*model_process: 'auto' instead of 'auto', true"
     ):
-        RagEvalConfig(**{"evaluator": where})
+        RagEvalConfig(evaluator=where)  # type: ignore[call-arg]
     monkeypatch.setenv("RAG_EVAL_EVALUATOR", where)
     with pytest.raises(ConfigError, match=r"RAG_EVAL_EVALUATOR.*false instead of 'thread'"):
         RagEval()
@@ -293,4 +293,4 @@ def test_the_setting_from_code_and_from_a_variable(
     monkeypatch.setenv("RAG_EVAL_MODEL_PROCESS", str(given).lower())
     assert RagEvalConfig.load().model_process == expected
     with pytest.raises(ConfigError, match="model_process: got 'thread'; wants 'auto', true or"):
-        RagEvalConfig(**{"model_process": "thread"})
+        RagEvalConfig(model_process="thread")  # type: ignore[arg-type]
