@@ -288,7 +288,7 @@ def test_constructor_refuses_what_it_cannot_use(arguments: dict[str, object], fi
 def test_settings_refuse_names_of_no_model(name: str, value: str) -> None:
     """A judge, an embedder or a token scorer that no table has is refused in the settings."""
     with pytest.raises(ConfigError) as caught:
-        RagEvalConfig(**{name: value})
+        RagEvalConfig(**{name: value})  # type: ignore[arg-type]
     assert caught.value.field == name
 
 
