@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -26,20 +25,19 @@ from rag_eval_hooks.capture.traits import traits_of_interaction
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import FeedbackSpanSink
 from rag_eval_hooks.delivery.sink import SinkSpec
 from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.forks import weakly
+from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Explanation, Offer, Pipeline, Stats
+from rag_eval_hooks.pipeline import Explanation, Pipeline, Stats
 from rag_eval_hooks.pipeline.wiring import (
     Providers,
     chosen_metrics,
     finding_sources,
-    makers,
     metric_options,
+    parts_of,
     settings,
     sink_list,
 )
@@ -47,6 +45,8 @@ from rag_eval_hooks.redaction import RedactSpec, choose_redactor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.other_span import OtherSpans
+from rag_eval_hooks.telemetry.self_metrics import Reading
+from rag_eval_hooks.work import HeldSpan, Work
 
 __all__ = ["RagEval"]
 
@@ -110,23 +110,29 @@ class RagEval:
         chosen = chosen_metrics(metrics, self.config, available)
         sources = finding_sources(self.config, judge, embedder, token_scorer)
         providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
-        to = sink_list(sinks, self.config)
-        self._pipeline = Pipeline(
+        self._parts = parts_of(
             self.config,
-            makers(self.config, chosen, available, sources, providers, to, redactor),
-            [part for part in (sources.judge, sources.embedder, sources.scorer) if part],
-            [*to, FeedbackSpanSink(tracer_provider, logger_provider)],
-            redactor,
-            tick=self._tick,
+            chosen=chosen,
+            available=available,
+            sources=sources,
+            providers=providers,
+            sinks=sink_list(sinks, self.config),
+            redactor=redactor,
         )
-        self._assembler = Assembler(self.config, redactor, self.incidents, self._pipeline.known)
+        references = self._parts.references
+        self._assembler = Assembler(
+            self.config,
+            redactor,
+            self.incidents,
+            *([] if references is None else [references.known]),
+        )
         self._spans = SpanWriter(
             tracer_provider,
             mode=self.config.spans,
             capture_content=self.config.capture_content,
             incidents=self.incidents,
         )
-        self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._pipeline.hold)
+        self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._hold)
         self.instrumentors = OtherInstrumentors(self.config.spans, self.others, self.incidents)
         self.recorder = Recorder(
             self._on_end,
@@ -134,15 +140,40 @@ class RagEval:
             max_open=limits.OPEN_INTERACTIONS,
             max_chars=limits.INTERACTION_CHARS,
             max_text_chars=self._assembler.text_chars,
-            on_wait=self._pipeline.watch,
+            on_wait=self._watch,
         )
-        self._pipeline.opened = self.recorder.opened
-        _guard_forks(self._pipeline, self.recorder, self.others, self._spans)
+        self._pipeline = self._new_pipeline()
+        self._state = _State(self)
+        self._parts.telemetry.watch(self._state)
+        self._inherited: list[object] = []
+        at_fork(
+            before=self._forking,
+            in_parent=self._forked_parent,
+            in_child=self._forked_child,
+        )
+
+    def _new_pipeline(self) -> Pipeline:
+        return Pipeline(self._parts, self._tick, self.recorder.opened)
+
+    def _forking(self) -> None:
+        self._pipeline.forking()
+
+    def _forked_parent(self) -> None:
+        self._pipeline.forked_parent()
+
+    def _forked_child(self) -> None:
+        """Build the pipeline anew: its threads, locks and requests are the parent's."""
+        self._inherited.append(self._pipeline.abandon())
+        self._parts.forked()
+        self.recorder.reset()
+        self.others.reset()
+        self._spans.forked()
+        self._pipeline = self._new_pipeline()
 
     @property
     def incidents(self) -> Incidents:
         """Where integrations count what went wrong in a callback."""
-        return self._pipeline.incidents
+        return self._parts.incidents
 
     def interaction(
         self,
@@ -191,7 +222,7 @@ class RagEval:
             Whether it will be evaluated: not sampled out, not dropped. With `sync` also that it
             is on disk; a sample that is not, for whatever reason, is evaluated all the same.
         """
-        return self._pipeline.offer(Offer.of(sample, lambda: self._assembler.own(sample)))
+        return self._pipeline.submit(Work.of(sample, lambda: self._assembler.own(sample)))
 
     def feedback(
         self,
@@ -314,20 +345,26 @@ class RagEval:
         """Shuts down."""
         self.shutdown()
 
+    def _hold(self, span: HeldSpan) -> None:
+        self._pipeline.hold(span)
+
+    def _watch(self) -> None:
+        self._pipeline.watch()
+
     def _tick(self) -> None:
         self.recorder.sweep()
         self._spans.drain()
 
     def _on_end(self, interaction: Interaction) -> None:
         try:
-            offer = self._offer(interaction)
+            work = self._work(interaction)
         except Exception as error:  # noqa: BLE001 - the host's edge: its objects and processors
             self.incidents.report("capture", error)
             self._pipeline.refuse("capture_failed")
         else:
-            self._pipeline.offer(offer)
+            self._pipeline.submit(work)
 
-    def _offer(self, interaction: Interaction) -> Offer:
+    def _work(self, interaction: Interaction) -> Work:
         session = self._assembler.session()
         redact = functools.partial(self._assembler.attributes, session)
         span = self._spans.begin(interaction, redact)
@@ -342,29 +379,25 @@ class RagEval:
             return self._assembler.sample(interaction, session, trace_id, span_id)
 
         run_id = interaction.root.id
-        return Offer(
-            key=trace_id or id_of(run_id),
+        return Work(
+            trace_id or id_of(run_id),
+            build,
             status=interaction.status,
-            sample=build,
             size=interaction.chars,
-            held=span.held,
-            traits=functools.partial(traits_of_interaction, interaction),
             ids=tuple(filter(None, (trace_id, id_of(run_id)))),
             trace_id=trace_id,
             span_id=span_id,
+            rag_span=span.held,
+            traits=functools.partial(traits_of_interaction, interaction),
         )
 
 
-def _guard_forks(
-    pipeline: Pipeline, recorder: Recorder, others: OtherSpans, spans: SpanWriter
-) -> None:
-    if hasattr(os, "register_at_fork"):
-        # Fork hooks cannot be taken back, so they must not keep anything alive.
-        os.register_at_fork(
-            before=weakly(pipeline.before_fork),
-            after_in_parent=weakly(pipeline.after_fork),
-            after_in_child=weakly(pipeline.reset),
-        )
-        os.register_at_fork(after_in_child=weakly(recorder.reset))
-        os.register_at_fork(after_in_child=weakly(others.reset))
-        os.register_at_fork(after_in_child=weakly(spans.forked))
+class _State:
+    """State of the current pipeline, for instruments that outlive a fork."""
+
+    def __init__(self, evals: RagEval) -> None:
+        self._evals = evals
+
+    def read(self, instrument: str) -> Iterable[Reading]:
+        """Return the current values of an instrument, or none."""
+        return self._evals._pipeline.read(instrument)

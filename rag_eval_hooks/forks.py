@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 
-__all__ = ["weakly"]
+__all__ = ["at_fork", "weakly"]
+
+
+def at_fork(
+    *,
+    before: Callable[[], None] | None = None,
+    in_parent: Callable[[], None] | None = None,
+    in_child: Callable[[], None] | None = None,
+) -> None:
+    """Call methods at every fork, as long as their objects exist; a no-op without `os.fork`.
+
+    Args:
+        before: Bound method to call in the parent, before the fork.
+        in_parent: Bound method to call in the parent, after it.
+        in_child: Bound method to call in the child.
+    """
+    if not hasattr(os, "register_at_fork"):
+        return
+    methods = {"before": before, "after_in_parent": in_parent, "after_in_child": in_child}
+    # Fork hooks cannot be unregistered.
+    os.register_at_fork(**{name: weakly(m) for name, m in methods.items() if m is not None})
 
 
 def weakly(method: Callable[[], None]) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""Counts what went wrong at an edge and logs each kind once, never any content."""
+"""Counter of exceptions caught at an edge; logs each kind once, never any content."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 
 class Incidents:
-    """Counter of failures by place and kind. Thread-safe."""
+    """Counter of failures by origin and kind. Thread-safe."""
 
     def __init__(self) -> None:
-        self.reset()
+        self.forked()
 
-    def reset(self) -> None:
-        """Forgets all, with a fresh lock: a forked child may have inherited a taken one."""
+    def forked(self) -> None:
+        """Count from zero in a forked child, which may have inherited a lock that is held."""
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def report(self, place: str, error: BaseException) -> None:
-        """Counts a failure; its first occurrence is logged with its type, not its message.
+    def report(self, origin: str, error: BaseException) -> None:
+        """Count an exception; the first of its kind is logged with its type, not its message.
 
-        A message can hold the content of a request; types and places cannot.
+        A message can hold the content of a request; types and origins cannot.
 
         Args:
-            place: Where it happened, such as `sink MyStore`.
-            error: What was raised.
+            origin: Part that raised it, such as `sink MyStore`.
+            error: The exception.
         """
-        kind = f"{place}: {type(error).__name__}"
+        kind = f"{origin}: {type(error).__name__}"
         self._enter(kind, f"{kind} raised")
 
     def count(self, kind: str) -> None:
-        """Counts a failure that is no exception of this process; the first is logged.
+        """Count a failure that is no exception of this process; the first is logged.
 
         Args:
-            kind: Place and what happened there; holds no content.
+            kind: Origin and failure in words; holds no content.
         """
         self._enter(kind, kind)
 
-    def _enter(self, kind: str, words: str) -> None:
+    def _enter(self, kind: str, message: str) -> None:
         with self._lock:
             self._counts[kind] += 1
             first = self._counts[kind] == 1
         if first:
-            _logger.warning("%s; counted in stats(), further ones are not logged", words)
+            _logger.warning("%s; counted in stats(), further ones are not logged", message)
 
     def counts(self) -> Mapping[str, int]:
-        """Occurrences by kind so far."""
+        """Return the occurrences so far, by kind."""
         with self._lock:
             return dict(self._counts)

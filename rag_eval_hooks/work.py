@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from opentelemetry.trace import SpanContext
 
@@ -278,6 +278,7 @@ class Work:
         by_feedback: Whether a feedback asked for this evaluation of an ended request.
         accepted: Whether it was queued.
         ending: Its end, once it is settled.
+        entry: Handle of the spool, or None.
     """
 
     __slots__ = (
@@ -289,6 +290,7 @@ class Work:
         "by_feedback",
         "decision",
         "ending",
+        "entry",
         "ids",
         "key",
         "outcomes",
@@ -341,6 +343,7 @@ class Work:
         self.by_feedback = False
         self.accepted = False
         self.ending: Ending | None = None
+        self.entry: Any = None
         self._build: Callable[[], Sample] | None = build
         self._sample: Sample | None = None
         self._lock = threading.Lock()

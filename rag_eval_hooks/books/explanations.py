@@ -1,13 +1,14 @@
-"""What became of recent samples, each by its own name: the books in detail, for a while."""
+"""Explanations of what happened to recent samples, for a person who asks about one of them."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.work import Work
 
 __all__ = ["ADVICE", "Explanation", "Explanations", "advice_for"]
 
@@ -86,83 +87,71 @@ class Explanation:
 
 
 class Explanations:
-    """The explanations of the samples entered last. Guarded by the lock of the books.
+    """Explanations of the latest requests, by trace. Not thread-safe.
 
     Args:
-        most: How many traces are remembered; the oldest leaves first.
+        most: Traces at most; the oldest leaves first.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[str, _Told] = OrderedDict()
+        self._traces: OrderedDict[str, _Trace] = OrderedDict()
         self._keys: dict[str, str] = {}
 
-    def add(
-        self, explanation: Explanation, ticket: int | None = None, ids: Iterable[str] = ()
-    ) -> None:
-        """Enters a sample, or what became of the one that was pending.
+    def add(self, number: int, work: Work, explanation: Explanation) -> None:
+        """Add a request, or replace its earlier explanation; one without a key is left out.
 
         Args:
-            explanation: Of it.
-            ticket: Of the books, by which it is the same as before; None for one that has none.
-            ids: Further ids by which it is found.
+            number: Number of the request, unique among all.
+            work: The request.
+            explanation: What is known of it now.
         """
-        of_key = self._known.setdefault(explanation.key, _Told())
-        of_key.enter(explanation, ticket)
-        for name in ids:
-            self._name(name, explanation.key)
-        while len(self._known) > self._most:
-            self._forget(*self._known.popitem(last=False))
+        if not work.key:
+            return
+        trace = self._traces.get(work.key)
+        if trace is None:
+            trace = self._traces[work.key] = _Trace()
+            if len(self._traces) > self._most:
+                self._forget(*self._traces.popitem(last=False))
+        before = trace.requests.get(number)
+        if before is None:
+            for name in work.ids:
+                self._name(name, work.key)
+        elif before.sample_id is not None:
+            explanation = replace(explanation, sample_id=before.sample_id)
+        trace.requests[number] = explanation
+        if len(trace.requests) > _MOST_PER_KEY:
+            trace.requests.popitem(last=False)
 
-    def identify(self, key: str, ticket: int, sample_id: str) -> None:
-        """Notes the id of the sample of a ticket, by which it is found from now on."""
-        of_key = self._known.get(key)
-        if of_key is not None and of_key.identify(ticket, sample_id):
-            self._name(id_of(sample_id), key)
+    def identify(self, number: int, work: Work, sample_id: str) -> None:
+        """Note the id of a request's sample, by which it is known from now on."""
+        trace = self._traces.get(work.key)
+        known = None if trace is None else trace.requests.get(number)
+        if trace is not None and known is not None:
+            trace.requests[number] = replace(known, sample_id=sample_id)
+            self._name(id_of(sample_id), work.key)
 
     def of(self, name: str) -> tuple[Explanation, ...]:
-        """What is known of an id, in order: of a sample's id that one, else all of the trace."""
-        of_key = self._known.get(self._keys.get(name, name))
-        told = () if of_key is None else of_key.all()
-        own = tuple(one for one in told if one.sample_id and id_of(one.sample_id) == name)
-        return own or told
+        """Return the explanation of a sample's id, or those of all samples of a trace, in order."""
+        trace = self._traces.get(self._keys.get(name, name))
+        explanations = () if trace is None else tuple(trace.requests.values())
+        own = tuple(one for one in explanations if one.sample_id and id_of(one.sample_id) == name)
+        return own or explanations
 
     def _name(self, name: str, key: str) -> None:
-        if name != key and key in self._known:
+        if name != key and key in self._traces:
             self._keys[name] = key
-            self._known[key].names.append(name)
+            self._traces[key].names.append(name)
 
-    def _forget(self, key: str, told: _Told) -> None:
-        for name in told.names:
+    def _forget(self, key: str, trace: _Trace) -> None:
+        for name in trace.names:
             if self._keys.get(name) == key:
                 del self._keys[name]
 
 
-class _Told:
-    """The samples of one key, the last of them."""
+@dataclass(slots=True)
+class _Trace:
+    """Latest requests of one trace, and the further ids by which the trace is found."""
 
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        # By ticket; those that never had one count down.
-        self._samples: OrderedDict[int, Explanation] = OrderedDict()
-        self._unnumbered = 0
-
-    def all(self) -> tuple[Explanation, ...]:
-        return tuple(self._samples.values())
-
-    def enter(self, explanation: Explanation, ticket: int | None) -> None:
-        if ticket is None:
-            self._unnumbered -= 1
-            ticket = self._unnumbered
-        before = self._samples.get(ticket)
-        if before is not None and explanation.sample_id is None:
-            explanation = replace(explanation, sample_id=before.sample_id)
-        self._samples[ticket] = explanation
-        if len(self._samples) > _MOST_PER_KEY:
-            self._samples.popitem(last=False)
-
-    def identify(self, ticket: int, sample_id: str) -> bool:
-        known = self._samples.get(ticket)
-        if known is not None:
-            self._samples[ticket] = replace(known, sample_id=sample_id)
-        return known is not None
+    requests: OrderedDict[int, Explanation] = field(default_factory=OrderedDict)
+    names: list[str] = field(default_factory=list)

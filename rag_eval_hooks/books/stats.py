@@ -1,24 +1,21 @@
-"""The books: every sample offered stands in exactly one column, at every moment."""
+"""Statistics of requests: every request stands in exactly one column at every moment."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from rag_eval_hooks.books.explanations import Explanation, Explanations
+from rag_eval_hooks.work import BUDGET, Column, Ending, Observer, Work
 
 __all__ = ["Ledger", "Stats"]
-
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What became of the samples offered so far. `offered` is the sum of the rest.
+    """Counts of all samples offered so far, by column. `offered` is the sum of the columns.
 
     Attributes:
         offered: Interactions that ended, samples offered by hand, samples recovered from the spool,
@@ -62,27 +59,23 @@ class Stats:
     feedback: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
-class Ledger:
-    """Counts samples by outcome. Thread-safe.
-
-    An accepted sample has a ticket, and its first settlement counts: a second one is ignored, so
-    whoever is last to know of a sample may settle it to be sure.
+class Ledger(Observer):
+    """Counts requests by their ends. Thread-safe.
 
     Args:
-        explained: How many recent traces `explain` knows of.
+        explained: Recent traces that `explain` knows.
     """
 
     def __init__(self, explained: int = 10_000) -> None:
         self._explanations = Explanations(explained)
         self._changed = threading.Condition()
-        self._tickets = itertools.count()
-        # In order of acceptance, so that the first is the oldest.
-        self._pending: dict[int, str] = {}
-        self._scored = 0
-        self._sampled_out = 0
+        # Numbers of accepted items, in rising order.
+        self._pending: dict[object, int] = {}
+        self._numbered = 0
+        self._errands = 0
+        self._columns: Counter[Column] = Counter()
         self._dropped: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
-        self._errands: set[int] = set()
         self._notes: dict[str, Counter[str]] = {
             "decisions": Counter(),
             "refused": Counter(),
@@ -90,174 +83,116 @@ class Ledger:
         }
 
     def note(self, column: str, reason: str, count: int = 1) -> None:
-        """Counts something that is no sample.
+        """Count an event that is not the end of a request.
 
         Args:
             column: `decisions`, `refused` or `feedback`.
-            reason: Its row.
-            count: How many.
+            reason: Row of the column.
+            count: Number of events.
         """
         with self._changed:
             self._notes[column][reason] += count
 
-    def sampled_out(
-        self,
-        key: str = "",
-        ids: Sequence[str] = (),
-        reason: str = "",
-        probability: float | None = None,
-    ) -> None:
-        """Enters a sample that the sampler left out.
-
-        Args:
-            key: As for `accepted`.
-            ids: Likewise.
-            reason: What left it out.
-            probability: How likely one like it is chosen.
-        """
+    def accepted(self, work: Work) -> None:
+        """Enter a request as pending."""
         with self._changed:
-            self._sampled_out += 1
-            if key:
-                told = Explanation(
-                    key=key, outcome="sampled_out", reason=reason, probability=probability
-                )
-                self._explanations.add(told, None, ids)
+            number = self._begin(work)
+            self._explanations.add(number, work, Explanation(key=work.key, outcome="pending"))
 
-    def dropped(self, reason: str, key: str = "", ids: Sequence[str] = ()) -> None:
-        """Enters a sample that was not accepted."""
+    async def begun(self, work: Work) -> None:
+        """Remember the id of a request's sample, by which `explain` finds it."""
         with self._changed:
-            self._dropped[reason] += 1
-            if key:
-                told = Explanation(key=key, outcome="dropped", reason=reason)
-                self._explanations.add(told, None, ids)
+            self._explanations.identify(self._pending[work], work, work.sample().sample_id)
 
-    def accepted(self, key: str = "", ids: Sequence[str] = ()) -> int:
-        """Enters a sample as pending.
-
-        Args:
-            key: By which `explain` finds it, if not empty: the trace id, or the sample id.
-            ids: Further ids by which it does.
-
-        Returns:
-            The ticket by which it is settled.
-        """
+    def settled(self, work: Work, ending: Ending) -> None:
+        """Enter the end of a request, accepted or not."""
+        explanation = Explanation(
+            key=work.key,
+            outcome=ending.column.value,
+            reason=ending.reason,
+            absent=ending.absent,
+            probability=ending.probability,
+        )
+        refused = ending.refused
         with self._changed:
-            ticket = next(self._tickets)
-            self._pending[ticket] = key
-            if key:
-                told = Explanation(key=key, outcome="pending")
-                self._explanations.add(told, ticket, ids)
-            return ticket
+            if ending.column is Column.DROPPED:
+                self._dropped[ending.reason] += 1
+            elif ending.column is Column.FAILED:
+                self._failed[ending.reason] += 1
+            else:
+                self._columns[ending.column] += 1
+            if refused:
+                self._notes["refused"][BUDGET] += refused
+            number = self._pending.get(work) or self._next_number()
+            self._explanations.add(number, work, explanation)
+            self._end(work)
 
-    def identify(self, ticket: int, sample_id: str) -> None:
-        """Notes the id of a pending sample, which may be made long after it was accepted."""
+    def begin_feedback(self, feedback: object) -> None:
+        """Enter a feedback: `wait` waits for it, the columns do not show it."""
         with self._changed:
-            if key := self._pending.get(ticket):
-                self._explanations.identify(key, ticket, sample_id)
+            self._errands += 1
+            self._begin(feedback)
 
-    def errand(self) -> int:
-        """Enters work that is no sample: `wait` waits for it, the books do not show it.
-
-        Returns:
-            The ticket by which it is ended.
-        """
+    def end_feedback(self, feedback: object) -> None:
+        """Remove a feedback, once."""
         with self._changed:
-            ticket = next(self._tickets)
-            self._pending[ticket] = ""
-            self._errands.add(ticket)
-            return ticket
-
-    def end_errand(self, ticket: int) -> None:
-        """Ends such work."""
-        with self._changed:
-            self._settled(ticket, "ended")
-
-    def settle_sampled_out(
-        self, ticket: int, reason: str = "", probability: float | None = None
-    ) -> None:
-        """Moves a pending sample to sampled out."""
-        with self._changed:
-            if self._settled(ticket, "sampled_out", reason, probability=probability):
-                self._sampled_out += 1
-
-    def settle_scored(self, ticket: int, absent: Mapping[str, str] = _NOTHING) -> None:
-        """Moves a pending sample to scored.
-
-        Args:
-            ticket: Its ticket.
-            absent: Why some of its metrics have no score.
-        """
-        with self._changed:
-            if self._settled(ticket, "scored", absent=absent):
-                self._scored += 1
-
-    def settle_failed(self, ticket: int, cause: str, absent: Mapping[str, str] = _NOTHING) -> None:
-        """Moves a pending sample to failed."""
-        with self._changed:
-            if self._settled(ticket, "failed", cause, absent):
-                self._failed[cause] += 1
-
-    def settle_dropped(self, ticket: int, reason: str) -> None:
-        """Moves a pending sample to dropped."""
-        with self._changed:
-            if self._settled(ticket, "dropped", reason):
-                self._dropped[reason] += 1
+            if feedback in self._pending:
+                self._errands -= 1
+                self._end(feedback)
 
     def explain(self, key: str) -> tuple[Explanation, ...]:
-        """What became of the samples of a key, as far as it is remembered."""
+        """Return the explanations of the samples of an id, as far as they are remembered."""
         with self._changed:
             return self._explanations.of(key)
 
-    def _settled(
-        self,
-        ticket: int,
-        outcome: str,
-        reason: str = "",
-        absent: Mapping[str, str] = _NOTHING,
-        probability: float | None = None,
-    ) -> bool:
-        if ticket not in self._pending:
-            return False
-        if key := self._pending.pop(ticket):
-            told = Explanation(
-                key=key, outcome=outcome, reason=reason, absent=absent, probability=probability
-            )
-            self._explanations.add(told, ticket)
-        self._errands.discard(ticket)
-        self._changed.notify_all()
-        return True
-
     def wait(self, timeout: float | None) -> bool:
-        """Blocks until all that was accepted before the call is settled.
+        """Block until all that was accepted before the call is settled.
 
         Args:
             timeout: Seconds to wait at most, or None without limit.
 
         Returns:
-            Whether it was.
+            Whether it was settled in time.
         """
         with self._changed:
-            last = next(reversed(self._pending), -1)
+            last = self._numbered
             return self._changed.wait_for(
-                lambda: next(iter(self._pending), last + 1) > last, timeout
+                lambda: next(iter(self._pending.values()), last + 1) > last, timeout
             )
 
-    def snapshot(self, incidents: Mapping[str, int]) -> Stats:
-        """The books at one moment."""
+    def snapshot(
+        self, incidents: Mapping[str, int], *, recovered: int = 0, undurable: int = 0
+    ) -> Stats:
+        """Return the statistics at this moment."""
         with self._changed:
             dropped, failed = dict(self._dropped), dict(self._failed)
-            pending = len(self._pending) - len(self._errands)
-            counted = self._scored + self._sampled_out + pending
+            scored, sampled_out = self._columns[Column.SCORED], self._columns[Column.SAMPLED_OUT]
+            pending = len(self._pending) - self._errands
+            ended = scored + sampled_out + sum(dropped.values()) + sum(failed.values())
             notes = {column: dict(counts) for column, counts in self._notes.items()}
             return Stats(
-                offered=counted + sum(dropped.values()) + sum(failed.values()),
-                scored=self._scored,
-                sampled_out=self._sampled_out,
+                offered=pending + ended,
+                scored=scored,
+                sampled_out=sampled_out,
                 dropped=dropped,
                 failed=failed,
                 pending=pending,
                 incidents=incidents,
+                recovered=recovered,
+                undurable=undurable,
                 decisions=notes["decisions"],
                 refused=notes["refused"],
                 feedback=notes["feedback"],
             )
+
+    def _begin(self, item: object) -> int:
+        number = self._pending[item] = self._next_number()
+        return number
+
+    def _next_number(self) -> int:
+        self._numbered += 1
+        return self._numbered
+
+    def _end(self, item: object) -> None:
+        if self._pending.pop(item, None) is not None:
+            self._changed.notify_all()

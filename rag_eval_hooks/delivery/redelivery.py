@@ -15,12 +15,12 @@ from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.delivery import Line, Missed
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.judging import column_of
-from rag_eval_hooks.pipeline.spooled import Durable
+from rag_eval_hooks.pipeline.spooled import Spooled
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcome, Outcomes, Score
 from rag_eval_hooks.spool.entry import Entry
 from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.work import Ending, Evaluation
 
 __all__ = ["Redelivery"]
 
@@ -36,6 +36,7 @@ class _Parcel:
     entry: Entry
     sample: Sample
     outcomes: Outcomes
+    column: str
     chars: int
     sinks: int
     """That still lack it."""
@@ -68,7 +69,7 @@ class Redelivery:
 
     def __init__(
         self,
-        durable: Durable,
+        durable: Spooled,
         incidents: Incidents,
         *,
         max_chars: int,
@@ -86,7 +87,7 @@ class Redelivery:
         self._stopped = False
 
     @classmethod
-    def of(cls, config: RagEvalConfig, durable: Durable, incidents: Incidents) -> Redelivery:
+    def of(cls, config: RagEvalConfig, durable: Spooled, incidents: Incidents) -> Redelivery:
         """With the limits that hold for platforms too."""
         return cls(
             durable,
@@ -96,16 +97,15 @@ class Redelivery:
             keep_for=config.sink_keep_for,
         )
 
-    def add(
-        self, entry: Entry, sample: Sample, outcomes: Outcomes, missed: Sequence[Missed]
-    ) -> None:
+    def add(self, entry: Entry, evaluation: Evaluation, missed: Sequence[Missed]) -> None:
         """Takes over a result that the spool holds, and that these sinks did not take."""
+        sample, outcomes = evaluation.sample, evaluation.outcomes
         chars = sample.chars + sum(map(_chars_of, outcomes.values()))
         if self._stopped or (self._chars and self._chars + chars > self._max_chars):
             self._leave(entry, missed)
             return
         self._chars += chars
-        parcel = _Parcel(entry, sample, outcomes, chars, len(missed))
+        parcel = _Parcel(entry, sample, outcomes, Ending.of(evaluation).entry, chars, len(missed))
         for one in missed:
             if one.line not in self._queues:
                 self._queues[one.line] = _Queue(
@@ -143,7 +143,7 @@ class Redelivery:
         parcel.sinks -= 1
         if not parcel.sinks:
             self._chars -= parcel.chars
-            self._durable.let_go(parcel.entry, column_of(parcel.outcomes))
+            self._durable.let_go(parcel.entry, parcel.column)
             self._take_up()
 
     def _take_up(self) -> None:

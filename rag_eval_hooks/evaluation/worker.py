@@ -50,6 +50,7 @@ class Evaluator(Generic[W]):
         self._queue_chars = queue_chars
         self._concurrency = concurrency
         self._queue: deque[tuple[W, int]] = deque()
+        self._reserved = 0
         self._waiting_chars = 0
         self._lock = threading.Lock()
         self._closed = False
@@ -71,47 +72,63 @@ class Evaluator(Generic[W]):
         """
         if self._closed or 2 * self._waiting_chars > self._queue_chars:
             return 0
-        return max(0, (self._queue_size + 1) // 2 - len(self._queue))
+        return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
 
-    def submit(
-        self,
-        item: W,
-        size: int,
-        *,
-        on_taken: Callable[[], None] = lambda: None,
-        promised: bool = False,
-    ) -> str | None:
-        """Queues an item. O(1), never waits for the evaluator.
+    def reserve(self, size: int) -> str | None:
+        """Reserve a slot for an item. O(1), never waits for the evaluator.
 
         Args:
-            item: What to work on.
-            size: Characters that it keeps in memory.
-            on_taken: Called when the item is taken, before it is worked on.
-            promised: Whether it was taken before, and has its place also in a full queue, and
-                after `close`.
+            size: Characters that the item keeps in memory.
 
         Returns:
-            None when the item is taken, else why not: `shutdown`, `queue_full` or `no_thread`.
+            None if `put` may follow, else the reason of the refusal: `shutdown`, `queue_full` or
+            `no_thread`.
         """
         with self._lock:
-            if self._stopping or (self._closed and not promised):
+            if self._closed:
                 return "shutdown"
-            if not promised and self._is_full(size):
+            if self._is_full(size):
                 return "queue_full"
             try:
                 self._start()
             except RuntimeError:
                 # The system has no thread left for us, or the interpreter is ending.
                 return "no_thread"
-            on_taken()
+            self._reserved += 1
+            self._waiting_chars += size
+        return None
+
+    def put(self, item: W, size: int, *, reserved: bool = True) -> str | None:
+        """Queue an item.
+
+        Args:
+            item: The item to work on.
+            size: Characters that it keeps in memory, as reserved.
+            reserved: Whether it has a slot. An item without one was promised before: it is queued
+                even if the queue is full, and after `close`.
+
+        Returns:
+            None if it is queued, else `shutdown` or `no_thread`.
+        """
+        with self._lock:
+            if reserved:
+                self._reserved -= 1
+                self._waiting_chars -= size
+            if self._stopping:
+                return "shutdown"
+            try:
+                self._start()
+            except RuntimeError:
+                return "no_thread"
             self._queue.append((item, size))
             self._waiting_chars += size
             self._wake()
         return None
 
     def _is_full(self, size: int) -> bool:
-        too_large = self._queue and self._waiting_chars + size > self._queue_chars
-        return len(self._queue) >= self._queue_size or bool(too_large)
+        count = len(self._queue) + self._reserved
+        too_large = count and self._waiting_chars + size > self._queue_chars
+        return count >= self._queue_size or bool(too_large)
 
     def __len__(self) -> int:
         """Items that wait to be begun."""

@@ -15,13 +15,14 @@ from opentelemetry.trace import TracerProvider
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig, ungrouped
-from rag_eval_hooks.delivery import Sink, as_sink
+from rag_eval_hooks.delivery import FeedbackSpanSink, Sink, as_sink
 from rag_eval_hooks.delivery.outbox import Limits
 from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost
 from rag_eval_hooks.delivery.platforms_open import Outbound
 from rag_eval_hooks.delivery.providers import is_platform, platform_sink
 from rag_eval_hooks.delivery.sink import SinkSpec
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.evaluation.golden_references import references_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
@@ -45,7 +46,7 @@ from rag_eval_hooks.metrics.options import (
     MetricOptions,
 )
 from rag_eval_hooks.model_providers import JUDGES
-from rag_eval_hooks.pipeline import Makers, Sources
+from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.call_spans import CallSpans
@@ -59,8 +60,8 @@ __all__ = [
     "Providers",
     "chosen_metrics",
     "finding_sources",
-    "makers",
     "metric_options",
+    "parts_of",
     "settings",
     "sink_list",
     "telemetry_sinks",
@@ -233,25 +234,26 @@ def finding_sources(
     )
 
 
-def makers(
+def parts_of(
     config: RagEvalConfig,
+    *,
     chosen: Sequence[Metric] | None,
     available: Sequence[Metric],
     sources: Sources,
     providers: Providers,
     sinks: Sequence[Sink],
     redactor: Redactor,
-) -> Makers:
-    """What makes the parts of a pipeline.
+) -> Parts:
+    """Return the parts of a pipeline.
 
     Args:
         config: The settings.
         chosen: The metrics asked for, or None for all that a sample can feed.
         available: All metrics that there are.
-        sources: Where findings come from.
+        sources: Judge, embedder and token scorer.
         providers: Where telemetry goes.
-        sinks: Where outcomes go.
-        redactor: What samples are redacted by.
+        sinks: Where evaluations go besides telemetry.
+        redactor: Redacts samples.
 
     Raises:
         ConfigError: A threshold is of no metric, or out of its scale; judge calls are to be seen
@@ -262,17 +264,19 @@ def makers(
         raise ConfigError("trace_judge", True, wants)
     metrics = available if chosen is None else chosen
     thresholds = Thresholds(config.thresholds, metrics)
-    return Makers(
-        scorer=lambda incidents: Scorer(
-            metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None
-        ),
-        selection=lambda incidents: Selection(config, metrics, available, incidents),
-        references=lambda incidents: references_of(
+    incidents = Incidents()
+    return Parts(
+        config=config,
+        incidents=incidents,
+        redactor=redactor,
+        selection=Selection(config, metrics, available, incidents),
+        scorer=Scorer(metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None),
+        references=references_of(
             config, sources.embedder, incidents, redactor.holds if redactor.active else None
         ),
-        budget=lambda incidents: budget_of(config, sources.judge, sources.embedder, incidents),
-        telemetry=lambda incidents: telemetry_sinks(
-            config, providers, thresholds, sources.judge, incidents
-        ),
-        outbound=lambda incidents: _outbound(config, providers, thresholds, sinks, incidents),
+        budget=budget_of(config, sources.judge, sources.embedder, incidents),
+        telemetry=telemetry_sinks(config, providers, thresholds, sources.judge, incidents),
+        sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
+        outbound=_outbound(config, providers, thresholds, sinks, incidents),
+        judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
     )

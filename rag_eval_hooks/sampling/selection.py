@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -11,13 +11,11 @@ from rag_eval_hooks.evaluation.plan import missing_inputs
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric
-from rag_eval_hooks.pipeline.feedback_memory import Joinable
-from rag_eval_hooks.pipeline.offer import Offer
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.rates import Names, sampler_of
 from rag_eval_hooks.sampling.tail import tail_of
 from rag_eval_hooks.score import Outcome, Outcomes
+from rag_eval_hooks.work import Work
 
 __all__ = ["Asked", "Selection", "by_feedback", "by_rates"]
 
@@ -64,26 +62,21 @@ class Selection:
         self._sampler = sampler_of(config, names)
         every = {metric.id: metric for metric in (*known, *chosen)}
         self._tail = tail_of(config, names, list(every.values()), incidents)
-        self.reset()
-
-    def reset(self) -> None:
-        """A fresh rate limit: what a forked child needs."""
-        self._limit = RateLimit(self._limits)
 
     @property
     def keeps_all(self) -> bool:
         """Whether a feedback can ask for an evaluation of what was not chosen."""
         return self._tail.heeds_feedback
 
-    def decide(self, offer: Offer) -> Decision | None:
+    def decide(self, work: Work) -> Decision | None:
         """The decision about an ended interaction, or None: its status is not evaluated."""
         try:
-            return self._decided(offer, offer.traits)
+            return self._decided(work, work.traits)
         except Exception as error:  # noqa: BLE001 - the host's edge: metadata holds its objects
             self._incidents.report("rules", error)
-            return self._decided(offer, Traits)
+            return self._decided(work, Traits)
 
-    def decided_before(self, offer: Offer, probability: float, reason: str) -> Decision:
+    def decided_before(self, work: Work, probability: float, reason: str) -> Decision:
         """The decision about a sample that an earlier process chose.
 
         It is made anew, with the share of then where a rate limit had a part in it. Where rates
@@ -91,12 +84,12 @@ class Selection:
         rule of now is about is evaluated as it was chosen then, by all metrics.
 
         Args:
-            offer: The sample.
+            work: The sample.
             probability: Its inclusion probability then.
             reason: Why it was chosen then.
         """
-        decision = self.decide(offer)
-        if decision is not None and self.is_open(offer):
+        decision = self.decide(work)
+        if decision is not None and self.is_open(work):
             return decision
         if decision is None:
             ids = (metric.id for metric in self._metrics)
@@ -105,44 +98,32 @@ class Selection:
             return decision.admitted(probability / decision.probability)
         return decision.chosen_before(probability, reason)
 
-    def _decided(self, offer: Offer, traits: Callable[[], Traits]) -> Decision | None:
-        if offer.status is Status.OK:
-            return self._sampler.decide(offer.key, traits)
-        if offer.status is Status.ERROR:
-            return self._sampler.decide_error(offer.key, traits)
+    def _decided(self, work: Work, traits: Callable[[], Traits]) -> Decision | None:
+        if work.status is Status.OK:
+            return self._sampler.decide(work.key, traits)
+        if work.status is Status.ERROR:
+            return self._sampler.decide_error(work.key, traits)
         return None
 
-    def is_open(self, offer: Offer) -> bool:
+    def is_open(self, work: Work) -> bool:
         """Whether the sample itself has to be looked at before the decision stands."""
-        return self._tail.looks and offer.status is Status.OK
+        return self._tail.looks and work.status is Status.OK
 
     async def looked_at(self, sample: Sample, decision: Decision) -> Decision:
         """The decision that stands, once the sample was looked at."""
         return await self._tail.raised(sample, decision)
 
-    def admitted(self, decision: Decision) -> Decision | None:
-        """The decision as the rate limit leaves it, or None: it has no room."""
-        admitted, share = self.admit()
-        return decision.admitted(share) if admitted else None
-
-    def admit(self) -> tuple[bool, float | None]:
-        """Whether the rate limit has room, and its share; None for that without a limit."""
-        if not self._limit.active:
-            return True, None
-        share = self._limit.admit()
-        return share is not None, share
-
-    def asked_by(self, feedback: Feedback, sample: Sample, entry: Joinable) -> Asked | None:
-        """What a feedback adds to the evaluation of a sample, or None for nothing.
+    def asked_by(
+        self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
+    ) -> Asked | None:
+        """Return what a feedback adds to the evaluation of a sample, or None for nothing.
 
         Args:
             feedback: The feedback.
-            sample: As it was evaluated.
-            entry: What is known of it.
+            sample: The sample as it was evaluated.
+            decision: The sampler's decision about it.
+            evaluated: Ids of the metrics that need no further evaluation.
         """
-        decision = entry.decision
-        if decision is None:
-            return None
         told = sample
         if feedback.reference is not None and sample.reference is None:
             told = replace(sample, reference=feedback.reference)
@@ -154,7 +135,7 @@ class Selection:
         reasons = {
             metric.id: reasons[metric.id]
             for metric in self._metrics
-            if metric.id in reasons and metric.id not in entry.evaluated
+            if metric.id in reasons and metric.id not in evaluated
         }
         probabilities = {
             name: decision.probability_of(name) if reason == "reference" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from functools import partial
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -21,6 +22,7 @@ from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.tasks import Decompose, Verify
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge, Support
+from rag_eval_hooks.work import Ending, Work
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
@@ -131,16 +133,20 @@ def test_a_captured_sample_is_found_by_its_own_id() -> None:
         assert {one.outcome for one in told} == {"scored"}
 
 
-def test_each_of_two_pending_samples_keeps_its_own_fate() -> None:
-    """What becomes of the second sample of a trace is not told of the first that still waits."""
+async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
+    """The end of a trace's second sample does not explain the first, which still waits."""
     ledger = Ledger()
-    slow, quick = (ledger.accepted(TRACE) for _ in range(2))
-    ledger.identify(slow, "slow")
-    ledger.identify(quick, "quick")
-    ledger.settle_failed(quick, "undefined")
-    fates = [(told.sample_id, told.outcome) for told in ledger.explain(TRACE)]
-    assert fates == [("slow", "pending"), ("quick", "failed")]
-    assert [told.outcome for told in ledger.explain("slow")] == ["pending"]
+    slow, quick = (
+        Work(TRACE, partial(Sample, question="q", sample_id=name)) for name in ("slow", "quick")
+    )
+    for work in (slow, quick):
+        ledger.accepted(work)
+    for work in (slow, quick):
+        await ledger.begun(work)
+    ledger.settled(quick, Ending.failed(Cause.UNDEFINED))
+    ends = [(one.sample_id, one.outcome) for one in ledger.explain(TRACE)]
+    assert ends == [("slow", "pending"), ("quick", "failed")]
+    assert [one.outcome for one in ledger.explain("slow")] == ["pending"]
 
 
 @pytest.mark.parametrize(
@@ -207,8 +213,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         evals.flush(10)
         assert [len(evals.explain(one.sample_id)) for one in samples] == [0, 0, 1, 1, 1]
     known = Explanations(1)
-    for _ in range(100):
-        known.add(Explanation(key="k", outcome="scored"))
+    for number in range(100):
+        work = Work("k", partial(Sample, question="q"))
+        known.add(number, work, Explanation(key="k", outcome="scored"))
     assert len(known.of("k")) < 20
 
 

@@ -24,9 +24,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
 from rag_eval_hooks.delivery import FeedbackSpanSink
 from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.pipeline import Offer
-from rag_eval_hooks.pipeline.feedback_memory import Joinable, Recent
+from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory, RecentRequest
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
+from rag_eval_hooks.work import Work
 from tests.waiting import until
 
 CLAIMS = Findings(
@@ -489,15 +489,16 @@ def test_what_is_remembered_is_bounded(
 ) -> None:
     """Never more entries or text than allowed, none for longer, and the latest of an id wins."""
     now = [0.0]
-    recent = Recent(size, chars, 5.0, lambda: now[0])
-    added: dict[str, tuple[Joinable, float]] = {}
+    recent = FeedbackMemory(size, chars, 5.0, lambda: now[0])
+    added: dict[str, tuple[RecentRequest, float]] = {}
     for name, length, wait, then in entries:
         now[0] += wait
-        entry = Joinable(ids=(str(name),), build=sample, size=length)
+        entry = RecentRequest(ids=(str(name),), build=sample, size=length)
         recent.add(entry)
         added[str(name)] = (entry, now[0])
         if then == "update":
-            recent.update(entry, Sample(question="x" * (2 * length)), ["m"], [f"s{name}"])
+            recent.update(entry, Sample(question="x" * (2 * length)), ["m"])
+            recent.identify(entry, f"s{name}")
             added[f"s{name}"] = (entry, now[0])
         elif then == "strip":
             recent.strip(entry)
@@ -516,9 +517,9 @@ def test_what_is_remembered_is_bounded(
 
 def test_too_much_text_costs_the_oldest_theirs_and_not_their_ids() -> None:
     """As many requests as allowed can be joined, however long they are."""
-    recent = Recent(10, 100, 60.0)
+    recent = FeedbackMemory(10, 100, 60.0)
     for number in range(10):
-        recent.add(Joinable(ids=(str(number),), build=sample, size=30))
+        recent.add(RecentRequest(ids=(str(number),), build=sample, size=30))
     found = [recent.find([str(number)]) for number in range(10)]
     assert [entry is not None and entry.build is not None for entry in found] == [
         *[False] * 7,
@@ -536,8 +537,7 @@ def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
 
     memory = MemorySink()
     evals = make(sinks=[memory])
-    offer = Offer(key="k", status=Status.OK, sample=broken, size=1, ids=("r1",), trace_id="ab" * 16)
-    evals._pipeline.offer(offer)
+    evals._pipeline.submit(Work("k", broken, size=1, ids=("r1",), trace_id="ab" * 16))
     assert evals.feedback("r1", score=1)
     evals.flush(5)
     assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]

@@ -194,7 +194,7 @@ async def test_who_shares_a_call_that_goes_on_pays_nothing_for_it() -> None:
             RagEval(metrics=[METRIC], judge=judge, embedder="none", config=config)
             for config in (short, long)
         ]
-        scorers = [subject._pipeline._scorer for subject in subjects]
+        scorers = [subject._parts.scorer for subject in subjects]
         outcomes = await asyncio.gather(*(scorer.score(sample(1)) for scorer in scorers))
         spent = [outcome[METRIC].usage.calls for outcome in outcomes]
         assert isinstance(outcomes[1][METRIC], Score)

@@ -16,7 +16,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.capture import Recorder, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
@@ -308,14 +308,16 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
     assert metrics.by("rag.eval.feedback", "outcome") == {"unknown": 1}
 
 
-def test_a_reading_that_fails_takes_no_other_with_it(make: Make, metrics: Metrics) -> None:
+def test_a_reading_that_fails_takes_no_other_with_it(
+    make: Make, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a callback meets is counted, never raised or logged by the SDK; others are read."""
-    evals = make(ScriptedJudge(GOOD))
 
-    def fail() -> tuple[int, int]:
+    def fail(_: Recorder) -> tuple[int, int]:
         raise RuntimeError
 
-    evals._pipeline.opened = fail
+    monkeypatch.setattr(Recorder, "opened", fail)
+    evals = make(ScriptedJudge(GOOD))
     assert not metrics.points("rag.eval.interactions.size")
     assert metrics.level("rag.eval.queue.size") == 0
     assert metrics.by("rag.eval.incidents", "incident")["telemetry metrics: RuntimeError"] >= 1

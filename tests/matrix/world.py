@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.capture import Interaction
-from rag_eval_hooks.pipeline import Offer
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+from rag_eval_hooks.work import Work
 
 __all__ = ["Seen", "World"]
 
@@ -87,19 +87,19 @@ class _Watched(RagEval):
     """Keeps what it is offered, whatever its status."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._offers: list[Offer] = []
-        self._offers_lock = threading.Lock()
+        self._works: list[Work] = []
+        self._works_lock = threading.Lock()
         super().__init__(*args, **kwargs)
 
     def samples(self) -> list[Sample]:
-        with self._offers_lock:
-            return [offer.sample() for offer in self._offers]
+        with self._works_lock:
+            return [work.sample() for work in self._works]
 
-    def _offer(self, interaction: Interaction) -> Offer:
-        offer = super()._offer(interaction)
-        with self._offers_lock:
-            self._offers.append(offer)
-        return offer
+    def _work(self, interaction: Interaction) -> Work:
+        work = super()._work(interaction)
+        with self._works_lock:
+            self._works.append(work)
+        return work
 
 
 def _constant(_sample: Sample, _findings: Findings) -> Score:

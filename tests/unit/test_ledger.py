@@ -1,4 +1,4 @@
-"""The books."""
+"""Laws of the statistics: one column a request, at every moment."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks.books.stats import Ledger, Stats
+from rag_eval_hooks.pipeline.observers import Observers
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause
+from rag_eval_hooks.work import Column, Ending, Work
 
-_ENTRIES = ("sampled_out", "dropped", "scored", "failed", "settle_dropped", "pending")
+_ENDINGS = (
+    Ending(Column.SCORED),
+    Ending(Column.SAMPLED_OUT),
+    Ending.dropped("queue_full"),
+    Ending.failed(Cause.TIMEOUT),
+    None,
+)
+
+
+def _work() -> Work:
+    return Work("", lambda: Sample(question="q"))
 
 
 def _total(stats: Stats) -> int:
@@ -17,44 +31,42 @@ def _total(stats: Stats) -> int:
     return counted + sum(stats.dropped.values()) + sum(stats.failed.values())
 
 
-def _enter(ledger: Ledger, entry: str) -> None:
-    if entry == "sampled_out":
-        return ledger.sampled_out()
-    if entry == "dropped":
-        return ledger.dropped("queue_full")
-    ticket = ledger.accepted()
-    if entry == "scored":
-        ledger.settle_scored(ticket)
-    elif entry == "failed":
-        ledger.settle_failed(ticket, "timeout")
-    elif entry == "settle_dropped":
-        ledger.settle_dropped(ticket, "shutdown")
-    # Whoever comes second changes nothing.
-    if entry in ("scored", "failed", "settle_dropped"):
-        ledger.settle_failed(ticket, "judge_failed")
-    return None
-
-
-@given(st.lists(st.sampled_from(_ENTRIES)))
-def test_offered_is_the_sum_of_the_columns(entries: list[str]) -> None:
-    """Whatever happens to samples, each stands in exactly one column."""
+@given(st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from(_ENDINGS), max_size=3))))
+def test_offered_is_the_sum_of_the_columns(
+    requests: list[tuple[bool, list[Ending | None]]],
+) -> None:
+    """Each request stands in one column, however often it is settled: the first ending counts."""
     ledger = Ledger()
-    for entry in entries:
-        _enter(ledger, entry)
+    observers = Observers((), ledger)
+    ends: list[Ending | None] = []
+    for accepted, endings in requests:
+        work = _work()
+        if accepted:
+            observers.accepted(work)
+        for ending in filter(None, endings):
+            observers.settle(work, ending)
+        first = next(filter(None, endings), None)
+        if accepted or first is not None:
+            ends.append(first)
     stats = ledger.snapshot({})
-    assert stats.offered == len(entries) == _total(stats)
-    assert stats.pending == entries.count("pending")
+    assert stats.offered == len(ends) == _total(stats)
+    assert stats.pending == ends.count(None)
+    assert stats.scored == ends.count(_ENDINGS[0])
+    assert stats.dropped.get("queue_full", 0) == ends.count(_ENDINGS[2])
 
 
-def test_books_are_exact_under_threads() -> None:
-    """Entries of many threads are all counted."""
+def test_counts_are_exact_under_threads() -> None:
+    """Requests of many threads are all counted."""
     ledger = Ledger()
+    observers = Observers((), ledger)
 
-    def work() -> None:
+    def run() -> None:
         for _ in range(2000):
-            ledger.settle_scored(ledger.accepted())
+            work = _work()
+            observers.accepted(work)
+            observers.settle(work, Ending(Column.SCORED))
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
+    threads = [threading.Thread(target=run) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -63,24 +75,27 @@ def test_books_are_exact_under_threads() -> None:
 
 
 def test_waiting_is_for_what_was_accepted_before() -> None:
-    """Waiting ends when all that was accepted before it is settled, whatever came later."""
+    """Waiting ends once all requests accepted before it are settled, whatever came later."""
     ledger = Ledger()
     assert ledger.wait(0)
-    first = ledger.accepted()
+    first = _work()
+    ledger.accepted(first)
     assert not ledger.wait(0.01)
 
     def settle() -> None:
-        ledger.accepted()
-        ledger.settle_scored(first)
+        ledger.accepted(_work())
+        ledger.settled(first, Ending(Column.SCORED))
 
     threading.Timer(0.02, settle).start()
-    assert ledger.wait(5)
+    assert ledger.wait(120)
     assert ledger.snapshot({}).pending == 1
 
 
 def test_waiting_heeds_the_oldest() -> None:
-    """Later samples that are settled first do not end the waiting for an earlier one."""
+    """Later requests that are settled first do not end the waiting for an earlier one."""
     ledger = Ledger()
-    ledger.accepted()
-    ledger.settle_scored(ledger.accepted())
+    ledger.accepted(_work())
+    second = _work()
+    ledger.accepted(second)
+    ledger.settled(second, Ending(Column.SCORED))
     assert not ledger.wait(0.01)

@@ -1,0 +1,155 @@
+"""Evaluator's side of the pipeline: build a sample, decide, evaluate, publish, settle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container
+from contextlib import AbstractContextManager
+
+from rag_eval_hooks.books.stats import Ledger
+from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.decision import RATE_LIMIT, Decision
+from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
+from rag_eval_hooks.pipeline.observers import Observers
+from rag_eval_hooks.pipeline.parts import Parts
+from rag_eval_hooks.pipeline.spooled import Spooled
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sampling.rate_limit import RateLimit
+from rag_eval_hooks.sampling.selection import by_rates
+from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.work import Ending, Evaluation, Work
+
+__all__ = ["Processor"]
+
+
+class Processor:
+    """Processes accepted requests; every one of them is settled at its end.
+
+    Args:
+        parts: Evaluate, decide and publish.
+        limit: Rate limit on chosen samples.
+        observers: Follow every request.
+        spooled: Keeps outcomes on disk before they are published.
+        stats: Counts decisions.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        limit: RateLimit,
+        observers: Observers,
+        spooled: Spooled,
+        stats: Ledger,
+    ) -> None:
+        self._parts = parts
+        self._limit = limit
+        self._observers = observers
+        self._spooled = spooled
+        self._stats = stats
+
+    async def process(self, work: Work) -> None:
+        """Evaluate and settle a request."""
+        sample = self._build(work)
+        if sample is None:
+            return
+        await self._observers.begun(work)
+        decision = await self._decide(work, sample)
+        if decision is None:
+            return
+        evaluation = await self._evaluate(work, sample, decision)
+        if work.outcomes is None and not await self._spooled.keep(work, evaluation):
+            self._observers.settle(work, Ending.dropped("taken_over"))
+            return
+        await self.publish(work, evaluation)
+
+    async def publish(self, work: Work, evaluation: Evaluation) -> None:
+        """Hand an evaluation to telemetry and sinks, and settle its request."""
+        await self._observers.evaluated(work, evaluation)
+        self._observers.settle(work, Ending.of(evaluation))
+
+    def _build(self, work: Work) -> Sample | None:
+        """Return the sample, or None: it cannot be built, and its request is settled."""
+        try:
+            return self.with_equal_reference(work.judged_sample())
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+            reason = "redaction_failed" if isinstance(error, RedactionError) else "capture_failed"
+            self._parts.incidents.report(reason.partition("_")[0], error)
+            self._observers.settle(work, Ending.dropped(reason))
+            return None
+
+    async def _decide(self, work: Work, sample: Sample) -> Decision | None:
+        """Return the final decision, or None: the sample is left out, and its request settled."""
+        assert work.decision is not None
+        if work.outcomes is not None or not self._parts.selection.is_open(work):
+            return work.decision
+        decision = work.decision = await self._parts.selection.looked_at(sample, work.decision)
+        self._stats.note("decisions", decision.reason)
+        if not decision.sampled:
+            self._observers.settle(work, Ending.sampled_out(decision))
+            return None
+        admitted = self.admit(decision)
+        if admitted is None:
+            self._observers.settle(work, Ending.dropped(RATE_LIMIT))
+        else:
+            work.decision = admitted
+        return admitted
+
+    def admit(self, decision: Decision) -> Decision | None:
+        """Return the decision after the rate limit, or None if the limit is exhausted."""
+        if not self._limit.active:
+            return decision
+        share = self._limit.admit()
+        if share is None:
+            self._stats.note("decisions", RATE_LIMIT)
+            return None
+        return decision.admitted(share)
+
+    async def _evaluate(self, work: Work, sample: Sample, decision: Decision) -> Evaluation:
+        start, began = time.time_ns(), time.monotonic_ns()
+        log = CallLog()
+        outcomes = work.outcomes
+        if outcomes is None:
+            with in_call_context(log=log if self._parts.config.trace_judge else None):
+                sample = await self.with_similar_reference(sample)
+                outcomes = by_rates(await self.score(sample, decision.chosen), decision)
+        return self._parts.telemetry.evaluated(
+            sample,
+            outcomes,
+            probability=decision.probability,
+            reason=decision.reason,
+            start=start,
+            # The wall clock may be set meanwhile; the duration must stay true.
+            end=start + time.monotonic_ns() - began,
+            log=log,
+        )
+
+    async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
+        """Return one outcome per metric; those that are not chosen are `sampled_out`."""
+        with self._accounted():
+            outcomes = await self._parts.scorer.score(sample, chosen)
+        self._parts.telemetry.used(sample, outcomes)
+        return outcomes
+
+    async def inline(self, sample: Sample) -> Outcomes:
+        """Return the outcomes of all metrics, as in the background."""
+        with quiet():
+            sample = await self.with_similar_reference(self.with_equal_reference(sample))
+            return await self.score(sample)
+
+    def with_equal_reference(self, sample: Sample) -> Sample:
+        """Return the sample with the reference of an equal golden question, if there is one."""
+        references = self._parts.references
+        return sample if references is None else references.equal(sample)
+
+    async def with_similar_reference(self, sample: Sample) -> Sample:
+        """Return the sample with the reference of the most similar golden question."""
+        if self._parts.references is None:
+            return sample
+        with self._accounted():
+            return await self._parts.references.alike(sample)
+
+    def _accounted(self) -> AbstractContextManager[CallContext]:
+        """Charge judge calls of the block to the budget, and observe them."""
+        return in_call_context(budget=self._parts.budget, observer=self._parts.telemetry.calls)
