@@ -1,4 +1,4 @@
-"""What judges and embedders say about a sample: asked for once, shared by all metrics."""
+"""Findings of judges and embedders about a sample: made once, shared by all metrics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from rag_eval_hooks.usage import Usage
 
 __all__ = [
     "BUILDS_ON",
+    "DECOMPOSED",
+    "EMBEDDED",
+    "GRADED",
+    "OF_ANSWER",
+    "OF_REFERENCE",
+    "RATED",
+    "TOKEN_SCORED",
+    "VERIFIED",
     "ChunkRelevance",
     "Finding",
     "Findings",
@@ -57,6 +65,33 @@ class Finding(StrEnum):
     TOKEN_SCORE = "token_score"
 
 
+OF_ANSWER: Final = frozenset({Finding.ANSWER_CLAIMS, Finding.QUESTIONS, Finding.STANCE})
+"""Findings of a `Decompose` that need the answer."""
+OF_REFERENCE: Final = frozenset({Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.STANCE})
+"""Findings of a `Decompose` that need the reference."""
+DECOMPOSED: Final = OF_ANSWER | OF_REFERENCE
+"""Findings of a `Decompose`."""
+RATED: Final = frozenset(
+    {
+        Finding.DIRECT_RELEVANCE,
+        Finding.GEVAL,
+        Finding.CLASSIFICATION,
+        Finding.CORRECTNESS,
+        Finding.ALIGNMENT,
+        Finding.ATTITUDE,
+    }
+)
+"""Findings of a `Rate`."""
+GRADED: Final = frozenset(
+    {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
+)
+"""Findings of a `Grade`."""
+EMBEDDED: Final = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
+"""Findings of an embedder."""
+TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
+"""Findings of a token scorer."""
+VERIFIED: Final = frozenset(Finding) - DECOMPOSED - RATED - GRADED - EMBEDDED - TOKEN_SCORED
+"""Findings of a `Verify`: all others."""
 BUILDS_ON: Final[Mapping[Finding, Finding]] = {
     Finding.ANSWER_SUPPORT: Finding.ANSWER_CLAIMS,
     Finding.ANSWER_AGREEMENT: Finding.ANSWER_CLAIMS,
@@ -73,7 +108,7 @@ _KINDS: Final = tuple(Finding)
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Which chunks support one claim.
+    """Support of one claim by the chunks.
 
     Attributes:
         by_chunk: One verdict per chunk, in the order of the sample's contexts.
@@ -101,7 +136,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRelevance:
-    """Whether one chunk is of use for the question.
+    """Usefulness of one chunk for the question.
 
     Attributes:
         useful: The verdict.
@@ -129,11 +164,11 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Stance:
-    """Whether texts are indistinct: they neither state nor deny anything checkable.
+    """Indistinct texts, which neither state nor deny anything that can be checked.
 
     Attributes:
-        answer: The answer is.
-        reference: The reference is; False where there is none.
+        answer: Whether the answer is indistinct.
+        reference: Whether the reference is; False where there is none.
     """
 
     answer: bool
@@ -180,7 +215,7 @@ class Findings:
 
     Attributes:
         answer_claims: Atomic, self-contained claims of the answer; possibly none.
-        reference_claims: The same of the reference.
+        reference_claims: Those of the reference.
         entities: Names, dates, places and numbers of the reference.
         questions: Generated questions.
         answer_support: One per answer claim, in order: which chunks support it.
@@ -192,8 +227,7 @@ class Findings:
         entities_found: One per entity: do the contexts hold it.
         question_similarity: Cosine of the question and each generated question, in [-1, 1].
         stance: Which of answer and reference are indistinct.
-        relevance_to_answer: Like `relevance`, judged by the answer even where there is a
-            reference.
+        relevance_to_answer: Like `relevance`, but always judged by the answer.
         direct_relevance: How far the answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
         geval: Answer against reference by three criteria.
         classification: Whether the answer is correct by the reference.
@@ -206,8 +240,7 @@ class Findings:
         groundedness_ratings: Do the contexts ground the answer, by two templates: 0, 1 or 2 each.
         answer_similarity: Cosine of answer and reference, in [-1, 1].
         token_score: Token-level likeness of answer and reference.
-        usage: What each finding took, absent ones included; a call that made several is divided
-            among them.
+        usage: Usage of each finding, absent ones included; a shared call is divided.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED
@@ -237,28 +270,28 @@ class Findings:
     usage: Mapping[Finding, Usage] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
-        """Whether the finding was made, or is known to be absent."""
+        """Return whether the finding was made, or is known to be absent."""
         return getattr(self, kind) is not _NOT_ASKED
 
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
-        """Findings that all miss for one reason."""
+        """Return findings that are all absent for one reason."""
         absent: dict[str, Any] = dict.fromkeys((kind.value for kind in kinds), why)
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        """These findings with those that the other one has or knows to be absent."""
-        told: dict[str, Any] = {kind: getattr(other, kind) for kind in _KINDS if other.asked(kind)}
-        if not told and not other.usage:
+        """Return these findings with those that the other one has or knows to be absent."""
+        asked: dict[str, Any] = {kind: getattr(other, kind) for kind in _KINDS if other.asked(kind)}
+        if not asked and not other.usage:
             return self
         usage = dict(self.usage)
         for kind, used in other.usage.items():
             usage[kind] = usage.get(kind, Usage()) + used
-        return replace(self, **told, usage=usage)
+        return replace(self, **asked, usage=usage)
 
 
 def made(finding: Made[T]) -> T:
-    """The content of a finding.
+    """Return the content of a finding.
 
     Raises:
         Unavailable: The finding is absent; the metric that reads it takes over the cause.

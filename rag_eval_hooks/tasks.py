@@ -1,55 +1,19 @@
-"""What judges are asked: the tasks that make findings."""
+"""Tasks of judges, by which findings are made."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from rag_eval_hooks.findings import Finding
 
 __all__ = [
-    "DECOMPOSED",
-    "EMBEDDED",
-    "GRADED",
-    "OF_ANSWER",
-    "OF_REFERENCE",
-    "RATED",
-    "TOKEN_SCORED",
-    "VERIFIED",
     "Decompose",
     "Grade",
     "Rate",
     "Task",
     "Verify",
 ]
-
-OF_ANSWER: Final = frozenset({Finding.ANSWER_CLAIMS, Finding.QUESTIONS, Finding.STANCE})
-"""Findings of a `Decompose` that need the answer."""
-OF_REFERENCE: Final = frozenset({Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.STANCE})
-"""Findings of a `Decompose` that need the reference."""
-DECOMPOSED: Final = OF_ANSWER | OF_REFERENCE
-"""Findings of a `Decompose`."""
-RATED: Final = frozenset(
-    {
-        Finding.DIRECT_RELEVANCE,
-        Finding.GEVAL,
-        Finding.CLASSIFICATION,
-        Finding.CORRECTNESS,
-        Finding.ALIGNMENT,
-        Finding.ATTITUDE,
-    }
-)
-"""Findings of a `Rate`."""
-GRADED: Final = frozenset(
-    {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
-)
-"""Findings of a `Grade`."""
-EMBEDDED: Final = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
-"""Findings of an embedder."""
-TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
-"""Findings of a token scorer."""
-VERIFIED: Final = frozenset(Finding) - DECOMPOSED - RATED - GRADED - EMBEDDED - TOKEN_SCORED
-"""Findings of a `Verify`: all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,12 @@ from typing import Any, Final
 
 from rag_eval_hooks.cli.errors import UsageError
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.findings import BUILDS_ON, Finding
+from rag_eval_hooks.findings import BUILDS_ON, DECOMPOSED, GRADED, RATED, VERIFIED, Finding
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.score import NotScored, Score
-from rag_eval_hooks.tasks import DECOMPOSED, GRADED, RATED, VERIFIED
 
 __all__ = ["register"]
 

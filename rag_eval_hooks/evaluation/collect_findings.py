@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.evaluation import trivial_findings as known
 from rag_eval_hooks.evaluation.plan import Plan, closed
-from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.findings import (
+    DECOMPOSED,
+    EMBEDDED,
+    GRADED,
+    OF_ANSWER,
+    OF_REFERENCE,
+    RATED,
+    TOKEN_SCORED,
+    VERIFIED,
+    Finding,
+    Findings,
+)
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder, TokenScorer
 from rag_eval_hooks.judges.calls.context import OUT_OF_TIME, in_call_context, is_in_time
@@ -19,14 +30,6 @@ from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.tasks import (
-    DECOMPOSED,
-    EMBEDDED,
-    GRADED,
-    OF_ANSWER,
-    OF_REFERENCE,
-    RATED,
-    TOKEN_SCORED,
-    VERIFIED,
     Decompose,
     Grade,
     Rate,

@@ -11,7 +11,7 @@ from typing import Final
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect_findings import FindingsCollector, Sources
 from rag_eval_hooks.evaluation.plan import Plan, missing_inputs
-from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.sample import Sample
@@ -24,7 +24,6 @@ from rag_eval_hooks.score import (
     Score,
     Unavailable,
 )
-from rag_eval_hooks.tasks import EMBEDDED, TOKEN_SCORED
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Scorer"]

@@ -1,4 +1,4 @@
-"""Findings that are known without asking anybody."""
+"""Findings that are known without a judge."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ON_NOTHING = {
 
 
 def from_texts(sample: Sample) -> Findings:
-    """What a blank answer or reference tells: no claims, no questions, no likeness."""
+    """Return the findings of a blank answer or reference: no claims, questions or likeness."""
     answer, reference = _blank(sample.answer), _blank(sample.reference)
     findings = Findings()
     if answer:
@@ -46,11 +46,11 @@ def from_texts(sample: Sample) -> Findings:
 
 
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
-    """A finding about items or chunks that are absent, or of which there are none.
+    """Return a finding about items or chunks that are absent, or of which there are none.
 
     Args:
         kind: A verdict or a grade.
-        findings: What was made before.
+        findings: Findings made before.
         chunks: Texts of the contexts.
 
     Returns:
@@ -69,16 +69,18 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
     if kind in (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS):
         # Nothing retrieved answers nothing and grounds nothing: the lowest step of both rubrics.
         return _finding(kind, (0, 0))
+    if listed and kind not in _ON_NOTHING:
+        return Findings()
     return _finding(kind, tuple(_ON_NOTHING[kind] for _ in listed))
 
 
 def misfits(findings: Findings, chunks: Sequence[str]) -> dict[Finding, str]:
-    """Findings whose verdicts are not one for each item, and not one for each chunk.
+    """Return findings whose verdicts are not one per item, or not one per chunk, with the reason.
 
     A judge can be the user's own code: a verdict too few would be a wrong score.
 
     Args:
-        findings: All that was made so far.
+        findings: Findings made so far.
         chunks: Texts of the contexts.
     """
     wrong: dict[Finding, str] = {}
@@ -104,7 +106,7 @@ def _unequal(kind: Finding, verdicts: Any, listed: Any) -> dict[Finding, str]:
 
 
 def items(finding: tuple[str, ...] | NotScored) -> tuple[str, ...]:
-    """The items of a finding; none where it is absent."""
+    """Return the items of a finding; none where it is absent."""
     return () if isinstance(finding, NotScored) else finding
 
 

@@ -23,22 +23,10 @@ from rag_eval_hooks.metrics.options import DontKnow
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rates import Names
 from rag_eval_hooks.score import Outcomes, Score
-from rag_eval_hooks.tasks import GRADED, TOKEN_SCORED
 
 __all__ = ["Tail", "tail_of"]
 
-_BY_A_MODEL = (
-    TOKEN_SCORED
-    | GRADED
-    | {
-        Finding.ANSWER_SIMILARITY,
-        Finding.GEVAL,
-        Finding.CORRECTNESS,
-        Finding.ALIGNMENT,
-        Finding.ATTITUDE,
-    }
-)
-"""Findings that the embedded judge does not make, without which a metric has no value."""
+_QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +149,12 @@ def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
     if isinstance(metric, AskedMetric):
         # Whom it asks is not known, and it would be asked for every request.
         return False
+    from rag_eval_hooks.judges.local import LocalJudge
+
     kinds = metric.findings | Plan([metric], incidents).reads(metric, SAMPLE, FINDINGS)
+    lacking = kinds - LocalJudge.makes
     # Without generated questions a metric may read something else in their stead.
-    questions = Finding.QUESTION_SIMILARITY in kinds and metric.then is None
-    return not (questions or kinds & _BY_A_MODEL)
+    return not (lacking if metric.then is None else lacking - _QUESTIONS)
 
 
 def _is_on_feedback(settings: TailSettings) -> bool:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rag_eval_hooks.findings import Verdict
-from rag_eval_hooks.judges.local.rules import RULES, Rules
 from rag_eval_hooks.judges.local.support import negation_differs
 from rag_eval_hooks.judges.local.units import Claim, Passage, as_written
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
-from rag_eval_hooks.judges.local.windows import Window, best_window, weights
+from rag_eval_hooks.judges.local.windows import RULES, Rules, Window, best_window, weights
 
 __all__ = ["agrees", "denies"]
 

@@ -1,18 +1,17 @@
-"""The judge that needs nothing but the package itself."""
+"""Judge that needs nothing but the package itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding, Findings, Stance
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local.claims import claims
-from rag_eval_hooks.judges.local.rate import NO_RUBRIC, rated
-from rag_eval_hooks.judges.local.rules import RULES, Rules
-from rag_eval_hooks.judges.local.stance import indistinct
+from rag_eval_hooks.judges.local.rate import RATE, indistinct, rated
 from rag_eval_hooks.judges.local.vectors import Vectors
-from rag_eval_hooks.judges.local.work import MAKE, Work
+from rag_eval_hooks.judges.local.verify import VERIFY, Verification
+from rag_eval_hooks.judges.local.windows import RULES, Rules
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.text.entities import entities
@@ -20,6 +19,20 @@ from rag_eval_hooks.text.entities import entities
 __all__ = ["LocalJudge"]
 
 _NO_QUESTIONS = NotScored(Cause.MISSING_INPUT, "the embedded judge generates no questions")
+_NO_RUBRIC = NotScored(Cause.MISSING_INPUT, "the embedded judge rates by no rubric")
+
+
+def _stance(task: Decompose) -> Stance:
+    given = ((task.answer, True), (task.reference, False))
+    return Stance(*(absent if text is None else indistinct(text) for text, absent in given))
+
+
+_DECOMPOSE: Mapping[Finding, Callable[[Decompose], Any]] = {
+    Finding.ANSWER_CLAIMS: lambda task: claims(task.answer or ""),
+    Finding.REFERENCE_CLAIMS: lambda task: claims(task.reference or ""),
+    Finding.ENTITIES: lambda task: tuple(entities(task.reference or "")),
+    Finding.STANCE: _stance,
+}
 
 
 class LocalJudge:
@@ -56,6 +69,8 @@ class LocalJudge:
     """
 
     version = "local.3"
+    makes: Final = frozenset({*_DECOMPOSE, *VERIFY, *RATE})
+    """Findings that it makes; all others are absent as `missing_input`."""
     annotator_kind = AnnotatorKind.CODE
 
     def __init__(self, embedder: Embedder | None = None, rules: Rules = RULES) -> None:
@@ -68,32 +83,30 @@ class LocalJudge:
         return f"local+{self._embedder.name}" if self._embedder else "local"
 
     async def decompose(self, task: Decompose) -> Findings:
-        """Claims, entities and stance by rules; questions are never made."""
-        make: dict[Finding, Callable[[], Any]] = {
-            Finding.ANSWER_CLAIMS: lambda: claims(task.answer or ""),
-            Finding.REFERENCE_CLAIMS: lambda: claims(task.reference or ""),
-            Finding.ENTITIES: lambda: tuple(entities(task.reference or "")),
-            Finding.QUESTIONS: lambda: _NO_QUESTIONS,
-            Finding.STANCE: lambda: _stance(task),
+        """Return claims, entities and stance by rules; questions are never made."""
+        made: dict[str, Any] = {
+            kind.value: _DECOMPOSE[kind](task) if kind in _DECOMPOSE else _NO_QUESTIONS
+            for kind in task.wanted
         }
-        return Findings(**{kind.value: make[kind]() for kind in task.wanted})
+        return Findings(**made)
 
     async def verify(self, task: Verify) -> Findings:
-        """Verdicts by rules.
+        """Return verdicts by rules.
 
         Raises:
             JudgeError: The embedder failed.
         """
-        work = Work(task, self.rules)
+        verification = Verification(task, self.rules)
         if self._embedder:
-            work.vectors = await Vectors.of(self._embedder, work.texts())
+            texts = verification.texts()
+            verification.vectors = await Vectors.of(self._embedder, texts)
         made: dict[str, Any] = {}
         for kind in sorted(task.wanted):
-            made[kind.value] = await MAKE[kind](work)
+            made[kind.value] = await VERIFY[kind](verification)
         return Findings(**made)
 
     async def rate(self, task: Rate) -> Findings:
-        """Classification and direct relevance by rules; nothing by a rubric.
+        """Return classification and direct relevance by rules; nothing by a rubric.
 
         Raises:
             JudgeError: The embedder failed.
@@ -101,15 +114,10 @@ class LocalJudge:
         return Findings(**await rated(task, self._embedder, self.rules))
 
     async def grade(self, task: Grade) -> Findings:
-        """Nothing: all grades are by rubrics."""
-        return Findings.absent(task.wanted, NO_RUBRIC)
+        """Return no grade: all are by rubrics."""
+        return Findings.absent(task.wanted, _NO_RUBRIC)
 
     async def aclose(self) -> None:
-        """Closes the embedder."""
+        """Close the embedder."""
         if self._embedder:
             await self._embedder.aclose()
-
-
-def _stance(task: Decompose) -> Stance:
-    given = ((task.answer, True), (task.reference, False))
-    return Stance(*(absent if text is None else indistinct(text) for text, absent in given))

@@ -1,57 +1,79 @@
-"""What rules can rate: correct or not, how direct an answer is; by no rubric."""
+"""Ratings by rules: correct or not, direct or not, indistinct or not. None by a rubric."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local.agreement import agrees, denies
 from rag_eval_hooks.judges.local.claims import claims
-from rag_eval_hooks.judges.local.rules import Rules
-from rag_eval_hooks.judges.local.stance import indistinct
 from rag_eval_hooks.judges.local.units import Claim, Passage, terms
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
+from rag_eval_hooks.judges.local.windows import Rules
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.tasks import Rate
+from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["NO_RUBRIC", "rated"]
+__all__ = ["RATE", "indistinct", "rated"]
 
-NO_RUBRIC = NotScored(Cause.MISSING_INPUT, "the embedded judge rates by no rubric")
+_NO_RUBRIC = NotScored(Cause.MISSING_INPUT, "the embedded judge rates by no rubric")
 _STEPS = 4  # of direct relevance above 0
 _SHORT = 6  # content words; an answer of no more need not repeat the question
+_HEDGE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|might|could|may|(?:it|that|this) (?:all )?depends|hard to say"
+    r"|not (?:quite |entirely |really )?sure|i (?:think|guess|suppose)|some(?:thing|how|times)"
+    r"|vielleicht|möglicherweise|vermutlich|kommt darauf an|ربما)\b"
+    r"|也许|或许|可能|かもしれ|たぶん|おそらく",
+    re.IGNORECASE,
+)
+_NO_ANSWER = re.compile(
+    r"\b(?:weiß|wissen) (?:ich |wir )?(?:es |das )?(?:leider )?nicht\b"
+    r"|\bkeine (?:ahnung|angaben?|informationen)\b|\bnicht (?:beantwort\w+|bekannt|erwähnt)\b"
+    r"|不知道|不清楚|不确定|无法(?:回答|确定|判断)|没有(?:提到|相关|足够)|未提及"
+    r"|(?:わかり|分かり)ません|(?:分から|わから)ない|不明です|記載(?:が|は)?(?:ありません|ない)"
+    r"|لا (?:أعرف|أعلم|ندري|أدري)|غير معروف|لا توجد معلومات|لا يمكن(?:ني)? (?:الإجابة|تحديد)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rating:
+    """A task with the claims of its reference and the vectors of its sentences."""
+
+    task: Rate
+    reference: tuple[str, ...]
+    vectors: Vectors
+    rules: Rules
 
 
 async def rated(task: Rate, embedder: Embedder | None, rules: Rules) -> Mapping[str, Any]:
-    """Each wanted finding by its name.
+    """Return each wanted finding by its name.
 
     Raises:
         JudgeError: The embedder failed.
     """
     reference = claims(task.reference or "") or (task.reference or "",)
     vectors = NO_VECTORS
-    if embedder and task.wanted & {Finding.CLASSIFICATION, Finding.DIRECT_RELEVANCE}:
+    if embedder and task.wanted & RATE.keys():
         answer = Passage(task.answer).units
         vectors = await Vectors.of(
             embedder, [task.question, *reference, *(unit.text for unit in answer)]
         )
-    made: dict[str, Any] = {kind.value: NO_RUBRIC for kind in task.wanted}
-    if Finding.CLASSIFICATION in task.wanted:
-        made[Finding.CLASSIFICATION] = classification(task, reference, vectors, rules)
-    if Finding.DIRECT_RELEVANCE in task.wanted:
-        made[Finding.DIRECT_RELEVANCE] = direct_relevance(task.question, task.answer, vectors)
-    return made
+    rating = _Rating(task, reference, vectors, rules)
+    return {kind.value: RATE[kind](rating) if kind in RATE else _NO_RUBRIC for kind in task.wanted}
 
 
-def classification(
-    task: Rate, reference: tuple[str, ...], vectors: Vectors, rules: Rules
-) -> Verdict:
-    """Whether the answer states all that the reference does and denies none of it."""
+def _classification(rating: _Rating) -> Verdict:
+    """Return whether the answer states all that the reference does and denies none of it."""
+    task, rules = rating.task, rating.rules
     question = frozenset(terms(task.question))
     answer = Passage(task.answer)
-    for text in reference:
-        stated = agrees(Claim.of(text), answer, question, vectors, rules)
+    for text in rating.reference:
+        stated = agrees(Claim.of(text), answer, question, rating.vectors, rules)
         if not stated.holds:
             return stated
     other = Passage(task.reference or "")
@@ -61,20 +83,48 @@ def classification(
     return stated
 
 
-def direct_relevance(question: str, answer: str, vectors: Vectors = NO_VECTORS) -> float:
-    """How far an answer takes up the question: 0, 0.25, 0.5, 0.75 or 1.
+def _direct_relevance(rating: _Rating) -> float:
+    """Return the degree to which an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
 
     The share of the question's content words that the answer holds, with vectors its mean with
     the cosine, to the nearest step. An answer that states nothing is at 0; a short one, which
     need not repeat the question, at 0.5 or above.
     """
+    question, answer = rating.task.question, rating.task.answer
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), Passage(answer)
     share = len(asked & said.index.keys()) / len(asked) if asked else 1.0
-    cosine = vectors.best(question, said)
+    cosine = rating.vectors.best(question, said)
     if cosine is not None:
         share = (share + max(cosine, 0.0)) / 2
     if len(said.index) <= _SHORT:
         share = max(share, 0.5)
     return round(_STEPS * share) / _STEPS
+
+
+def indistinct(text: str) -> bool:
+    """Return whether a text states nothing: it is blank, asks, refuses, or only hedges.
+
+    A hedged sentence counts as stating something when it names a name or a number.
+    """
+    found = claims(text)
+    if not found or refusal(text) is not None:
+        return True
+    return all(_states_nothing(claim) for claim in found)
+
+
+def _states_nothing(claim: str) -> bool:
+    if _NO_ANSWER.search(claim):
+        return True
+    if not _HEDGE.search(claim):
+        return False
+    parts = Claim.of(claim)
+    return not (parts.names or parts.unit.numbers)
+
+
+RATE: Mapping[Finding, Callable[[_Rating], Any]] = {
+    Finding.CLASSIFICATION: _classification,
+    Finding.DIRECT_RELEVANCE: _direct_relevance,
+}
+"""Ratings that need no rubric."""

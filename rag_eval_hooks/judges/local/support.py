@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rag_eval_hooks.findings import Support
-from rag_eval_hooks.judges.local.rules import RULES, Rules
 from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written
 from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
-from rag_eval_hooks.judges.local.windows import Window, best_window, weights
+from rag_eval_hooks.judges.local.windows import RULES, Rules, Window, best_window, weights
 
 __all__ = ["negation_differs", "supports"]
 
