@@ -20,8 +20,8 @@ from rag_eval_hooks.capture import (
     OtherInstrumentors,
     Recorder,
     SpanWriter,
+    traits_of_interaction,
 )
-from rag_eval_hooks.capture.traits import traits_of_interaction
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -165,7 +165,7 @@ class RagEval:
         """Build the pipeline anew: its threads, locks and requests are the parent's."""
         self._inherited.append(self._pipeline.abandon())
         self._parts.forked()
-        self.recorder.reset()
+        self.recorder.forked()
         self.others.reset()
         self._spans.forked()
         self._pipeline = self._new_pipeline()

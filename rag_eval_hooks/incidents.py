@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
-__all__ = ["Incidents"]
+__all__ = ["Incidents", "host_edge"]
+
+F = TypeVar("F", bound=Callable[..., None])
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -54,3 +58,20 @@ class Incidents:
         """Return the occurrences so far, by kind."""
         with self._lock:
             return dict(self._counts)
+
+
+def host_edge(method: F) -> F:
+    """Wrap a callback of a framework; what it raises is counted and goes no further.
+
+    Args:
+        method: A method of an object that has its `Incidents` in `_incidents`.
+    """
+
+    @functools.wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the host's edge
+            self._incidents.report(f"capture {method.__name__}", error)
+
+    return cast("F", guarded)

@@ -93,7 +93,7 @@ def leaks(variant: Variant) -> Iterator[str]:
         "interactions open": len(recorder._open),
         "runs open": len(recorder._runs),
         "streams waited for": len(recorder._waiting),
-        "interrupts": len(recorder._parked._waiting),
+        "interrupts": len(recorder.suspensions),
         "spans held": len(pipeline._holder),
         "samples queued": len(pipeline._evaluator),
         "spans begun and not ended": variant.spans.counts["started"]

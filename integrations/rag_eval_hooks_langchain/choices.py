@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_langchain import values
+from rag_eval_hooks_langchain import question_answer as values
 from rag_eval_hooks_langchain.documents import Documents
 from rag_eval_hooks_langchain.structured import entries
 

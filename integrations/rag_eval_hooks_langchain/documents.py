@@ -101,9 +101,10 @@ class Documents:
             artifacts: Whether messages of tools in it are new, and their artifacts a find.
             is_known: By the text of a document, whether it is no find.
         """
-        if isinstance(outputs, str) and not outputs.strip() and holds_documents(given):
-            # A formatter that lets no document pass.
-            return [()]
+        if _form_of(class_of(outputs)) is _Form.NOTHING:
+            # A formatter that lets no document pass gives a blank text.
+            blank = isinstance(outputs, str) and not outputs.strip() and holds_documents(given)
+            return [()] if blank else []
         search = _Search(self._keys, artifacts, is_known)
         search.look(outputs, given, _DEEP)
         return search.found

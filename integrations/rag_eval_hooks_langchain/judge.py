@@ -18,7 +18,7 @@ from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, S
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt, ReplyError
-from rag_eval_hooks_langchain.values import message_text
+from rag_eval_hooks_langchain.question_answer import message_text
 
 __all__ = ["LangChainChat", "LangChainJudge"]
 

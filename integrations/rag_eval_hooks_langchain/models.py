@@ -1,4 +1,4 @@
-"""Reads what model calls were asked and gave."""
+"""Reads the input and the reply of model calls."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Facts
-from rag_eval_hooks_langchain.values import message_text
+from rag_eval_hooks_langchain.question_answer import message_text
 
-__all__ = ["model_facts", "picks_of", "result_facts", "result_text"]
+__all__ = ["model_facts", "reply_of"]
 
 _SCALARS = (str, int, float, bool)
 
 
-def result_text(result: LLMResult) -> str | None:
-    """What a model gave out, or None when it gave no text, as when it only picks a tool."""
-    for batch in result.generations:
-        for generation in batch:
-            if isinstance(generation, ChatGeneration):
-                return message_text(generation.message) or None
-            return generation.text or None
-    return None
+def reply_of(result: LLMResult) -> tuple[str | None, Facts, Sequence[Any]]:
+    """Return the reply of a model.
 
-
-def picks_of(result: LLMResult) -> Sequence[Any]:
-    """The arguments of the tool calls in a reply."""
-    calls = getattr(_first_message(result), "tool_calls", None)
-    return [call.get("args") for call in calls] if calls else ()
+    Returns:
+        Its text, None if it gave none, as when it only picks a tool; model, tokens and id; and
+        the arguments of its tool calls.
+    """
+    first = next((one for batch in result.generations for one in batch), None)
+    if not isinstance(first, ChatGeneration):
+        return (first.text or None) if first is not None else None, {}, ()
+    message = first.message
+    calls = getattr(message, "tool_calls", None)
+    arguments = [call.get("args") for call in calls] if calls else ()
+    return message_text(message) or None, _reply_facts(message), arguments
 
 
 def model_facts(started: Mapping[str, Any]) -> Facts:
-    """Provider and model that a call asks for, from the keywords of its start event."""
+    """Return the provider and the model that a call asks for, from its start event."""
     metadata = started.get("metadata") or {}
     invocation = started.get("invocation_params") or {}
     model = metadata.get("ls_model_name") or invocation.get("model") or invocation.get("model_name")
-    return _told(
+    return _scalars(
         {
             semconv.GEN_AI_PROVIDER_NAME: metadata.get("ls_provider"),
             semconv.GEN_AI_REQUEST_MODEL: model,
@@ -46,29 +46,18 @@ def model_facts(started: Mapping[str, Any]) -> Facts:
     )
 
 
-def result_facts(result: LLMResult) -> Facts:
-    """Model, tokens and id that a reply tells."""
-    message = _first_message(result)
-    if message is None:
-        return {}
-    told = message.response_metadata
+def _reply_facts(message: BaseMessage) -> Facts:
+    described = message.response_metadata
     usage: Mapping[str, Any] = getattr(message, "usage_metadata", None) or {}
-    return _told(
+    return _scalars(
         {
-            semconv.GEN_AI_RESPONSE_MODEL: told.get("model_name") or told.get("model"),
-            semconv.GEN_AI_RESPONSE_ID: told.get("id") or message.id,
+            semconv.GEN_AI_RESPONSE_MODEL: described.get("model_name") or described.get("model"),
+            semconv.GEN_AI_RESPONSE_ID: described.get("id") or message.id,
             semconv.GEN_AI_INPUT_TOKENS: usage.get("input_tokens"),
             semconv.GEN_AI_OUTPUT_TOKENS: usage.get("output_tokens"),
         }
     )
 
 
-def _first_message(result: LLMResult) -> BaseMessage | None:
-    for batch in result.generations:
-        for generation in batch:
-            return generation.message if isinstance(generation, ChatGeneration) else None
-    return None
-
-
-def _told(facts: Mapping[str, Any]) -> Facts:
+def _scalars(facts: Mapping[str, Any]) -> Facts:
     return {k: v for k, v in facts.items() if isinstance(v, _SCALARS) and v != ""}

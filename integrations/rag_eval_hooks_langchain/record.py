@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rag_eval_hooks.capture.manual import enclosing_scopes
-from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
+from rag_eval_hooks.capture.scopes import enclosing_scopes
+from rag_eval_hooks_langchain.callback_handler import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.surroundings import current_handlers, current_run_id
 
 __all__ = ["record_contexts"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from langchain_core.tracers.context import register_configure_hook
 
 if TYPE_CHECKING:
-    from rag_eval_hooks_langchain.handler import RagEvalCallbackHandler
+    from rag_eval_hooks_langchain.callback_handler import RagEvalCallbackHandler
 
 __all__ = ["SWITCH"]
 

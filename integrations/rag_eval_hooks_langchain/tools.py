@@ -10,7 +10,7 @@ from langchain_core.messages import ToolMessage
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.documents import update_of
-from rag_eval_hooks_langchain.values import message_text
+from rag_eval_hooks_langchain.question_answer import message_text
 
 __all__ = ["text_of_tool"]
 

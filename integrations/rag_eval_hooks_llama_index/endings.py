@@ -29,7 +29,7 @@ def stream_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
             run.text = stream.text
             return Status.OK
         model = next(_inside(run, lambda inner: inner.kind is RunKind.MODEL), None)
-        run.untold = stream.foreign
+        run.text_unknown = stream.foreign
         if model is None or model.end is None:
             return Status.CLOSED
         return _taken_over(run, model)
@@ -53,7 +53,7 @@ def reading_ending(
             return None
         status = reading.status or Status.CLOSED
         run.text = keep(run, reading.text)
-        run.untold = run.text is None
+        run.text_unknown = run.text is None
         _blame(run, reading.error_type)
         interaction = run.interaction
         interaction.read_until = max(interaction.read_until, reading.ended)
@@ -108,7 +108,7 @@ def _written(run: Run, writer: Run) -> Status:
 
 def _taken_over(run: Run, last: Run) -> Status:
     """The text and the failure of the last run inside, which are those of the outer one."""
-    run.text = None if run.untold else last.text
+    run.text = None if run.text_unknown else last.text
     if last.error_type is None:
         return Status.OK
     status = _STATUS.get(last.error_type, Status.ERROR)

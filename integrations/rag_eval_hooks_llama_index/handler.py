@@ -11,7 +11,8 @@ from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.callbacks.base_handler import BaseCallbackHandler
 
 from rag_eval_hooks import RagEval, semconv
-from rag_eval_hooks.capture import Run, RunKind, host_edge
+from rag_eval_hooks.capture import Run, RunKind
+from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.answers import StreamedAnswers
 from rag_eval_hooks_llama_index.instrumentation import is_enabled
@@ -114,7 +115,7 @@ class RagEvalHandler(BaseCallbackHandler):
         if run is None:
             return
         if EventPayload.QUERY_STR in payload:
-            run.query = self._recorder.text(run, payload[EventPayload.QUERY_STR])
+            self._recorder.question(run, payload[EventPayload.QUERY_STR])
         if kind is RunKind.MODEL:
             self._note_prompt(run, payload)
         elif kind is RunKind.TOOL:
@@ -148,15 +149,15 @@ class RagEvalHandler(BaseCallbackHandler):
         elif isinstance(given, values.ANSWERS_WITH_SOURCES):
             values.note_sources(self._recorder, run, given.source_nodes)
         if event_type is CBEventType.LLM:
-            run.text = self._recorder.text(run, values.answer_of(given) or None)
-            run.facts = {**run.facts, **reply_facts(given)}
+            self._recorder.reply(run, values.answer_of(given) or None, reply_facts(given))
         else:
             self._note_answer(run, given)
 
     def _note_answer(self, run: Run, given: Any) -> None:
         if not self._answers.note(run, given):
-            run.text = self._recorder.text(run, values.answer_of(given))
-            run.untold = run.text is None and isinstance(given, values.STREAMING)
+            text = values.answer_of(given)
+            unknown = text is None and isinstance(given, values.STREAMING)
+            self._recorder.answer(run, text, unknown=unknown)
 
     def _fail(self, run: Run, error: BaseException) -> None:
         root = run.interaction.root

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 from llama_index.core.instrumentation.span import active_span_id
+from opentelemetry.trace import Span
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import Run, RunKind, host_edge
+from rag_eval_hooks.capture import Run, RunKind
+from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.answers import StreamedAnswers
 from rag_eval_hooks_llama_index.kinds import (
@@ -23,7 +26,6 @@ from rag_eval_hooks_llama_index.kinds import (
     reply_facts,
     role_of,
 )
-from rag_eval_hooks_llama_index.other_instrumentors import find_other
 from rag_eval_hooks_llama_index.reading import run_being_read
 
 __all__ = ["Tracker"]
@@ -31,6 +33,7 @@ __all__ = ["Tracker"]
 _MOST = 10_000
 """Spans of a kind that are remembered until they end; one more, and the oldest is forgotten."""
 _QUERIES = ("query", "aquery")
+_OPENINFERENCE = "openinference.instrumentation.llama_index."
 
 V = TypeVar("V")
 
@@ -93,12 +96,12 @@ class Tracker:
         )
         if run is None:
             return
-        self._instrumentors.note(run, find_other)
+        self._instrumentors.note(run, _openinference_span)
         if role is Role.WORKFLOW:
             _remember(self._workflows, span_id, None)
         run.facts = facts_of(role, instance)
         if role is Role.RETRIEVAL or run.outermost:
-            run.query = self._recorder.text(run, values.question_of_call(arguments))
+            self._recorder.question(run, values.question_of_call(arguments))
         if run.outermost and run.parent is not None:
             run.interaction.add_metadata(values.metadata_of(told))
 
@@ -129,10 +132,11 @@ class Tracker:
 
     def _note_answer(self, run: Run, role: Role, instance: Any, given: Any, streams: bool) -> None:
         if role is Role.WRITER:
-            run.text = self._recorder.text(run, instance.response or None)
+            self._recorder.answer(run, instance.response or None)
         elif run.outermost and not streams:
-            run.text = self._recorder.text(run, values.answer_of(given))
-            run.untold = run.text is None and isinstance(given, values.STREAMING)
+            text = values.answer_of(given)
+            unknown = text is None and isinstance(given, values.STREAMING)
+            self._recorder.answer(run, text, unknown=unknown)
 
     @host_edge
     def drop(self, span_id: str, error: BaseException | None) -> None:
@@ -160,8 +164,8 @@ class Tracker:
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.MODEL:
             try:
-                run.text = self._recorder.text(run, values.answer_of(response) or None)
-                run.facts = {**run.facts, **reply_facts(response)}
+                text = values.answer_of(response) or None
+                self._recorder.reply(run, text, reply_facts(response))
             finally:
                 self._recorder.end(run)
 
@@ -237,6 +241,25 @@ class Tracker:
         owns = role in (Role.RETRIEVAL, Role.POSTPROCESSING)
         if nodes is not None and (owns or (nodes and not run.within(RunKind.RETRIEVER))):
             self._recorder.documents(run, values.snapshot(nodes))
+
+
+def _openinference_span(root: Run) -> tuple[bool, Span | None]:
+    """Return whether another instrumentor writes spans, and its span of a root.
+
+    OpenInference is not imported: its handler is looked for among those of LlamaIndex's root
+    dispatcher. It maps span ids to spans, not publicly, so its span may not be found, and then
+    scores are only on the evaluation span.
+    """
+    for handler in get_dispatcher().span_handlers:
+        if type(handler).__module__.startswith(_OPENINFERENCE):
+            try:
+                # Of another class than the handlers that LlamaIndex types.
+                span = cast("Any", handler).open_spans[root.id]._otel_span
+            except (AttributeError, LookupError, TypeError):
+                # Not there, or another version keeps its spans elsewhere.
+                return True, None
+            return True, span if isinstance(span, Span) else None
+    return False, None
 
 
 def _remember(spans: dict[str, V], span_id: str, value: V) -> None:

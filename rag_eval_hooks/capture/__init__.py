@@ -2,11 +2,10 @@
 
 from rag_eval_hooks.capture.interaction import Facts, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.manual import ManualInteraction
-from rag_eval_hooks.capture.never_raise import host_edge
 from rag_eval_hooks.capture.other_instrumentors import OtherInstrumentors
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.sample_builder import Assembler
-from rag_eval_hooks.capture.sample_parts import assemble
+from rag_eval_hooks.capture.sample_parts import assemble, traits_of_interaction
 from rag_eval_hooks.capture.spans import SpanWriter
 
 __all__ = [
@@ -21,5 +20,5 @@ __all__ = [
     "RunKind",
     "SpanWriter",
     "assemble",
-    "host_edge",
+    "traits_of_interaction",
 ]

@@ -1,4 +1,4 @@
-"""What is remembered of a running interaction: its runs, and what passed through them."""
+"""Runs of a framework, and the interaction that they make up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rag_eval_hooks.telemetry.other_span import OtherSpan
 __all__ = ["DocumentList", "Facts", "Interaction", "Origin", "Others", "Run", "RunKind"]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool]
-"""Span attributes that the framework told, by their semantic-convention key."""
+"""Span attributes that a framework names, by their semantic-convention key."""
 
 _NO_FACTS: Facts = MappingProxyType({})
 
@@ -42,26 +42,22 @@ class Run:
 
     Attributes:
         id: The framework's id.
-        kind: What it does.
+        kind: The kind of step.
         name: The framework's name for it.
         parent: The enclosing run, or None for a root.
-        interaction: What it belongs to.
+        interaction: The interaction that it is a part of.
         start: Nanoseconds since the epoch.
-        end: The same, or None while the run is open.
+        outermost: Whether the application called it itself, and not a part of a framework's run.
+        end: Nanoseconds since the epoch, or None while the run is open.
         prompt: Texts that a model was given, in order.
-        text: What a model or the root gave out, as text.
-        query: What a retriever or the root was asked.
+        text: Output of a model or the root, as text.
+        text_unknown: Whether its output is a text that cannot be read.
+        query: Question to a retriever or the root.
         facts: Further span attributes.
         error_type: Class name of the exception that ended the run.
-        picks: Arguments of the tools that a model picked, as the framework gave them.
-        outputs: Further texts that the root gave out, one of which may be the answer.
-        structured: What the root gave out as JSON, where nothing in it is known as the answer.
-        given: What a step was given, until it ends: what it merely passes on is no find.
-        keeps_state: Whether its output is a state, which may hold what earlier runs put there.
-        untold: Whether it gave out a text that is not known.
-        unseen: Documents in its state that no step was seen to find, once they were looked for.
-        mark: By what the framework names the same step when it runs it again after a stop.
-        resuming: Whether it continues something of which no beginning has been found here.
+        tool_arguments: Arguments of the tools that a model picked, as the framework gave them.
+        checkpoint: The framework's name for this step, equal when it is run again after a stop.
+        state: Kept for the integration while the interaction is open.
     """
 
     id: Hashable
@@ -70,30 +66,21 @@ class Run:
     parent: Run | None
     interaction: Interaction
     start: int
+    outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
     text: str | None = None
+    text_unknown: bool = False
     query: str | None = None
     facts: Facts = field(default_factory=lambda: _NO_FACTS)
     error_type: str | None = None
-    picks: Sequence[Any] = ()
-    outputs: tuple[str, ...] = ()
-    structured: str | None = None
-    given: Any = None
-    keeps_state: bool = False
-    untold: bool = False
-    unseen: list[tuple[Context, ...]] | None = None
-    mark: str | None = None
-    resuming: bool = False
-
-    @property
-    def outermost(self) -> bool:
-        """Whether the application called it itself, and not a part of a framework's run."""
-        return self.parent is None or self.parent.kind is RunKind.MANUAL
+    tool_arguments: Sequence[Any] = ()
+    checkpoint: str | None = None
+    state: Any = None
 
     @property
     def by_hand(self) -> bool:
-        """Whether the application opened it, and all that encloses it, itself."""
+        """Whether the application opened it and all that encloses it by hand."""
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
@@ -164,8 +151,11 @@ class Interaction:
         status: How it ended.
         opened: When its root, or the last of its roots, began; nanoseconds since the epoch.
         chosen: The contexts, where the application chose them itself.
-        interrupted: Whether its graph waits for somebody.
-        stops: Marks of the steps at which it stopped, and of the checkpoint where one is told.
+        candidates: Further texts that the root gave out, one of which may be the answer.
+        structured: Output of the root as JSON, if nothing in it is known as the answer.
+        interrupted: Whether it waits for somebody before it goes on.
+        resumable: Whether it may be tried again from where it broke off.
+        stops: Checkpoints at which it stopped.
         attempted: Whether a retriever was asked, whatever came of it.
         configured: Whether the framework's config has been read.
         full: Whether text was left out, as it held as much as it may.
@@ -187,7 +177,10 @@ class Interaction:
     status: Status = Status.OK
     opened: int = 0
     chosen: tuple[Context, ...] | None = None
+    candidates: tuple[str, ...] = ()
+    structured: str | None = None
     interrupted: bool = False
+    resumable: bool = False
     stops: set[str] = field(default_factory=set)
     attempted: bool = False
     configured: bool = False
@@ -205,25 +198,25 @@ class Interaction:
         return self.runs[0]
 
     @property
-    def last_told(self) -> int:
-        """When the last thing inside the root ended that was told of; 0 for none."""
+    def last_event(self) -> int:
+        """End of the last reported run inside the root; 0 for none."""
         return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
 
     @property
     def retrieves(self) -> bool:
-        """Whether something was retrieved, or was to be."""
+        """Whether anything was retrieved, or a retriever was asked."""
         return self.attempted or bool(self.lists) or self.chosen is not None
 
     def add_metadata(self, values: Mapping[str, Any]) -> None:
-        """Adds to the metadata; a later value of a key wins."""
+        """Add to the metadata; a later value of a key wins."""
         self.metadata = {**self.metadata, **values}
 
     def add_tags(self, tags: Sequence[str]) -> None:
-        """Adds tags, each once."""
+        """Add tags, each once."""
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
     def drop_relayed(self) -> None:
-        """Forgets texts that only relay: what a sub-agent said, or documents as text."""
+        """Drop texts that only relay: the words of a sub-agent, or documents as text."""
         texts = [found for found in self.lists if found.origin is Origin.TEXT]
         if not texts:
             return
@@ -231,16 +224,16 @@ class Interaction:
         inner = {run for run in self.runs if run.kind is RunKind.MODEL}
         inner |= {found.run for found in others}
         relaying = {outer for run in inner for outer in run.ancestors()}
-        told = {context.text for found in others for context in found.contexts} - {""}
+        known = {context.text for found in others for context in found.contexts} - {""}
         self.lists = [
             found
             for found in self.lists
             if found.origin is not Origin.TEXT
-            or not (found.run in relaying or _consists_of(found.contexts[0].text, told))
+            or not (found.run in relaying or _consists_of(found.contexts[0].text, known))
         ]
 
     def resume(self, earlier: Interaction) -> None:
-        """Continues one that was interrupted: its runs and documents come first."""
+        """Continue one that was interrupted: its runs and documents come first."""
         root, first = self.root, earlier.root
         root.start, root.query = first.start, first.query
         self.otel = earlier.otel
@@ -256,7 +249,7 @@ class Interaction:
         self.kept_chars += earlier.kept_chars
 
     def remainder(self) -> Interaction:
-        """What a further try needs of one that broke off: its question and what was found."""
+        """Return a copy with only what a further try needs: question and documents."""
         kept = Interaction(self.otel, self.metadata, self.tags, opened=self.opened)
         kept.runs.append(_bare(self.root, kept))
         kept.lists = [
@@ -269,7 +262,7 @@ class Interaction:
         return kept
 
     def try_again(self, earlier: Interaction) -> None:
-        """Goes on where one broke off that is counted already: with its question and its finds."""
+        """Take over question and documents of one that broke off and is counted already."""
         self.root.query = self.root.query or earlier.root.query
         self.metadata = {**earlier.metadata, **self.metadata}
         self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
@@ -283,13 +276,23 @@ class Interaction:
         root = self.root
         return self.kept_chars + len(root.query or "") + len(root.text or "")
 
+    def closed_early(self) -> bool:
+        """Return whether its last model still ran at the end: a stream that nobody read on."""
+        root = self.root
+        if root.kind is RunKind.MANUAL and root.text is not None:
+            return False
+        models = [run for run in self.runs if run.kind is RunKind.MODEL]
+        return bool(models) and models[-1].end is None
 
-def _consists_of(text: str, told: Set[str]) -> bool:
-    """Whether documents are what a text holds; short ones stand in many by chance."""
-    held = [one for one in told if one in text]
+
+def _consists_of(text: str, known: Set[str]) -> bool:
+    """Return whether a text holds documents; short ones stand in many by chance."""
+    held = [one for one in known if one in text]
     return any(is_telling(fold(one)) for one in held) or 2 * sum(map(len, held)) > len(text)
 
 
 def _bare(run: Run, interaction: Interaction) -> Run:
-    """A run by its name alone, which keeps nothing of its interaction alive."""
-    return Run(run.id, run.kind, run.name, None, interaction, run.start, run.end, query=run.query)
+    """Return a copy of a run that keeps nothing of its interaction alive."""
+    return Run(
+        run.id, run.kind, run.name, None, interaction, run.start, end=run.end, query=run.query
+    )

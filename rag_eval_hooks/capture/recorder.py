@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
+import asyncio
 import threading
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
@@ -14,12 +12,11 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.contexts.search import drop_unused
-from rag_eval_hooks.capture.endings import closed_early, status_of
-from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.manual import enclosing_run
-from rag_eval_hooks.capture.suspended import Fits, Parked
-from rag_eval_hooks.capture.text_limits import Room
-from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.run_notes import RunNotes
+from rag_eval_hooks.capture.scopes import enclosing_run
+from rag_eval_hooks.capture.suspended_interactions import Suspensions
+from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_quiet
 
 __all__ = ["Recorder"]
@@ -30,7 +27,7 @@ _MAX_RUNS = 10_000
 """Runs of one interaction; one more, and it is abandoned as one that never ends."""
 
 
-class Recorder:
+class Recorder(RunNotes):
     """Follows runs by their ids and reports each interaction once, when its root ends.
 
     An interaction is a root run in which something was retrieved, or one that the application
@@ -49,7 +46,9 @@ class Recorder:
             `sweep` is needed, and at exit `close` is called.
 
     Attributes:
-        locators: Of integrations: each tells the id of the framework's run around the caller.
+        locators: Functions of integrations that return the id of the framework's run around the
+            caller, or None.
+        suspensions: Interactions that stopped and may be resumed.
     """
 
     def __init__(
@@ -62,31 +61,28 @@ class Recorder:
         max_text_chars: int = 20_000,
         on_wait: Callable[[], object] = lambda: None,
     ) -> None:
+        super().__init__(max_chars, max_text_chars)
         self._on_end = on_end
         self._on_wait = on_wait
         self._ttl_ns = int(ttl * 1e9)
         self._max_open = max_open
-        self._room = Room(max_chars, max_text_chars)
-        self._closes_at_exit = False
         self.locators: set[Callable[[], Hashable | None]] = set()
-        self.reset()
+        self.forked()
 
-    def reset(self) -> None:
-        """Forgets everything open: what a forked child needs."""
+    def forked(self) -> None:
+        """Forget everything open: the parent of a forked process reports it."""
         self._sweeping = threading.RLock()
         self._runs: dict[Hashable, Run] = {}
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
         self._ended: OrderedDict[Hashable, None] = OrderedDict()
-        self._parked = Parked(self._report, self._ttl_ns, self._max_open)
-        # What broke off is counted already.
-        self._broken_off = Parked(lambda _: None, self._ttl_ns, self._max_open)
+        self.suspensions = Suspensions(self._report, self._max_open)
 
     def opened(self) -> tuple[int, int]:
-        """How many interactions are open or interrupted, and the characters they hold."""
+        """Return how many interactions are open or interrupted, and the characters they hold."""
         held = list(self._open.values())
-        chars = sum(interaction.chars for interaction in held) + self._parked.chars
-        return len(held) + len(self._parked), chars
+        chars = sum(interaction.chars for interaction in held) + self.suspensions.chars
+        return len(held) + len(self.suspensions), chars
 
     def start(
         self,
@@ -99,12 +95,12 @@ class Recorder:
         *,
         apart: bool = False,
     ) -> Run | None:
-        """A run begins. A parent that was never seen makes it a root.
+        """Begin a run. A parent that was never seen makes it a root.
 
         Args:
-            run_id: Of the framework.
-            parent_id: Of the enclosing run, or None where the framework names none.
-            kind: What it does.
+            run_id: The framework's id.
+            parent_id: Id of the enclosing run, or None where the framework names none.
+            kind: The kind of step.
             name: The framework's name for it.
             metadata: Of a root.
             tags: Of a root.
@@ -112,13 +108,13 @@ class Recorder:
                 runs in that.
 
         Returns:
-            The run, for the caller to put down what it knows, or None when it is ignored: it
-            is known already, came late, or belongs to an evaluation of ours.
+            The run, or None when it is ignored: it is known already, came late, or belongs to an
+            evaluation of ours.
         """
         if run_id in self._runs or run_id in self._ended:
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
-        # Asked for in the order opposite to that in which an end, maybe at this moment, notes it.
+        # Looked up in the order opposite to that in which an end, maybe at this moment, notes it.
         if parent_id in self._ended:
             # What it starts in its turn comes late too.
             self._ended[run_id] = None
@@ -136,14 +132,17 @@ class Recorder:
 
     def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
         interaction = parent.interaction
-        if len(interaction.runs) >= _MAX_RUNS:
-            self._finish(interaction.root, Status.ABANDONED)
+        runs = interaction.runs
+        if len(runs) >= _MAX_RUNS:
+            self._finish(runs[0], Status.ABANDONED)
             return None
-        run = Run(run_id, kind, name, parent, interaction, time.time_ns())
-        interaction.runs.append(run)
-        interaction.attempted |= kind is RunKind.RETRIEVER
+        outermost = parent.kind is RunKind.MANUAL
+        run = Run(run_id, kind, name, parent, interaction, time.time_ns(), outermost)
+        runs.append(run)
+        if kind is RunKind.RETRIEVER:
+            interaction.attempted = True
         self._runs[run_id] = run
-        if interaction.root.id not in self._open:
+        if runs[0].id not in self._open:
             # It ended in another thread meanwhile: nothing would take the run out again.
             self._ended[run_id] = None
             self._runs.pop(run_id, None)
@@ -151,15 +150,17 @@ class Recorder:
         return run
 
     def _around(self) -> Run | None:
-        """What encloses a run without a known parent.
+        """Return the run that encloses one without a known parent, or None.
 
         Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
         its own. What their context says counts, then an interaction opened by hand.
         """
-        for locate in self.locators:
+        for locate in tuple(self.locators):
             if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
                 return run
-        return enclosing_run(self)
+        run = enclosing_run(self)
+        # A forked child inherits the scope, but its recorder starts anew.
+        return run if run is not None and self.get(run.id) is run else None
 
     def _start_root(
         self,
@@ -170,137 +171,89 @@ class Recorder:
         tags: Sequence[str],
     ) -> Run:
         self._abandon_old()
-        if len(self._open) >= self._max_open:
-            self._abandon_oldest()
+        if len(self._open) >= self._max_open and (oldest := self._oldest()) is not None:
+            self._finish(oldest.root, Status.ABANDONED)
         interaction = Interaction(otel_context.get_current(), {}, tuple(tags))
-        interaction.metadata = self._room.metadata(interaction, metadata)
-        now = time.time_ns()
-        run = Run(run_id, kind, name, None, interaction, now)
-        interaction.opened = now
+        interaction.metadata = self.metadata(interaction, metadata)
+        interaction.opened = now = time.time_ns()
+        run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
         self._runs[run_id] = run
         self._open[run_id] = interaction
         return run
 
     def get(self, run_id: Hashable) -> Run | None:
-        """An open run, or None for one that was never seen or has ended."""
+        """Return an open run, or None for one that was never seen or has ended."""
         run = self._runs.get(run_id)
         return run if run is not None and run.end is None else None
 
     def is_inside(self, parent_id: Hashable | None) -> bool:
-        """Whether a run with this parent would be a part of something that is open."""
+        """Return whether a run with this parent would be a part of something that is open."""
         if parent_id is not None and self.get(parent_id) is not None:
             return True
         return self._around() is not None
 
-    @property
-    def longest(self) -> int:
-        """Characters that are kept of one text."""
-        return self._room.longest
-
     def knows(self, run_id: Hashable) -> bool:
-        """Whether a run, ended or not, belongs to an open interaction."""
+        """Return whether a run, ended or not, belongs to an open interaction."""
         return run_id in self._runs
 
     def shared(self, run_id: Hashable, other: Run) -> bool:
-        """Whether a known run belongs to the same interaction as another."""
+        """Return whether a known run belongs to the same interaction as another."""
         run = self._runs.get(run_id)
         return run is not None and run.interaction is other.interaction
 
     def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """A run gave out a stream: its interaction stays open until that is over, too.
+        """Keep an interaction open until a stream that a run gave out is over, too.
 
         Args:
             run: Any run of the interaction.
-            over: How the stream's reading ended, or None while it may go on; asked when the root
-                returns, when something was reported about the stream, and a few times a second.
+            over: Returns how the stream's reading ended, or None while it may go on; called when
+                the root returns, when something was reported about the stream, and a few times a
+                second.
         """
         run.interaction.streams.append(over)
 
-    def documents(
-        self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS
-    ) -> None:
-        """A run gave out documents, or the application stated that it uses them."""
-        interaction = run.interaction
-        kept = self._room.contexts(interaction, contexts)
-        if contexts and not kept:
-            # Without room nobody knows which they were: that is no empty retrieval.
-            interaction.attempted = True
-            return
-        interaction.lists.append(DocumentList(run, kept, origin))
-
-    def choose(self, interaction: Interaction, contexts: Sequence[Context]) -> None:
-        """The application chose the contexts; the last choice counts."""
-        interaction.chosen = self._room.contexts(interaction, contexts)
-
-    def text(self, run: Run, text: str | None) -> str | None:
-        """As much of a text as may be kept; of the outermost run's own there is always room."""
-        if text is None:
-            return None
-        return self._room.text(run.interaction, text, always=run.outermost)
-
-    def texts(self, run: Run, texts: Sequence[str]) -> tuple[str, ...]:
-        """As much of several texts as may be kept."""
-        return tuple(self._room.text(run.interaction, text) for text in texts)
-
-    def prompt(self, run: Run, texts: Sequence[str]) -> None:
-        """A model was given texts."""
-        run.prompt = self._room.prompt(run.interaction, texts)
-
-    def resume(self, run: Run, conversation: str, fits: Fits) -> None:
-        """An outermost run continues what stopped in a conversation.
-
-        What waited for somebody becomes a part of its interaction. What broke off is counted
-        already: of that it takes the question and what was found. Nothing happens where nothing
-        fits, or more than one.
-        """
-        if (earlier := self._parked.take(conversation, fits)) is not None:
-            run.interaction.resume(earlier)
-        elif (earlier := self._broken_off.take(conversation, fits)) is not None:
-            run.interaction.try_again(earlier)
-        run.resuming = run.resuming and earlier is None
-
-    def renew(self, conversation: str, fits: Fits) -> None:
-        """A conversation goes on with a new question: what stopped in it is given up."""
-        self._parked.pass_over(conversation, fits)
-        self._broken_off.pass_over(conversation, fits)
-
     def end(self, run: Run) -> None:
-        """A run ended well; the end of a root ends its interaction, but for open streams."""
-        if run.parent is None:
-            run.interaction.returned = True
-            self.settle(run)
-        elif run.end is None:
-            run.end = time.time_ns()
+        """End a run well; the end of a root ends its interaction, but for open streams."""
+        if run.parent is not None:
+            if run.end is None:
+                run.end = time.time_ns()
+            return
+        run.interaction.returned = True
+        self.settle(run)
 
     def settle(self, run: Run) -> None:
-        """Ends the run's interaction when its root has returned and its streams are over."""
+        """End the run's interaction if its root has returned and its streams are over."""
         interaction = run.interaction
-        if interaction.root.end is not None:
+        root = interaction.root
+        if root.end is not None:
             # Two threads may have seen the end of the stream at once.
-            self._waiting.pop(interaction.root.id, None)
+            self._waiting.pop(root.id, None)
         elif interaction.returned:
-            self._end_unless_streaming(interaction)
-
-    def _end_unless_streaming(self, interaction: Interaction) -> None:
-        ways = [over() for over in interaction.streams]
-        if None in ways:
-            self._waiting[interaction.root.id] = interaction
-            self._on_wait()
-        else:
-            unwell = (way for way in ways if way is not None and way is not Status.OK)
-            self._finish(interaction.root, next(unwell, Status.OK))
+            endings = [over() for over in interaction.streams]
+            if None in endings:
+                self._waiting[root.id] = interaction
+                self._on_wait()
+            else:
+                unwell = (way for way in endings if way is not None and way is not Status.OK)
+                self._finish(root, next(unwell, Status.OK))
 
     def fail(self, run: Run, error: BaseException | type[BaseException]) -> None:
-        """A run ended with an exception, or with one of a class."""
+        """End a run with an exception, or with one of a class."""
         kind = error if isinstance(error, type) else type(error)
         run.error_type = kind.__qualname__
-        self._finish(run, status_of(kind))
+        if issubclass(kind, GeneratorExit):
+            status = Status.CLOSED
+        elif issubclass(kind, asyncio.CancelledError):
+            status = Status.CANCELLED
+        else:
+            status = Status.ERROR
+        self._finish(run, status)
 
     def sweep(self) -> None:
-        """Ends what waited for streams that are over, gives up what is past the time limit.
+        """End what waited for streams that are over, give up what is past the time limit.
 
-        When it returns, what another thread found to be over has been reported, too.
+        When it returns, what another thread saw to be over has been reported, too.
         """
         with self._sweeping:
             for interaction in list(self._waiting.values()):
@@ -309,20 +262,16 @@ class Recorder:
 
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
-        self._parked.sweep(oldest_allowed)
-        self._broken_off.sweep(oldest_allowed)
-        while self._open:
-            oldest = self._oldest()
-            if oldest is None or oldest.opened > oldest_allowed:
-                return
+        self.suspensions.sweep(oldest_allowed)
+        while (oldest := self._oldest()) is not None and oldest.opened <= oldest_allowed:
             self._finish(oldest.root, Status.ABANDONED)
 
     def close(self) -> None:
-        """Reports what waits for somebody as interrupted: in this process nobody will resume it."""
-        self._parked.close()
+        """Report what waits for somebody as interrupted: nobody will resume it here."""
+        self.suspensions.close()
 
     def __len__(self) -> int:
-        """Interactions open at this moment; interrupted ones are not."""
+        """Return the number of open interactions; interrupted ones do not count."""
         return len(self._open)
 
     def _finish(self, run: Run, status: Status) -> None:
@@ -332,7 +281,7 @@ class Recorder:
         if run.parent is None:
             if run.id in self._waiting and status is not Status.ABANDONED:
                 # Noticed later than it happened: the last that was reported tells when.
-                run.end = run.interaction.last_told or run.end
+                run.end = run.interaction.last_event or run.end
             self._finish_interaction(run, status)
 
     def _finish_interaction(self, root: Run, status: Status) -> None:
@@ -341,33 +290,26 @@ class Recorder:
         if self._open.pop(root.id, None) is None:
             return
         self._waiting.pop(root.id, None)
-        interaction.status = closed_early(interaction) if status is Status.OK else status
+        if status is Status.OK and interaction.closed_early():
+            status = Status.CLOSED
         for run in interaction.runs:
             self._ended[run.id] = None
             self._runs.pop(run.id, None)
             if run.end is None:
                 run.end = root.end
-                if run.mark is not None:
-                    interaction.stops.add(run.mark)
-            run.given = run.unseen = None
+                if run.checkpoint is not None:
+                    interaction.stops.add(run.checkpoint)
+            run.state = None
         self._trim()
-        if interaction.interrupted and interaction.status is Status.OK:
+        interaction.status = status
+        if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
-            self._park(interaction)
-        else:
-            self._report(interaction)
-            if interaction.status is not Status.OK and root.keeps_state:
-                self._broken_off.park(interaction.remainder())
-
-    def _park(self, interaction: Interaction) -> None:
-        self._on_wait()
-        if not self._closes_at_exit:
-            self._closes_at_exit = True
-            # After whoever is called by `on_wait`: hooks run in reverse order. None can be
-            # registered while the interpreter ends.
-            with contextlib.suppress(RuntimeError):
-                atexit.register(_close, weakref.ref(self))
-        self._parked.park(interaction)
+            self._on_wait()
+            self.suspensions.interrupted(interaction)
+            return
+        self._report(interaction)
+        if status is not Status.OK and interaction.resumable:
+            self.suspensions.broken_off(interaction)
 
     def _trim(self) -> None:
         while len(self._ended) > _REMEMBERED:
@@ -377,24 +319,12 @@ class Recorder:
         kind = interaction.root.kind
         interaction.drop_relayed()
         drop_unused(interaction)
-        found = interaction.retrieves and kind is not RunKind.RETRIEVER
-        if kind is RunKind.MANUAL or found:
+        if kind is RunKind.MANUAL or (interaction.retrieves and kind is not RunKind.RETRIEVER):
             self._on_end(interaction)
-
-    def _abandon_oldest(self) -> None:
-        oldest = self._oldest()
-        if oldest is not None:
-            self._finish(oldest.root, Status.ABANDONED)
 
     def _oldest(self) -> Interaction | None:
         try:
             return next(iter(self._open.values()))
         except (StopIteration, RuntimeError):
-            # Another thread changed the map meanwhile; the next call looks again.
+            # None is open, or another thread changed the map meanwhile: the next call looks again.
             return None
-
-
-def _close(reference: weakref.ref[Recorder]) -> None:
-    recorder = reference()
-    if recorder is not None:
-        recorder.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,11 @@ from rag_eval_hooks.capture.contexts.search import Finder, shown_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.redaction.truncated import Truncated, drop_margin, truncate
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["answer_of", "assemble", "seconds", "session_of", "shortened"]
+__all__ = ["assemble", "shortened", "traits_of_interaction"]
 
 _OURS = ("condensed_question", "retrieval_queries", "retrieved")
 _FRAMEWORK_KEYS = frozenset(
@@ -88,15 +90,15 @@ def assemble(
 def answer_of(interaction: Interaction) -> str | None:
     """What the root gave out; inside one opened by hand, what the last call in it did."""
     root = interaction.root
-    if root.text is not None and not root.outputs:
+    if root.text is not None and not interaction.candidates:
         return root.text
     if root.kind is RunKind.MANUAL:
         gave = (run for run in reversed(interaction.runs) if run.parent is root)
-        last = next((run for run in gave if run.text is not None or run.untold), None)
+        last = next((run for run in gave if run.text is not None or run.text_unknown), None)
         answer = None if last is None else last.text
     else:
         answer = _said(interaction)
-    return next((text for text in (answer, root.text) if text is not None), root.structured)
+    return next((text for text in (answer, root.text) if text is not None), interaction.structured)
 
 
 def _said(interaction: Interaction) -> str | None:
@@ -109,7 +111,9 @@ def _said(interaction: Interaction) -> str | None:
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
     if root.text and any(_holds(root.text, c) or root.text in (c.text or "") for c in calls):
         return root.text
-    told = [(c, text) for c in reversed(calls) for text in root.outputs if _holds(text, c)]
+    told = [
+        (c, text) for c in reversed(calls) for text in interaction.candidates if _holds(text, c)
+    ]
     if len(told) > 1:
         told = [(c, text) for c, text in told if _is_grounded(c, interaction, calls)] or told
     return told[0][1] if told else None
@@ -127,6 +131,22 @@ def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> b
         if other is not call and is_telling(said):
             prompt = prompt.replace(said, " ")
     return bool(shown_in(prompt, interaction.lists))
+
+
+def traits_of_interaction(interaction: Interaction) -> Traits:
+    """Return what sampling rules compare of an interaction."""
+    root = interaction.root
+    session = session_of(interaction.metadata)
+    return Traits(
+        # As in the sample: a root may show no question where its retriever was asked one.
+        question=root.query or next(iter(queries(interaction)), ""),
+        # Once, whatever number of rules asks: it is searched in all that models said.
+        answer=functools.cache(lambda: answer_of(interaction)),
+        tags=interaction.tags,
+        metadata={**interaction.metadata, **({"session_id": session} if session else {})},
+        error_type=root.error_type,
+        latency=seconds(root),
+    )
 
 
 def seconds(root: Run) -> float | None:

@@ -15,9 +15,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel
 
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
+from rag_eval_hooks_langchain.question_answer import answer_of, other_answers, question_of
 from rag_eval_hooks_langchain.structured import structured
 from rag_eval_hooks_langchain.tools import text_of_tool
-from rag_eval_hooks_langchain.values import answer_of, other_answers, question_of
 
 ONE, TWO = Document("one"), Document("two")
 

@@ -209,9 +209,9 @@ def stopped(log: Log, run_id: str, mark: str, *, error: bool = False) -> None:
     """A graph in a thread that stops in a step with a mark."""
     root = log.recorder.start(run_id, None, RunKind.CHAIN, "graph", {"thread_id": "t"})
     assert root is not None
-    root.query, root.keeps_state = run_id, True
+    root.query, root.interaction.resumable = run_id, True
     log.retrieve(f"r of {run_id}", run_id)
-    log.start(f"step of {run_id}", run_id).mark = mark
+    log.start(f"step of {run_id}", run_id).checkpoint = mark
     if error:
         log.recorder.fail(root, ValueError())
     else:
@@ -219,14 +219,13 @@ def stopped(log: Log, run_id: str, mark: str, *, error: bool = False) -> None:
         log.recorder.end(root)
 
 
-def resuming(log: Log, mark: str) -> Run:
-    """A root that goes on with what stopped at a mark."""
+def resuming(log: Log, mark: str) -> tuple[Run, bool]:
+    """Start a root that goes on from a checkpoint; whether anything had stopped there."""
     name = f"on {mark}, after {len(log)}"
     root = log.recorder.start(name, None, RunKind.CHAIN, "graph", {"thread_id": "t"})
     assert root is not None
-    root.resuming = True
-    log.recorder.resume(root, "graph/t//", lambda one: mark in one.stops)
-    return root
+    resumed = log.recorder.suspensions.resume(root, "graph/t//", lambda one: mark in one.stops)
+    return root, resumed
 
 
 def test_what_stopped_is_joined_by_where_it_stopped(log: Log) -> None:
@@ -234,8 +233,8 @@ def test_what_stopped_is_joined_by_where_it_stopped(log: Log) -> None:
     stopped(log, "one", "m1")
     stopped(log, "two", "m2")
     for name, mark in (("two", "m2"), ("one", "m1")):
-        root = resuming(log, mark)
-        assert (root.query, root.resuming) == (name, False)
+        root, resumed = resuming(log, mark)
+        assert (root.query, resumed) == (name, True)
         log.recorder.end(root)
     assert [(it.status, len(it.lists)) for it in log] == [(Status.OK, 1)] * 2
 
@@ -244,8 +243,8 @@ def test_what_cannot_be_told_apart_is_not_joined(log: Log) -> None:
     """Where two fit, none is taken; both are counted as what they are."""
     stopped(log, "one", "same")
     stopped(log, "two", "same")
-    root = resuming(log, "same")
-    assert root.resuming
+    root, resumed = resuming(log, "same")
+    assert not resumed
     assert root.query is None
     log.recorder.close()
     assert [it.status for it in log] == [Status.INTERRUPTED] * 2
@@ -255,12 +254,12 @@ def test_what_broke_off_is_counted_and_may_be_tried_again(log: Log) -> None:
     """The further try is an interaction of its own, with the question and what was found."""
     stopped(log, "one", "m1", error=True)
     assert [it.status for it in log] == [Status.ERROR]
-    root = resuming(log, "m1")
+    root, _ = resuming(log, "m1")
     assert root.query == "one"
     log.recorder.end(root)
     assert [it.status for it in log] == [Status.ERROR, Status.OK]
     assert [c.text for found in log[1].lists for c in found.contexts] == ["a chunk"]
-    assert resuming(log, "m1").resuming
+    assert not resuming(log, "m1")[1]
 
 
 def test_what_broke_off_keeps_nothing_else_alive(log: Log) -> None:
@@ -268,7 +267,7 @@ def test_what_broke_off_keeps_nothing_else_alive(log: Log) -> None:
     stopped(log, "one", "m1", error=True)
     log.clear()
     gc.collect()
-    left = [each for each in gc.get_objects() if type(each) is Run and each.mark == "m1"]
+    left = [each for each in gc.get_objects() if type(each) is Run and each.checkpoint == "m1"]
     assert left == []
 
 

@@ -112,6 +112,10 @@ def _answering_calls(calls: Sequence[Run], answer: str, told: _Told) -> list[Run
 def _picked(call: Run) -> str:
     """The arguments of tool calls: with them a model gives structured output."""
     try:
-        return fold(json.dumps(list(call.picks), ensure_ascii=False)) if call.picks else ""
+        return (
+            fold(json.dumps(list(call.tool_arguments), ensure_ascii=False))
+            if call.tool_arguments
+            else ""
+        )
     except (TypeError, ValueError, RecursionError):
         return ""

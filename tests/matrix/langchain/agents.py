@@ -13,8 +13,8 @@ from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.tools import create_retriever_tool, tool
 
 from rag_eval_hooks_langchain import record_contexts
-from rag_eval_hooks_langchain.handler import CONTEXTS_EVENT
-from rag_eval_hooks_langchain.values import message_text
+from rag_eval_hooks_langchain.callback_handler import CONTEXTS_EVENT
+from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.compat import (
     AGENTS_MISSING,
     CLASSIC_MISSING,

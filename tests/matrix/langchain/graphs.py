@@ -13,7 +13,7 @@ from langchain_core.output_parsers import StrOutputParser
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.values import message_text
+from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
     GRAPH_WAYS,

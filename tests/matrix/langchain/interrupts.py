@@ -61,7 +61,7 @@ def interrupted(
         for inputs in ({"question": QUESTION}, goes_on)[: 1 + resumed]:
             call_graph(app, inputs, config, way)
         if not resumed:
-            world.evals.recorder._parked.sweep(2**63)  # the time limit, without waiting for it
+            world.evals.recorder.suspensions.sweep(2**63)  # the time limit, without waiting for it
 
     def expected(way: str) -> list[Expected]:
         return [due()] if resumed else [due(Status.INTERRUPTED, answer=None, spans=())]

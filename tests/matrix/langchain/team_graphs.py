@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolM
 from langchain_core.tools import tool
 from pydantic import BaseModel
 
-from rag_eval_hooks_langchain.values import message_text
+from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.agents import (
     AGENT,
     TOOL_SPANS,

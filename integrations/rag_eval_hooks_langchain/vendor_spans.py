@@ -20,11 +20,11 @@ from opentelemetry.trace import Span
 from rag_eval_hooks.capture import Run
 from rag_eval_hooks_langchain.structured import class_of
 
-__all__ = ["find_other"]
+__all__ = ["vendor_span"]
 
 
-def find_other(root: Run) -> tuple[bool, Span | None]:
-    """Whether another instrumentor writes spans for the current run, and its span of the root.
+def vendor_span(root: Run) -> tuple[bool, Span | None]:
+    """Return whether another instrumentor is active for the current run, and its root span.
 
     Args:
         root: The outermost run around the current one; its id is the integer of a UUID.
@@ -44,7 +44,7 @@ def find_other(root: Run) -> tuple[bool, Span | None]:
 
 
 def _langfuse_is_current(root: Run) -> bool:
-    """Whether Langfuse's handler, which a classic chain shows to nobody, made its span current.
+    """Return whether Langfuse's handler, hidden by a classic chain, made its span current.
 
     A span of Langfuse that was current before the root run began is the application's own.
     """
@@ -56,7 +56,7 @@ def _langfuse_is_current(root: Run) -> bool:
 
 
 def _handlers() -> Iterator[object]:
-    """The handlers that instrumentors add to every manager, then those of the current run."""
+    """Yield the handlers that instrumentors add to every manager, then those of the run."""
     yield from BaseCallbackManager([]).inheritable_handlers
     config = var_child_runnable_config.get()
     callbacks = config.get("callbacks") if isinstance(config, dict) else None
@@ -72,7 +72,7 @@ def _look_up(kind: type) -> Callable[[Any, UUID], Any] | None:
 
 
 def _package(kind: type) -> str:
-    """Where a class comes from, but for the module in its package."""
+    """Return the package of a class, without the module in it."""
     return kind.__module__.rpartition(".")[0]
 
 

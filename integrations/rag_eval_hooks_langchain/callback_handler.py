@@ -1,4 +1,4 @@
-"""The callback handler: passes LangChain's run events on to the Recorder."""
+"""Callback handler that passes LangChain's run events on to the recorder."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
 from rag_eval_hooks import RagEval, semconv
-from rag_eval_hooks.capture import Origin, Run, RunKind, host_edge
-from rag_eval_hooks.capture.endings import ending
+from rag_eval_hooks.capture import Origin, Run, RunKind
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.sample import Context
-from rag_eval_hooks_langchain import models, values
+from rag_eval_hooks.incidents import host_edge
+from rag_eval_hooks_langchain import models
 from rag_eval_hooks_langchain.choices import Choice, Choices
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents, snapshot
 from rag_eval_hooks_langchain.graphs import (
+    ChainState,
+    checkpoint_of,
     is_interrupt,
     is_no_error,
     is_step,
-    mark_of,
+    state_of,
     with_graph_events,
 )
 from rag_eval_hooks_langchain.names import class_name, name_or_none, names, users_tags
-from rag_eval_hooks_langchain.other_instrumentors import find_other
-from rag_eval_hooks_langchain.states import States
-from rag_eval_hooks_langchain.structured import structured
+from rag_eval_hooks_langchain.question_answer import message_texts
+from rag_eval_hooks_langchain.run_outputs import RunOutputs
 from rag_eval_hooks_langchain.surroundings import current_run_id, note_belonging
 from rag_eval_hooks_langchain.switch import SWITCH
 from rag_eval_hooks_langchain.tools import text_of_tool
 from rag_eval_hooks_langchain.turns import Turns
+from rag_eval_hooks_langchain.vendor_spans import vendor_span
 
 __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler"]
 
@@ -72,7 +73,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """An object that also hears of a graph's interrupts, where LangGraph tells them."""
+        """Make a handler to which LangGraph also reports interrupts, where it can."""
         kind: Any = cls
         made: Self = super().__new__(with_graph_events(kind))
         return made
@@ -101,8 +102,9 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         self._choices = Choices(question, contexts, answer)
         self._root = name_or_none("root", root)
         self._documents = Documents(names("document_keys", document_keys))
-        self._turns = Turns(self._recorder, self._documents, self._choices, self._incidents)
-        self._states = States(self._recorder, self._documents)
+        parts = self._recorder, self._documents, self._choices, self._incidents
+        self._turns = Turns(*parts)
+        self._outputs = RunOutputs(*parts)
         self._retrieval_tools = (
             None if retrieval_tools is None else names("retrieval_tools", retrieval_tools)
         )
@@ -110,7 +112,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     @classmethod
     def enable(cls, evals: RagEval, **options: Any) -> Self:
-        """Gives every run of the process a handler, without passing it anywhere.
+        """Give every run of the process a handler, without passing it anywhere.
 
         A run that is passed a handler of the same `evals` as well is still captured once.
         Enabling again replaces the handler of before.
@@ -128,7 +130,7 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
 
     @staticmethod
     def disable() -> None:
-        """Takes `enable` back for runs that begin later."""
+        """Take `enable` back for runs that begin later."""
         SWITCH.set(None)
 
     @host_edge
@@ -141,54 +143,57 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **extra: Any,
     ) -> None:
-        """Begins a chain run; a root's input holds the question."""
+        """Begin a chain run; a root's input holds the question."""
         run = self._start(RunKind.CHAIN, serialized, run_id, parent_run_id, extra)
         if run is None:
             return
-        run.given = inputs
+        run.state = ChainState(inputs)
+        parent = run.parent
         if run.outermost:
             self._turns.begin(run, inputs)
-        elif run.parent is not None and is_step(extra.get("tags")):
-            self._turns.step(run, run.parent, extra.get("metadata"))
-        elif run.parent is not None and run.parent.mark is not None:
+        elif parent is not None and is_step(extra.get("tags")):
+            self._turns.step(run, parent, extra.get("metadata"))
+        elif parent is not None and parent.checkpoint is not None:
             # A task of an entrypoint is a step of its own.
-            mark = mark_of(extra.get("metadata"))
-            run.mark = None if mark == run.parent.mark else mark
+            checkpoint = checkpoint_of(extra.get("metadata"))
+            run.checkpoint = None if checkpoint == parent.checkpoint else checkpoint
 
     @host_edge
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **extra: Any) -> None:
-        """Ends a chain run; its output may hold documents, a root's holds the answer."""
+        """End a chain run; its output may hold documents, a root's holds the answer."""
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        # A stream tells only now what it was given.
-        given, run.given = extra.get("inputs", run.given), None
-        with ending(self._recorder, run):
+        state = state_of(run)
+        # A stream reports its input only now.
+        given = extra.get("inputs", state.given)
+        try:
             if run.outermost:
                 self._turns.ends(run, extra)
                 self._turns.gave(run, outputs)
-                self._note_answer(run, outputs, given)
-            if run.keeps_state:
-                self._states.note_output(run, outputs)
-            elif not run.resuming and not self._note_documents(run, outputs, given):
-                self._note_text(run, self._documents.text_in(outputs, given) if run.mark else None)
-            if self._choices.contexts is not None:
-                self._note_choice(run, outputs)
-        run.unseen = None
+                self._outputs.note_answer(run, outputs, given)
+            if state.is_graph:
+                self._outputs.note_final_state(run, outputs)
+            elif not state.is_resuming and not self._outputs.note_documents(run, outputs, given):
+                self._outputs.note_joined_text(run, outputs, given)
+            self._outputs.note_choice(run, outputs)
+        finally:
+            self._recorder.end(run)
+            state.given = state.unseen = None
 
     @host_edge
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **extra: Any) -> None:
-        """Ends a run that raised, was cancelled or interrupted, or whose stream was closed."""
+        """End a run that raised, was cancelled or interrupted, or whose stream was closed."""
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        run.given = None
-        if run.mark is not None:
-            run.interaction.stops.add(run.mark)
+        if run.state is not None:
+            run.state.given = None
+        self._recorder.stop(run, run.checkpoint)
         if run.outermost:
             self._turns.ends(run, extra)
         if is_interrupt(error):
-            run.interaction.interrupted = True
+            self._recorder.interrupt(run)
         if is_no_error(error):
             self._recorder.end(run)
         else:
@@ -204,20 +209,22 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **extra: Any,
     ) -> None:
-        """Begins a retrieval."""
+        """Begin a retrieval."""
         run = self._start(RunKind.RETRIEVER, serialized, run_id, parent_run_id, extra)
         if run is not None:
-            run.query = self._recorder.text(run, query)
+            self._recorder.question(run, query)
             source = (extra.get("metadata") or {}).get("ls_vector_store_provider") or run.name
             run.facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(source)}
 
     @host_edge
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
-        """Ends a retrieval with its documents, possibly none."""
+        """End a retrieval with its documents, possibly none."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            with ending(self._recorder, run):
+            try:
                 self._recorder.documents(run, tuple(map(snapshot, documents)))
+            finally:
+                self._recorder.end(run)
 
     @host_edge
     def on_chat_model_start(
@@ -229,11 +236,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **extra: Any,
     ) -> None:
-        """Begins a call of a chat model."""
-        prompt = values.message_texts(messages)
-        run = self._start_model(prompt, serialized, run_id, parent_run_id, extra)
-        if run is not None and messages:
-            self._states.note(run, messages[0])
+        """Begin a call of a chat model."""
+        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
+        if run is not None:
+            self._recorder.prompt(run, message_texts(messages))
+            run.facts = models.model_facts(extra)
+            if messages:
+                self._outputs.note_unseen(run, messages[0])
 
     @host_edge
     def on_llm_start(
@@ -245,20 +254,22 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **extra: Any,
     ) -> None:
-        """Begins a call of a plain model."""
-        run = self._start_model(prompts, serialized, run_id, parent_run_id, extra)
+        """Begin a call of a plain model."""
+        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
         if run is not None:
-            self._states.note(run, "\n".join(prompts))
+            self._recorder.prompt(run, prompts)
+            run.facts = models.model_facts(extra)
+            self._outputs.note_unseen(run, "\n".join(prompts))
 
     @host_edge
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """Ends a model call; a streamed reply arrives here put together."""
+        """End a model call; a streamed reply arrives here put together."""
         run = self._recorder.get(run_id.int)
         if run is not None:
-            with ending(self._recorder, run):
-                run.text = self._recorder.text(run, models.result_text(response))
-                run.picks = models.picks_of(response)
-                run.facts = {**run.facts, **models.result_facts(response)}
+            try:
+                self._recorder.reply(run, *models.reply_of(response))
+            finally:
+                self._recorder.end(run)
 
     @host_edge
     def on_tool_start(
@@ -270,49 +281,52 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **extra: Any,
     ) -> None:
-        """Begins a tool call."""
+        """Begin a tool call."""
         run = self._start(RunKind.TOOL, serialized, run_id, parent_run_id, extra)
         if run is not None:
             run.facts = {semconv.GEN_AI_TOOL_NAME: run.name}
 
     @host_edge
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """Ends a tool call; its output or artifact may hold documents, else its text counts."""
+        """End a tool call; its output or artifact may hold documents, else its text counts."""
         run = self._recorder.get(run_id.int)
         if run is None:
             return
-        with ending(self._recorder, run):
-            if self._choices.contexts is not None:
-                self._note_choice(run, output)
-            if not self._note_documents(run, output) and self._counts(run):
-                self._note_text(run, text_of_tool(output))
+        try:
+            self._outputs.note_choice(run, output)
+            tools = self._retrieval_tools
+            if not self._outputs.note_documents(run, output) and (
+                tools is None or run.name in tools
+            ):
+                self._outputs.note_text(run, text_of_tool(output))
+        finally:
+            self._recorder.end(run)
 
     on_retriever_error = on_llm_error = on_tool_error = on_chain_error
 
     @host_edge
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
-        """Records documents that the application dispatched as `CONTEXTS_EVENT`."""
+        """Record documents that the application dispatched as `CONTEXTS_EVENT`."""
         if name == CONTEXTS_EVENT:
             self._record(data, run_id.int)
 
     @host_edge
     def on_interrupt(self, event: Any) -> None:
-        """Notes that a graph waits for somebody."""
+        """Note that a graph waits for somebody."""
         run = None if event.run_id is None else self._recorder.get(event.run_id.int)
         if run is not None:
-            run.interaction.interrupted = True
-            run.interaction.stops.add(event.checkpoint_id)
+            self._recorder.interrupt(run, event.checkpoint_id)
 
     @host_edge
     def on_resume(self, event: Any) -> None:
-        """Continues what a graph was interrupted in."""
+        """Continue what a graph was interrupted in."""
         run = None if event.run_id is None else self._recorder.get(event.run_id.int)
         if run is not None:
             self._turns.resumed(run, event.checkpoint_id)
 
     @host_edge
     def record(self, documents: Any, run_id: int) -> None:
-        """Records documents that the application states; see `record_contexts`."""
+        """Record documents that the application states; see `record_contexts`."""
         self._record(documents, run_id)
 
     def _record(self, documents: Any, run_id: int) -> None:
@@ -335,62 +349,17 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         name = extra.get("name") or class_name(serialized) or kind.value
         # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
         parent_id = None if parent_run_id is None else parent_run_id.int
-        if self._root is not None and not self._is_inside(name, parent_id):
+        # With `root`, only runs of that name and what is inside them count.
+        if not (self._root in (None, name) or self._recorder.is_inside(parent_id)):
             return None
         metadata = extra.get("metadata")
         run = self._recorder.start(run_id.int, parent_id, kind, name, metadata)
-        if run is not None and run.outermost and (tags := extra.get("tags")):
+        if run is None:
+            return None
+        if run.outermost and (tags := extra.get("tags")):
             run.interaction.add_tags(users_tags(tags))
-        if run is not None and run.parent is not None:
+        if run.parent is not None:
             note_belonging(run, metadata)
-            self._instrumentors.note(run, find_other)
+            if kind is RunKind.RETRIEVER or run.interaction.others is None:
+                self._instrumentors.note(run, vendor_span)
         return run
-
-    def _is_inside(self, name: str, parent_id: int | None) -> bool:
-        """Whether a run is of the name that makes an interaction, or inside one."""
-        return name == self._root or self._recorder.is_inside(parent_id)
-
-    def _start_model(
-        self,
-        prompt: Sequence[str],
-        serialized: Mapping[str, Any] | None,
-        run_id: UUID,
-        parent_run_id: UUID | None,
-        extra: Mapping[str, Any],
-    ) -> Run | None:
-        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
-        if run is not None:
-            self._recorder.prompt(run, prompt)
-            run.facts = models.model_facts(extra)
-        return run
-
-    def _note_answer(self, run: Run, outputs: Any, given: Any) -> None:
-        answer = self._choices.answer_in(outputs, self._incidents, given)
-        run.text = self._recorder.text(run, answer)
-        others = self._choices.other_answers(outputs, given, answer)
-        run.outputs = self._recorder.texts(run, others)
-        if answer is None:
-            found = structured(outputs, given, state=run.keeps_state)
-            run.structured = self._recorder.text(run, found)
-
-    def _note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
-        # Elsewhere than in steps of a graph and tools, messages of tools are of earlier turns.
-        fresh = run.kind is RunKind.TOOL or (run.parent is not None and run.parent.keeps_state)
-        found = self._documents.found_in(outputs, given, artifacts=fresh)
-        for contexts in found:
-            self._recorder.documents(run, contexts)
-        return bool(found)
-
-    def _note_text(self, run: Run, text: Context | None) -> None:
-        if text is not None:
-            self._recorder.documents(run, (text,), Origin.TEXT)
-
-    def _note_choice(self, run: Run, outputs: Any) -> None:
-        chosen = self._choices.contexts_in(
-            outputs, self._documents, self._incidents, root=run.outermost
-        )
-        if chosen is not None:
-            self._recorder.choose(run.interaction, chosen)
-
-    def _counts(self, run: Run) -> bool:
-        return self._retrieval_tools is None or run.name in self._retrieval_tools

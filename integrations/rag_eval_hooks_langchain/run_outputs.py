@@ -1,0 +1,201 @@
+"""Notes what runs give out, and documents in a graph's state that no step was seen to find.
+
+A cached node does not run, a run that is taken up again begins in the middle, and what another
+process found is only in the checkpoint. A state may as well hold documents of an earlier turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+
+from rag_eval_hooks.capture import Origin, Recorder, Run, RunKind
+from rag_eval_hooks.capture.contexts.search import shown_in
+from rag_eval_hooks.capture.contexts.text_forms import fold
+from rag_eval_hooks.capture.conversation import thread_of
+from rag_eval_hooks.capture.interaction import DocumentList, Interaction
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_langchain.choices import Choices
+from rag_eval_hooks_langchain.documents import Documents, IsKnown, Lists
+from rag_eval_hooks_langchain.graphs import state_of
+from rag_eval_hooks_langchain.question_answer import message_text
+from rag_eval_hooks_langchain.structured import entries, structured
+
+__all__ = ["RunOutputs"]
+
+
+class RunOutputs:
+    """Notes the documents and the answer that runs give out.
+
+    Documents in a graph's state that no step was seen to find are looked for where a model is
+    called. Without a thread nothing is older than the run, so that all count. Else those count
+    that the call shows beside the question, and not in the course of a conversation.
+
+    Args:
+        recorder: Of the evaluator.
+        documents: Finds documents in values.
+        choices: Choices of the application.
+        incidents: Counts choices that fail.
+    """
+
+    def __init__(
+        self, recorder: Recorder, documents: Documents, choices: Choices, incidents: Incidents
+    ) -> None:
+        self._recorder = recorder
+        self._documents = documents
+        self._choices = choices
+        self._incidents = incidents
+
+    def note_answer(self, run: Run, outputs: Any, given: Any) -> None:
+        """Note the answer of an outermost run.
+
+        Args:
+            run: The run.
+            outputs: Its output.
+            given: Its input.
+        """
+        answer = self._choices.answer_in(outputs, self._incidents, given)
+        self._recorder.answer(run, answer)
+        others = self._choices.other_answers(outputs, given, answer)
+        found = None
+        if answer is None:
+            found = structured(outputs, given, state=state_of(run).is_graph)
+        self._recorder.alternatives(run, others, found)
+
+    def note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
+        """Note the documents in an output.
+
+        Returns:
+            Whether there were any.
+        """
+        # Elsewhere than in steps of graphs and in tools, messages of tools are of earlier turns.
+        fresh = run.kind is RunKind.TOOL or state_of(run.parent).is_graph
+        found = self._documents.found_in(outputs, given, artifacts=fresh)
+        for contexts in found:
+            self._recorder.documents(run, contexts)
+        return bool(found)
+
+    def note_text(self, run: Run, text: Context | None) -> None:
+        """Note a text that may be retrieved."""
+        if text is not None:
+            self._recorder.documents(run, (text,), Origin.TEXT)
+
+    def note_joined_text(self, run: Run, outputs: Any, given: Any) -> None:
+        """Note documents that a step of a graph has joined to one text."""
+        if run.checkpoint is not None:
+            self.note_text(run, self._documents.text_in(outputs, given))
+
+    def note_choice(self, run: Run, outputs: Any) -> None:
+        """Note the contexts that the application chose in an output."""
+        if self._choices.contexts is None:
+            return
+        chosen = self._choices.contexts_in(
+            outputs, self._documents, self._incidents, root=run.outermost
+        )
+        if chosen is not None:
+            self._recorder.choose(run, chosen)
+
+    def note_unseen(self, call: Run, messages: Sequence[BaseMessage] | str) -> None:
+        """Note documents in a step's state that a model call is given.
+
+        Args:
+            call: The call; nothing happens outside the steps of a graph.
+            messages: Input of a chat model, or the prompt of a plain one.
+        """
+        step = next((run for run in call.ancestors() if run.checkpoint), None)
+        if step is None or (state := state_of(step)).given is None:
+            return
+        graph = _outermost(step)
+        fresh = _is_fresh(graph)
+        if state.unseen is None:
+            state.unseen = self._in_state(state.given, step.interaction)
+        found, state.unseen = (state.unseen, []) if fresh else _shown(step, state.unseen, messages)
+        if fresh or state_of(graph).is_resuming:
+            found = [*found, *self._artifacts(messages, step.interaction)]
+        for contexts in found:
+            self._recorder.documents(step, contexts)
+
+    def note_final_state(self, graph: Run, outputs: Any) -> None:
+        """Note documents in a graph's output if nothing was found and no model's call was seen."""
+        interaction = graph.interaction
+        if interaction.lists or not (_is_fresh(graph) or state_of(graph).is_resuming):
+            return
+        if not any(run.kind is RunKind.MODEL for run in interaction.runs):
+            for contexts in self._in_state(outputs, interaction):
+                self._recorder.documents(graph, contexts)
+
+    def _in_state(self, state: Any, interaction: Interaction) -> Lists:
+        values = entries(state)
+        if values is not None:
+            # Messages hold no documents but artifacts, of earlier turns as well.
+            state = {key: value for key, value in values.items() if key != "messages"}
+        if not state:
+            return []
+        is_known = self._known(interaction)
+        found = self._documents.found_in(state, artifacts=False, is_known=is_known)
+        return _without(found, is_known)
+
+    def _artifacts(self, messages: Sequence[BaseMessage] | str, interaction: Interaction) -> Lists:
+        tools = [
+            m for m in _this_turn(messages) if isinstance(m, ToolMessage) and m.artifact is not None
+        ]
+        if not tools:
+            return []
+        is_known = self._known(interaction)
+        lists = (self._documents.in_artifact(m.artifact, is_known) for m in tools)
+        return _without([contexts for found in lists for contexts in found], is_known)
+
+    def _known(self, interaction: Interaction) -> IsKnown:
+        """Return a test of whether a text is that of a document seen before, possibly cut."""
+        known = {c.text for found in interaction.lists for c in found.contexts}
+        longest = self._recorder.longest
+        return lambda text: text in known or (len(text) > longest and text[:longest] in known)
+
+
+def _without(lists: Lists, is_known: IsKnown) -> Lists:
+    new = (tuple(c for c in contexts if not is_known(c.text)) for contexts in lists)
+    return [contexts for contexts in new if contexts]
+
+
+def _shown(step: Run, unseen: Lists, messages: Sequence[BaseMessage] | str) -> tuple[Lists, Lists]:
+    """Return those of the unseen documents of a step that a call shows, and the rest."""
+    if not unseen:
+        return [], []
+    lists = [DocumentList(step, contexts) for contexts in unseen]
+    shown = shown_in(_beside_question(messages), lists)
+    texts = {context.text for context in shown}
+    rest = [tuple(c for c in contexts if c.text not in texts) for contexts in unseen]
+    return [shown] if shown else [], [contexts for contexts in rest if contexts]
+
+
+def _outermost(step: Run) -> Run:
+    run = step
+    while run.parent is not None and not run.outermost:
+        run = run.parent
+    return run
+
+
+def _is_fresh(graph: Run) -> bool:
+    """Return whether everything in a graph's state is of this run."""
+    return (
+        not state_of(graph).is_resuming
+        and thread_of(graph.name, graph.interaction.metadata) is None
+    )
+
+
+def _beside_question(messages: Sequence[BaseMessage] | str) -> str:
+    """Return a model's input without the turns before, folded."""
+    if isinstance(messages, str):
+        return fold(messages)
+    parts = [m for m in messages if isinstance(m, SystemMessage)] + _this_turn(messages)
+    return fold("\n".join(map(message_text, parts)))
+
+
+def _this_turn(messages: Sequence[BaseMessage] | str) -> list[BaseMessage]:
+    if isinstance(messages, str):
+        return []
+    asked = [place for place, m in enumerate(messages) if isinstance(m, HumanMessage)]
+    return list(messages[asked[-1] :]) if asked else list(messages)

@@ -1,0 +1,171 @@
+"""What integrations note about runs, within the limits on the text of one interaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rag_eval_hooks.capture.interaction import DocumentList, Facts, Interaction, Origin, Run
+from rag_eval_hooks.redaction.truncated import truncate
+from rag_eval_hooks.sample import Context
+
+__all__ = ["RunNotes"]
+
+_REPEATED_SHARE = 8
+"""Repeated prompts take no memory until they are joined: this part of their length is counted."""
+
+
+class RunNotes:
+    """Writes question, answer, prompts and documents on runs.
+
+    Args:
+        max_chars: Characters that all texts of one interaction may hold together.
+        max_text_chars: Characters of one text that are of use later.
+
+    Attributes:
+        longest: Characters that are kept of one text: one more than are of use, so that a cut
+            can be told later.
+    """
+
+    def __init__(self, max_chars: int, max_text_chars: int) -> None:
+        self._max_chars = max_chars
+        self.longest = max_text_chars + 1
+
+    def text(self, run: Run, text: str | None) -> str | None:
+        """Return as much of a text as may be kept; an outermost run's own is only cut."""
+        if text is None:
+            return None
+        if run.outermost:
+            return truncate(text, self.longest)
+        return self._limited(run.interaction, text, self.longest)
+
+    def question(self, run: Run, text: str | None) -> None:
+        """Note what a retriever or an outermost run was asked."""
+        run.query = self.text(run, text)
+
+    def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
+        """Note the text that a run gave out.
+
+        Args:
+            run: The run.
+            text: Its text, or None.
+            unknown: Whether it gave out a text that cannot be read.
+        """
+        run.text = self.text(run, text)
+        run.text_unknown = unknown
+
+    def alternatives(self, run: Run, texts: Sequence[str], structured: str | None) -> None:
+        """Note what else a root gave out that may be the answer.
+
+        Args:
+            run: A run; one that is not the root of its interaction is ignored.
+            texts: Texts one of which may be the answer.
+            structured: The output as JSON, if nothing in it is known as the answer.
+        """
+        if run.parent is None:
+            interaction = run.interaction
+            interaction.candidates = tuple(
+                self._limited(interaction, text, self.longest) for text in texts
+            )
+            interaction.structured = self.text(run, structured)
+
+    def reply(
+        self, run: Run, text: str | None, facts: Facts, tool_arguments: Sequence[Any] = ()
+    ) -> None:
+        """Note the reply of a model: its text, span attributes, and arguments of tool calls."""
+        run.text = self.text(run, text)
+        run.facts = {**run.facts, **facts}
+        run.tool_arguments = tool_arguments
+
+    def prompt(self, run: Run, texts: Sequence[str]) -> None:
+        """Note the texts that a model was given; cut only if the interaction is full."""
+        interaction = run.interaction
+        run.prompt = tuple([self._prompt_text(interaction, text) for text in texts])
+
+    def _prompt_text(self, interaction: Interaction, text: str) -> str:
+        # Each call of an agent is given all that the last one was.
+        known = interaction.prompted.get(text)
+        if known is not None and interaction.kept_chars < self._max_chars:
+            interaction.kept_chars += len(text) // _REPEATED_SHARE
+            return known
+        kept = self._limited(interaction, text, self._max_chars)
+        if kept is text:
+            interaction.prompted[text] = text
+        return kept
+
+    def documents(
+        self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS
+    ) -> None:
+        """Note documents that a run gave out, or that the application states it uses."""
+        interaction = run.interaction
+        kept = self._contexts(interaction, contexts)
+        if contexts and not kept:
+            # Without memory left nobody knows which they were: that is no empty retrieval.
+            interaction.attempted = True
+            return
+        interaction.lists.append(DocumentList(run, kept, origin))
+
+    def choose(self, run: Run, contexts: Sequence[Context]) -> None:
+        """Note contexts that the application chose itself; the last choice counts."""
+        run.interaction.chosen = self._contexts(run.interaction, contexts)
+
+    def interrupt(self, run: Run, checkpoint: str | None = None) -> None:
+        """Note that an interaction waits for somebody, at a checkpoint if it is named."""
+        run.interaction.interrupted = True
+        self.stop(run, checkpoint)
+
+    def stop(self, run: Run, checkpoint: str | None) -> None:
+        """Note a checkpoint at which an interaction stopped, for whatever reason."""
+        if checkpoint is not None:
+            run.interaction.stops.add(checkpoint)
+
+    def metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata with its texts cut."""
+        return {
+            key: self._limited(interaction, value, self.longest)
+            if isinstance(value, str)
+            else value
+            for key, value in values.items()
+        }
+
+    def _contexts(
+        self, interaction: Interaction, contexts: Sequence[Context]
+    ) -> tuple[Context, ...]:
+        """Return as many documents as may be kept, cut where they are too long."""
+        size = self._size(contexts)
+        if size is not None and interaction.kept_chars + size <= self._max_chars:
+            interaction.kept_chars += size
+            return tuple(contexts)
+        return tuple(self._cut(interaction, contexts))
+
+    def _size(self, contexts: Sequence[Context]) -> int | None:
+        """Return the characters of all texts, or None if one is too long."""
+        size = 0
+        for context in contexts:
+            for text in (context.text, *context.metadata.values()):
+                if isinstance(text, str):
+                    if len(text) >= self.longest:
+                        return None
+                    size += len(text)
+        return size
+
+    def _cut(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
+        for context in contexts:
+            if interaction.kept_chars >= self._max_chars:
+                interaction.full = True
+                return
+            text = self._limited(interaction, context.text, self.longest)
+            metadata = self.metadata(interaction, context.metadata)
+            yield replace(context, text=text, metadata=metadata)
+
+    def _limited(self, interaction: Interaction, text: str, longest: int) -> str:
+        left = self._max_chars - interaction.kept_chars
+        size = len(text)
+        if size > longest:
+            size = longest
+        if size > left:
+            interaction.full = True
+            size = max(left, 0)
+        interaction.kept_chars += size
+        return truncate(text, size)
