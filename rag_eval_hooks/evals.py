@@ -15,6 +15,8 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.capture import (
     Assembler,
+    EndedRequest,
+    EndedRequests,
     Interaction,
     ManualInteraction,
     OtherInstrumentors,
@@ -126,6 +128,7 @@ class RagEval:
             self.incidents,
             *([] if references is None else [references.known]),
         )
+        self._ended = EndedRequests(self._submit)
         self._spans = SpanWriter(
             tracer_provider,
             mode=self.config.spans,
@@ -166,8 +169,9 @@ class RagEval:
         self._inherited.append(self._pipeline.abandon())
         self._parts.forked()
         self.recorder.forked()
-        self.others.reset()
+        self.others.forked()
         self._spans.forked()
+        self._ended.forked()
         self._pipeline = self._new_pipeline()
 
     @property
@@ -259,6 +263,7 @@ class RagEval:
         except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._pipeline.refuse_feedback(error)
             return False
+        self._ended.drain()
         return self._pipeline.feedback((name,), given)
 
     def evaluate(self, sample: Sample) -> Outcomes:
@@ -287,6 +292,7 @@ class RagEval:
     def stats(self) -> Stats:
         """What became of everything offered so far, as of one moment."""
         self.recorder.sweep()
+        self._ended.drain()
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
@@ -297,6 +303,7 @@ class RagEval:
         platform, `undelivered`; the key is there only where some are.
         Empty without a spool, or with one that cannot be read just now.
         """
+        self._ended.drain()
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
@@ -305,6 +312,7 @@ class RagEval:
         Remembers the last 10,000 traces of this process; nothing is known of others, nor
         of requests in which nothing was retrieved. Ids as for `feedback`, written in any way.
         """
+        self._ended.drain()
         return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
@@ -353,24 +361,40 @@ class RagEval:
 
     def _tick(self) -> None:
         self.recorder.sweep()
+        self._drain()
+
+    def _drain(self) -> None:
+        self._ended.drain()
         self._spans.drain()
 
     def _on_end(self, interaction: Interaction) -> None:
         try:
-            work = self._work(interaction)
+            session = self._assembler.session()
+            redact = functools.partial(self._assembler.attributes, session)
+            span = self._spans.begin(interaction, redact)
         except Exception as error:  # noqa: BLE001 - the host's edge: its objects and processors
-            self.incidents.report("capture", error)
-            self._pipeline.refuse("capture_failed")
+            self._refuse(error)
+            return
+        self._ended.add(EndedRequest(interaction, session, span))
+        will_tick = self._pipeline.watch()
+        if not will_tick or span.is_foreign:
+            # No thread will do it, or the span of another instrumentor waits for the decision.
+            self._drain()
+
+    def _submit(self, request: EndedRequest) -> None:
+        try:
+            work = self._work(request)
+        except Exception as error:  # noqa: BLE001 - the host's edge: its objects
+            self._refuse(error)
         else:
             self._pipeline.submit(work)
 
-    def _work(self, interaction: Interaction) -> Work:
-        session = self._assembler.session()
-        redact = functools.partial(self._assembler.attributes, session)
-        span = self._spans.begin(interaction, redact)
-        if span.deferred is not None and not self._pipeline.watch():
-            # No thread will call `_tick` any more.
-            self._spans.drain()
+    def _refuse(self, error: Exception) -> None:
+        self.incidents.report("capture", error)
+        self._pipeline.refuse("capture_failed")
+
+    def _work(self, request: EndedRequest) -> Work:
+        interaction, session, span = request.interaction, request.session, request.span
         trace_id, span_id = span.trace_id, span.span_id
 
         def build() -> Sample:

@@ -267,7 +267,9 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         run = self._recorder.get(run_id.int)
         if run is not None:
             try:
-                self._recorder.reply(run, *models.reply_of(response))
+                generation = models.first_generation(response)
+                self._recorder.answer(run, models.reply_text(generation))
+                self._recorder.reply(run, *models.reply_details(generation))
             finally:
                 self._recorder.end(run)
 

@@ -6,31 +6,36 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
-from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Facts
 from rag_eval_hooks_langchain.question_answer import message_text
 
-__all__ = ["model_facts", "reply_of"]
+__all__ = ["first_generation", "model_facts", "reply_details", "reply_text"]
 
 _SCALARS = (str, int, float, bool)
 
 
-def reply_of(result: LLMResult) -> tuple[str | None, Facts, Sequence[Any]]:
-    """Return the reply of a model.
+def first_generation(result: LLMResult) -> Generation | None:
+    """Return the first reply of a model call, or None."""
+    replies = (one for batch in result.generations for one in batch)
+    return next(replies, None)
 
-    Returns:
-        Its text, None if it gave none, as when it only picks a tool; model, tokens and id; and
-        the arguments of its tool calls.
-    """
-    first = next((one for batch in result.generations for one in batch), None)
-    if not isinstance(first, ChatGeneration):
-        return (first.text or None) if first is not None else None, {}, ()
-    message = first.message
-    calls = getattr(message, "tool_calls", None)
-    arguments = [call.get("args") for call in calls] if calls else ()
-    return message_text(message) or None, _reply_facts(message), arguments
+
+def reply_text(reply: Generation | None) -> str | None:
+    """Return the text of a reply, or None if it has none, as when it only picks a tool."""
+    if isinstance(reply, ChatGeneration):
+        return message_text(reply.message) or None
+    return None if reply is None else reply.text or None
+
+
+def reply_details(reply: Generation | None) -> tuple[Facts, Sequence[Any]]:
+    """Return model, tokens and id of a reply, and the arguments of its tool calls."""
+    if not isinstance(reply, ChatGeneration):
+        return {}, ()
+    calls = getattr(reply.message, "tool_calls", None)
+    return _reply_facts(reply.message), [call.get("args") for call in calls] if calls else ()
 
 
 def model_facts(started: Mapping[str, Any]) -> Facts:

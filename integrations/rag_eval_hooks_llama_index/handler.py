@@ -149,7 +149,8 @@ class RagEvalHandler(BaseCallbackHandler):
         elif isinstance(given, values.ANSWERS_WITH_SOURCES):
             values.note_sources(self._recorder, run, given.source_nodes)
         if event_type is CBEventType.LLM:
-            self._recorder.reply(run, values.answer_of(given) or None, reply_facts(given))
+            self._recorder.answer(run, values.answer_of(given) or None)
+            self._recorder.reply(run, reply_facts(given))
         else:
             self._note_answer(run, given)
 

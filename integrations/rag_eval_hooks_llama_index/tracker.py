@@ -164,8 +164,8 @@ class Tracker:
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.MODEL:
             try:
-                text = values.answer_of(response) or None
-                self._recorder.reply(run, text, reply_facts(response))
+                self._recorder.answer(run, values.answer_of(response) or None)
+                self._recorder.reply(run, reply_facts(response))
             finally:
                 self._recorder.end(run)
 

@@ -135,6 +135,11 @@ class RequestSpan:
         known = self.context.is_valid and self.recorded
         return format_span_id(self.context.span_id) if known else None
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another instrumentor's span is held for its scores."""
+        return self.held is not None and self.deferred is None
+
     def complete(self) -> None:
         """Write the content and the children of the span, unless that is done."""
         if self.deferred is not None:

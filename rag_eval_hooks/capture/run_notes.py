@@ -70,11 +70,8 @@ class RunNotes:
             )
             interaction.structured = self.text(run, structured)
 
-    def reply(
-        self, run: Run, text: str | None, facts: Facts, tool_arguments: Sequence[Any] = ()
-    ) -> None:
-        """Note the reply of a model: its text, span attributes, and arguments of tool calls."""
-        run.text = self.text(run, text)
+    def reply(self, run: Run, facts: Facts, tool_arguments: Sequence[Any] = ()) -> None:
+        """Note beside the text of a model's reply its span attributes and tool arguments."""
         run.facts = {**run.facts, **facts}
         run.tool_arguments = tool_arguments
 

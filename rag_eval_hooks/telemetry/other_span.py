@@ -131,10 +131,10 @@ class OtherSpans:
         self._most = most
         self._hold = hold
         self._processors = 0
-        self.reset()
+        self.forked()
 
-    def reset(self) -> None:
-        """Forgets all: what a forked child needs."""
+    def forked(self) -> None:
+        """Forget all: the parent of a forked process ends them."""
         self._lock = threading.Lock()
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
 

@@ -146,6 +146,7 @@ def test_a_fork_doubles_no_span_and_both_sides_go_on(tmp_path: Path) -> None:
         """
         evals = make(0.5)
         request(evals, "before")
+        assert evals.stats().offered == 1
         pid = os.fork()
         if pid == 0:
             assert evals.stats().offered == 0

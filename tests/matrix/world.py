@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
-from rag_eval_hooks.capture import Interaction
+from rag_eval_hooks.capture import EndedRequest
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks.work import Work
 
@@ -95,8 +95,8 @@ class _Watched(RagEval):
         with self._works_lock:
             return [work.sample() for work in self._works]
 
-    def _work(self, interaction: Interaction) -> Work:
-        work = super()._work(interaction)
+    def _work(self, request: EndedRequest) -> Work:
+        work = super()._work(request)
         with self._works_lock:
             self._works.append(work)
         return work
