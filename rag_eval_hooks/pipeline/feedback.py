@@ -16,7 +16,7 @@ from rag_eval_hooks.pipeline.observers import Observers
 from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.processor import Processor
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.selection import Asked, by_feedback
+from rag_eval_hooks.sampling.selection import AskedMetrics, by_feedback
 from rag_eval_hooks.work import Ending, Evaluation, Work
 
 __all__ = ["FeedbackProcessor", "FeedbackWork"]
@@ -122,7 +122,7 @@ class FeedbackProcessor:
 
     async def _asked(
         self, feedback: Feedback, sample: Sample, request: RecentRequest, decision: Decision
-    ) -> Asked | None:
+    ) -> AskedMetrics | None:
         """Return what a feedback asks for, with the reference of a golden question."""
         asked = self._selection.asked_by(feedback, sample, decision, request.evaluated)
         if asked is None or asked.sample.reference is not None:
@@ -145,7 +145,9 @@ class FeedbackProcessor:
         self._memory.identify(request, id_of(sample.sample_id))
         return sample
 
-    async def _evaluate(self, request: RecentRequest, decision: Decision, asked: Asked) -> None:
+    async def _evaluate(
+        self, request: RecentRequest, decision: Decision, asked: AskedMetrics
+    ) -> None:
         fed = self._selection.fed(asked)
         if not fed:
             return
@@ -169,7 +171,7 @@ class FeedbackProcessor:
             # Not settled by now means cancelled.
             self._observers.settle(work, Ending.dropped("shutdown"))
 
-    async def _score(self, asked: Asked, admission: float | None) -> Evaluation:
+    async def _score(self, asked: AskedMetrics, admission: float | None) -> Evaluation:
         start, began = time.time_ns(), time.monotonic_ns()
         scored = await self._processor.score(asked.sample, frozenset(asked.reasons))
         chosen = {name: outcome for name, outcome in scored.items() if name in asked.reasons}

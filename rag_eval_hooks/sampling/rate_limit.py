@@ -1,4 +1,4 @@
-"""At most so many samples in any second and in any minute, and the share that this lets through."""
+"""Rate limit on chosen samples, with an estimate of the share that it admits."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Final
 __all__ = ["RateLimit"]
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
-_REMEMBERED: Final = 60
+_ESTIMATED_OVER: Final = 60
 """Seconds over which the admitted share is estimated."""
 
 
 class RateLimit:
-    """Lets through at most so many in any window of time. Thread-safe, O(1).
+    """Sliding-window limit. Thread-safe, O(1).
 
-    Exact: the window slides, so no stretch of its length holds more than the limit. Under load it
-    lacks no more than the time between a place's becoming free and the next request: at ten times
-    the load, a limit of n admits n / (1 + 1 / 10n). The first to come are let through; a limit
-    for the minute alone may let all of them through in its first second.
+    The limit is exact: no interval of a window's length contains more samples than allowed. Under
+    load it loses no more than the time between the expiry of one sample and the next request: at
+    ten times the load, a limit of n admits n / (1 + 1 / 10n). Earlier samples are preferred; a
+    limit for the minute alone may admit all of them in its first second.
 
-    Libraries for this count by fixed windows, which let twice the limit through at their border,
+    Common libraries count in fixed windows, which admit twice the limit across a window's edge,
     or read the wall clock, which may be set back.
 
     Args:
-        limits: Samples by `second` and `minute`; none means no limit.
-        clock: Monotonic seconds.
+        limits: Samples at most by `second` and `minute`; empty for no limit.
+        clock: Returns monotonic seconds.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class RateLimit:
         self._windows = [(_SECONDS[unit], deque[float](maxlen=n)) for unit, n in limits.items()]
         self._clock = clock
         self._lock = threading.Lock()
-        self._share = _Share()
+        self._share = _AdmittedShare()
 
     @property
     def active(self) -> bool:
@@ -45,27 +45,27 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Asks to be let through.
+        """Admit a sample, if no window is full.
 
         Returns:
-            The share that was let through of late, this one included, in (0, 1]; None for no.
+            Recently admitted share, in (0, 1], with this sample included; None if it is refused.
         """
         with self._lock:
             now = self._clock()
-            admitted = all(_has_room(log, now - span) for span, log in self._windows)
+            admitted = all(_admits(times, now - span) for span, times in self._windows)
             if admitted:
-                for _, log in self._windows:
-                    log.append(now)
+                for _, times in self._windows:
+                    times.append(now)
             self._share.count(int(now), admitted=admitted)
             return self._share.value if admitted else None
 
 
-def _has_room(log: deque[float], before: float) -> bool:
-    return len(log) != log.maxlen or log[0] <= before
+def _admits(times: deque[float], expired_until: float) -> bool:
+    return len(times) != times.maxlen or times[0] <= expired_until
 
 
-class _Share:
-    """The admitted share over the last seconds, in steps of a second."""
+class _AdmittedShare:
+    """Share of samples admitted over the last seconds, in steps of one second."""
 
     def __init__(self) -> None:
         self._steps: deque[list[int]] = deque()
@@ -78,7 +78,7 @@ class _Share:
     def count(self, second: int, *, admitted: bool) -> None:
         if not self._steps or self._steps[-1][0] != second:
             self._steps.append([second, 0, 0])
-            while self._steps[0][0] <= second - _REMEMBERED:
+            while self._steps[0][0] <= second - _ESTIMATED_OVER:
                 _, asked, let_in = self._steps.popleft()
                 self._asked -= asked
                 self._admitted -= let_in

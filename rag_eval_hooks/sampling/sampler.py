@@ -1,39 +1,140 @@
-"""Which interactions are evaluated, by which metrics, and how likely that was."""
+"""Sampler: rates and rules from the settings, decisions by a hash of the key."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from rag_eval_hooks.decision import Decision, Rates, Traits
-from rag_eval_hooks.sampling.rules import Rule
+from rag_eval_hooks.config.rules import RuleSettings
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.decision import Decision, Rates, Share, Traits
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.metrics import Metric
 
-__all__ = ["Sampler", "position"]
+__all__ = ["MetricNames", "Rule", "Sampler", "position", "sampler_of"]
+
+_SEARCHED: Final = 4000
+"""Characters in which patterns are searched: a long text must not delay its request."""
 
 
 def position(key: str, salt: str = "rag-eval") -> int:
-    """Where a key stands among all keys: a whole number in [0, 2**64), uniformly spread.
+    """Return the position of a key: a whole number in [0, 2**64), uniformly distributed.
 
-    The same in every process. The key is hashed with a salt, so the place is independent of any
-    tracing sampler that compares trace ids with a threshold.
+    Every process computes the same position. The key is hashed with a salt, so the position is
+    independent of tracing samplers that compare trace ids with a threshold.
 
     Args:
-        key: A trace id, or a sample id where no trace is recorded.
-        salt: Text that separates this place from others by the same keys.
+        key: A trace id, or a sample id if no trace is recorded.
+        salt: Text that separates this hash from others of the same keys.
     """
     digest = hashlib.blake2b(key.encode(), digest_size=8, key=salt.encode()).digest()
     return int.from_bytes(digest, "big")
 
 
-class Sampler:
-    """Decides by a hash of the key, by rates for each metric, and by rules. Thread-safe.
-
-    The same key gets the same decision in every process with the same settings, and what a lower
-    rate chooses, every higher rate chooses too: metrics with different rates are nested.
+class MetricNames:
+    """Names of metrics and suites in settings.
 
     Args:
-        rates: Where no rule fits.
-        rules: With their rates; the first that fits counts.
+        chosen: Metrics that are evaluated.
+        known: All metrics. The name of a known metric that is not chosen is valid and stands for
+            no metric, so that one file of settings serves several choices.
+    """
+
+    def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
+        self.ids = tuple(metric.id for metric in chosen)
+        self._known = {name for m in (*chosen, *known) for name in (m.id, m.suite)} | {"all"}
+
+    def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
+        """Return the ids of the chosen metrics that names stand for.
+
+        Args:
+            field: Setting that holds the names, for the error.
+            names: Suites, metric ids or `all`.
+
+        Raises:
+            ConfigError: A name is unknown.
+        """
+        wanted = set(names)
+        for name in wanted - self._known:
+            raise ConfigError.unknown(field, name, self._known)
+        return tuple(
+            name
+            for name in self.ids
+            if not wanted.isdisjoint(("all", name, name.partition(".")[0]))
+        )
+
+
+class Rule:
+    """Conditions of one rule.
+
+    Args:
+        settings: The rule as written in the settings.
+    """
+
+    def __init__(self, settings: RuleSettings) -> None:
+        self._settings = settings
+        self._tags = frozenset(settings.tags)
+        self._question = _compiled(settings.question)
+        self._answer = _compiled(settings.answer)
+        error = settings.error
+        self._error = _compiled("" if error is True else error)
+        self._metadata = {
+            key: frozenset(map(str, value if isinstance(value, list) else [value]))
+            for key, value in settings.metadata.items()
+        }
+
+    @property
+    def about_errors(self) -> bool:
+        """Whether it is about requests that ended with an exception."""
+        return self._error is not None
+
+    def matches(self, traits: Traits) -> bool:
+        """Return whether a request meets all conditions."""
+        return (
+            self._tags.issubset(traits.tags)
+            and self._matches_metadata(traits.metadata)
+            and self._matches_latency(traits.latency)
+            and _matches(self._question, traits.question)
+            and _matches(self._error, traits.error_type or "")
+            and (self._answer is None or _matches(self._answer, traits.answer()))
+        )
+
+    def _matches_metadata(self, metadata: Mapping[str, Any]) -> bool:
+        return all(
+            key in metadata and str(metadata[key]) in accepted
+            for key, accepted in self._metadata.items()
+        )
+
+    def _matches_latency(self, latency: float | None) -> bool:
+        above, below = self._settings.latency_above, self._settings.latency_below
+        if above is None and below is None:
+            return True
+        if latency is None:
+            return False
+        return (above is None or latency >= above) and (below is None or latency < below)
+
+
+def _compiled(pattern: str | None) -> re.Pattern[str] | None:
+    return None if pattern is None else re.compile(pattern)
+
+
+def _matches(pattern: re.Pattern[str] | None, text: str | None) -> bool:
+    if pattern is None:
+        return True
+    return text is not None and pattern.search(text[:_SEARCHED]) is not None
+
+
+class Sampler:
+    """Decides by a hash of the key, by the rate of each metric, and by rules. Thread-safe.
+
+    A key gets the same decision in every process with the same settings. Choices are nested: a
+    key that a lower rate chooses is chosen by every higher one.
+
+    Args:
+        rates: Rates of requests that no rule matches.
+        rules: Rules with their rates; the first that matches counts.
         salt: Text that separates this choice from others by the same keys.
     """
 
@@ -46,24 +147,52 @@ class Sampler:
         self._salt = salt
 
     def decide(self, key: str, traits: Callable[[], Traits]) -> Decision:
-        """The decision about an interaction that ended well.
+        """Decide about a request that ended without an exception.
 
         Args:
-            key: A trace id, or a sample id where no trace is recorded.
-            traits: Tells what rules go by; called only if there are rules.
+            key: A trace id, or a sample id if no trace is recorded.
+            traits: Returns what rules compare; called only if there are rules.
         """
-        fitting = self._first(self._rules, traits)
-        return Decision(position(key, self._salt), self._rates if fitting is None else fitting)
+        rates = self._first(self._rules, traits)
+        return Decision(position(key, self._salt), self._rates if rates is None else rates)
 
     def decide_error(self, key: str, traits: Callable[[], Traits]) -> Decision | None:
-        """The decision about one that ended with an exception, or None: no rule is about it."""
-        fitting = self._first(self._error_rules, traits)
-        return None if fitting is None else Decision(position(key, self._salt), fitting)
+        """Decide about a request that ended with an exception; None if no rule is about it."""
+        rates = self._first(self._error_rules, traits)
+        return None if rates is None else Decision(position(key, self._salt), rates)
 
     def _first(
         self, rules: Sequence[tuple[Rule, Rates]], traits: Callable[[], Traits]
     ) -> Rates | None:
         if not rules:
             return None
-        told = traits()
-        return next((rates for rule, rates in rules if rule.fits(told)), None)
+        request = traits()
+        return next((rates for rule, rates in rules if rule.matches(request)), None)
+
+
+def sampler_of(config: RagEvalConfig, names: MetricNames) -> Sampler:
+    """Return the sampler that the settings describe.
+
+    Raises:
+        ConfigError: A rate or rule names an unknown metric.
+    """
+    default = _default_rates(config, names)
+    rules = []
+    for number, settings in enumerate(config.rules, start=1):
+        ids = names.ids_of(f"rules[{number - 1}].metrics", settings.metrics or ("all",))
+        share = Share(settings.rate, f"rule:{settings.name or number}")
+        # A failed request has no default rate: only metrics that the rule names are evaluated.
+        others = Rates(dict.fromkeys(names.ids, Share(0.0))) if settings.error else default
+        rules.append((Rule(settings), others.set(ids, share)))
+    return Sampler(default, rules)
+
+
+def _default_rates(config: RagEvalConfig, names: MetricNames) -> Rates:
+    rates = Rates(dict.fromkeys(names.ids, Share(config.sample_rate)))
+    # Suites first, so that the rate of a single metric overrides its suite's.
+    by_name = sorted(
+        config.metric_rates.items(), key=lambda item: (item[0] != "all", "." in item[0])
+    )
+    for name, rate in by_name:
+        rates = rates.set(names.ids_of("metric_rates", [name]), Share(rate))
+    return rates

@@ -1,4 +1,4 @@
-"""All that decides whether and by which metrics an interaction is evaluated."""
+"""Selection of metrics: sampler, rules, tail rules, and evaluations that feedback asks for."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.sampling.rates import Names, sampler_of
+from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
 from rag_eval_hooks.sampling.tail import tail_of
 from rag_eval_hooks.score import Outcome, Outcomes
 from rag_eval_hooks.work import Work
 
-__all__ = ["Asked", "Selection", "by_feedback", "by_rates"]
+__all__ = ["AskedMetrics", "Selection", "by_feedback", "by_rates"]
+
+_REFERENCE = "reference"
+"""Reason of metrics that a feedback's reference makes possible."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Metrics to evaluate because of a feedback.
+class AskedMetrics:
+    """Metrics that a feedback asks for.
 
     Attributes:
-        sample: With the feedback's reference, where it brings the first.
-        reasons: By metric id.
-        probabilities: Inclusion probability by metric id; None where the sampler had no part.
+        sample: The sample, with the feedback's reference if it had none.
+        reasons: Reason by metric id.
+        probabilities: Inclusion probability by metric id; None if no draw chose the metric.
     """
 
     sample: Sample
@@ -36,13 +39,13 @@ class Asked:
 
 
 class Selection:
-    """Sampler, rules, tail rules and rate limit of one pipeline. Thread-safe.
+    """Decides which metrics of a request are evaluated. Thread-safe, without state.
 
     Args:
         config: The settings.
-        chosen: The metrics that are evaluated.
-        known: All metrics that there are.
-        incidents: Where exceptions of metrics, and of what rules look at, are counted.
+        chosen: Metrics that are evaluated.
+        known: All metrics.
+        incidents: Counts exceptions of metrics and of rules.
 
     Raises:
         ConfigError: A setting names an unknown metric.
@@ -55,38 +58,45 @@ class Selection:
         known: Sequence[Metric],
         incidents: Incidents,
     ) -> None:
-        names = Names(chosen, known)
+        names = MetricNames(chosen, known)
         self._metrics = chosen
         self._incidents = incidents
-        self._limits = config.rate_limit
+        self._is_limited = bool(config.rate_limit)
         self._sampler = sampler_of(config, names)
         every = {metric.id: metric for metric in (*known, *chosen)}
         self._tail = tail_of(config, names, list(every.values()), incidents)
 
     @property
     def keeps_all(self) -> bool:
-        """Whether a feedback can ask for an evaluation of what was not chosen."""
+        """Whether a feedback can ask for an evaluation of a sample that was not chosen."""
         return self._tail.heeds_feedback
 
     def decide(self, work: Work) -> Decision | None:
-        """The decision about an ended interaction, or None: its status is not evaluated."""
+        """Decide about an ended request; None if its status is not evaluated."""
         try:
-            return self._decided(work, work.traits)
+            return self._decide(work, work.traits)
         except Exception as error:  # noqa: BLE001 - the host's edge: metadata holds its objects
             self._incidents.report("rules", error)
-            return self._decided(work, Traits)
+            return self._decide(work, Traits)
+
+    def _decide(self, work: Work, traits: Callable[[], Traits]) -> Decision | None:
+        if work.status is Status.OK:
+            return self._sampler.decide(work.key, traits)
+        if work.status is Status.ERROR:
+            return self._sampler.decide_error(work.key, traits)
+        return None
 
     def decided_before(self, work: Work, probability: float, reason: str) -> Decision:
-        """The decision about a sample that an earlier process chose.
+        """Decide about a sample that an earlier process chose.
 
-        It is made anew, with the share of then where a rate limit had a part in it. Where rates
-        are others now, the likeliest metrics are evaluated at the probability of then. What no
-        rule of now is about is evaluated as it was chosen then, by all metrics.
+        The decision is made anew, with the earlier share of a rate limit. If the rates have
+        changed, the likeliest metrics are evaluated at the earlier probability. A sample that no
+        present rule is about is evaluated as it was chosen, by all metrics.
 
         Args:
             work: The sample.
-            probability: Its inclusion probability then.
-            reason: Why it was chosen then.
+            probability: Its earlier inclusion probability.
+            reason: Reason of the earlier choice.
         """
         decision = self.decide(work)
         if decision is not None and self.is_open(work):
@@ -94,29 +104,22 @@ class Selection:
         if decision is None:
             ids = (metric.id for metric in self._metrics)
             return Decision(0, Rates(dict.fromkeys(ids, Share(probability, reason))))
-        if self._limits and decision.sampled and probability < decision.probability:
+        if self._is_limited and decision.sampled and probability < decision.probability:
             return decision.admitted(probability / decision.probability)
         return decision.chosen_before(probability, reason)
 
-    def _decided(self, work: Work, traits: Callable[[], Traits]) -> Decision | None:
-        if work.status is Status.OK:
-            return self._sampler.decide(work.key, traits)
-        if work.status is Status.ERROR:
-            return self._sampler.decide_error(work.key, traits)
-        return None
-
     def is_open(self, work: Work) -> bool:
-        """Whether the sample itself has to be looked at before the decision stands."""
+        """Return whether tail rules have to look at the sample before the decision is final."""
         return self._tail.looks and work.status is Status.OK
 
     async def looked_at(self, sample: Sample, decision: Decision) -> Decision:
-        """The decision that stands, once the sample was looked at."""
+        """Return the final decision, after tail rules have looked at the sample."""
         return await self._tail.raised(sample, decision)
 
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
-    ) -> Asked | None:
-        """Return what a feedback adds to the evaluation of a sample, or None for nothing.
+    ) -> AskedMetrics | None:
+        """Return the metrics that a feedback adds to the evaluation of a sample, or None.
 
         Args:
             feedback: The feedback.
@@ -124,31 +127,30 @@ class Selection:
             decision: The sampler's decision about it.
             evaluated: Ids of the metrics that need no further evaluation.
         """
-        told = sample
+        with_reference = sample
         if feedback.reference is not None and sample.reference is None:
-            told = replace(sample, reference=feedback.reference)
-        by_rule = self._tail.asked_for(feedback, decision.position)
-        reasons: dict[str, str] = dict.fromkeys(
-            self._newly_fed(sample, told, decision), "reference"
-        )
-        reasons = {**by_rule, **reasons}
+            with_reference = replace(sample, reference=feedback.reference)
+        reasons = self._tail.asked_for(feedback, decision.position)
+        reasons |= dict.fromkeys(self._newly_fed(sample, with_reference, decision), _REFERENCE)
         reasons = {
             metric.id: reasons[metric.id]
             for metric in self._metrics
             if metric.id in reasons and metric.id not in evaluated
         }
         probabilities = {
-            name: decision.probability_of(name) if reason == "reference" else None
+            name: decision.probability_of(name) if reason == _REFERENCE else None
             for name, reason in reasons.items()
         }
-        return Asked(told, reasons, probabilities) if reasons else None
+        return AskedMetrics(with_reference, reasons, probabilities) if reasons else None
 
-    def fed(self, asked: Asked) -> frozenset[str]:
-        """Ids of the metrics asked for that the sample can feed: the others stay open."""
+    def fed(self, asked: AskedMetrics) -> frozenset[str]:
+        """Return the ids of the metrics asked for that the sample can feed."""
         return frozenset(asked.reasons) - frozenset(missing_inputs(self._metrics, asked.sample))
 
-    def _newly_fed(self, sample: Sample, told: Sample, decision: Decision) -> Iterable[str]:
-        if told is sample:
+    def _newly_fed(
+        self, sample: Sample, with_reference: Sample, decision: Decision
+    ) -> Iterable[str]:
+        if with_reference is sample:
             return ()
         chosen = decision.chosen
         return (
@@ -156,12 +158,12 @@ class Selection:
             for metric in self._metrics
             if metric.id in chosen
             and Field.REFERENCE in metric.missing(sample)
-            and not metric.missing(told)
+            and not metric.missing(with_reference)
         )
 
 
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
-    """The outcomes with the probability and reason by which the sampler chose their metrics."""
+    """Return the outcomes with the probability and reason by which the sampler chose them."""
     estimated = decision.admission is not None
     return {
         name: replace(
@@ -174,12 +176,14 @@ def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
     }
 
 
-def by_feedback(outcomes: Outcomes, asked: Asked, admission: float | None) -> dict[str, Outcome]:
-    """The outcomes with the probability and reason by which a feedback asked for them."""
+def by_feedback(
+    outcomes: Outcomes, asked: AskedMetrics, admission: float | None
+) -> dict[str, Outcome]:
+    """Return the outcomes with the probability and reason by which a feedback asked for them."""
     return {
         name: replace(
             outcome,
-            probability=_times(asked.probabilities[name], admission),
+            probability=_product(asked.probabilities[name], admission),
             probability_estimated=admission is not None,
             reason=asked.reasons[name],
         )
@@ -187,5 +191,5 @@ def by_feedback(outcomes: Outcomes, asked: Asked, admission: float | None) -> di
     }
 
 
-def _times(probability: float | None, admission: float | None) -> float | None:
+def _product(probability: float | None, admission: float | None) -> float | None:
     return probability if probability is None or admission is None else probability * admission

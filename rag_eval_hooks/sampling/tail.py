@@ -1,4 +1,4 @@
-"""Tail rules: what an interaction turns out to be raises the rates of metrics."""
+"""Tail rules: properties of the finished sample raise the rates of metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rag_eval_hooks.metrics.dont_know import confession
 from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import DontKnow
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.rates import Names
+from rag_eval_hooks.sampling.sampler import MetricNames
 from rag_eval_hooks.score import Outcomes, Score
 
 __all__ = ["Tail", "tail_of"]
@@ -30,13 +30,13 @@ _QUESTIONS = frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _TailRule:
     settings: TailSettings
     ids: tuple[str, ...]
     share: Share
 
     def meets(self, sample: Sample, outcomes: Outcomes, mode: DontKnow) -> bool:
-        """Whether an interaction meets the condition."""
+        """Return whether a sample meets the condition."""
         if self.settings.dont_know:
             return confession(sample.answer or "", mode) is not None
         outcome = outcomes.get(self.settings.metric or "")
@@ -47,19 +47,21 @@ class _Rule:
 
 
 class Tail:
-    """The cheap stage: measures every interaction without network and raises rates.
+    """Tail rules on samples and on feedback.
 
-    The conditions are deterministic, so a metric that a rule names has the rule's rate as its
-    inclusion probability for every interaction that meets the condition, also for one that the
-    sampler would have chosen without it.
+    Every sample is measured without network, by the local judge. The conditions are
+    deterministic, so a metric that a rule names has the rule's rate as its inclusion probability
+    for every sample that meets the condition, also for one that the sampler would have chosen.
 
     Args:
-        rules: On interactions and on feedback.
-        scorer: Measures the metrics that rules look at, by the embedded judge without a model.
-        dont_know: How DON'T KNOW answers are told.
+        rules: Rules on samples and on feedback.
+        scorer: Measures the metrics that rules compare, by the local judge without a model.
+        dont_know: Recognition of DON'T KNOW answers.
     """
 
-    def __init__(self, rules: Sequence[_Rule], scorer: Scorer | None, dont_know: DontKnow) -> None:
+    def __init__(
+        self, rules: Sequence[_TailRule], scorer: Scorer | None, dont_know: DontKnow
+    ) -> None:
         self._feedback_rules = [rule for rule in rules if _is_on_feedback(rule.settings)]
         self._rules = [rule for rule in rules if not _is_on_feedback(rule.settings)]
         self._scorer = scorer
@@ -67,16 +69,16 @@ class Tail:
 
     @property
     def looks(self) -> bool:
-        """Whether every interaction has to be looked at."""
+        """Whether every sample has to be measured."""
         return bool(self._rules)
 
     @property
     def heeds_feedback(self) -> bool:
-        """Whether a feedback can make an interaction evaluated that was not chosen."""
+        """Whether a feedback can ask for an evaluation of a sample that was not chosen."""
         return bool(self._feedback_rules)
 
     async def raised(self, sample: Sample, decision: Decision) -> Decision:
-        """The decision with the rates that the rules raise."""
+        """Return the decision with the rates that rules on the sample raise."""
         if not self._rules:
             return decision
         outcomes = {} if self._scorer is None else await self._scorer.score(sample)
@@ -86,11 +88,11 @@ class Tail:
         return decision
 
     def asked_for(self, feedback: Feedback, position: int) -> dict[str, str]:
-        """The metrics that a feedback asks for, with the reason.
+        """Return the metrics that a feedback asks for, with the reason.
 
         Args:
             feedback: The feedback.
-            position: Where the sample's key stands among all keys.
+            position: Hash of the sample's key.
         """
         return {
             name: rule.share.reason
@@ -101,18 +103,18 @@ class Tail:
 
 
 def tail_of(
-    config: RagEvalConfig, names: Names, known: Sequence[Metric], incidents: Incidents
+    config: RagEvalConfig, names: MetricNames, known: Sequence[Metric], incidents: Incidents
 ) -> Tail:
-    """The tail rules that the settings describe.
+    """Return the tail rules that the settings describe.
 
     Args:
         config: The settings.
-        names: The metrics that are evaluated.
-        known: All metrics that a condition may look at.
-        incidents: Where exceptions of metrics are counted.
+        names: Names of the metrics that are evaluated.
+        known: Metrics that a condition may compare.
+        incidents: Counts exceptions of metrics.
 
     Raises:
-        ConfigError: A rule names an unknown metric, or looks at one that needs a model.
+        ConfigError: A rule names an unknown metric, or compares one that needs a model.
     """
     rules = [_rule(number, settings, names) for number, settings in enumerate(config.tail)]
     looked_at = _looked_at(config.tail, [m for m in known if _is_cheap(m, incidents)])
@@ -125,12 +127,12 @@ def tail_of(
     return Tail(rules, scorer, DontKnow(config.dont_know))
 
 
-def _rule(number: int, settings: TailSettings, names: Names) -> _Rule:
+def _rule(number: int, settings: TailSettings, names: MetricNames) -> _TailRule:
     kind = "feedback" if _is_on_feedback(settings) else "tail"
     what = settings.name or settings.metric or ("dont_know" if settings.dont_know else None)
     what = what or ("thumbs_down" if settings.thumbs_down else str(number + 1))
     ids = names.ids_of(f"tail[{number}].then", settings.then)
-    return _Rule(settings, ids, Share(settings.rate, f"{kind}:{what}"))
+    return _TailRule(settings, ids, Share(settings.rate, f"{kind}:{what}"))
 
 
 def _looked_at(rules: Sequence[TailSettings], known: Sequence[Metric]) -> list[Metric]:
@@ -145,15 +147,15 @@ def _looked_at(rules: Sequence[TailSettings], known: Sequence[Metric]) -> list[M
 
 
 def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
-    """Whether the embedded judge makes what the metric reads, of the example at least."""
+    """Return whether the local judge makes all findings that the metric reads."""
     if isinstance(metric, AskedMetric):
-        # Whom it asks is not known, and it would be asked for every request.
+        # It may call any service, and would do so for every request.
         return False
     from rag_eval_hooks.judges.local import LocalJudge
 
     kinds = metric.findings | Plan([metric], incidents).reads(metric, SAMPLE, FINDINGS)
     lacking = kinds - LocalJudge.makes
-    # Without generated questions a metric may read something else in their stead.
+    # Without generated questions a metric may read another finding instead.
     return not (lacking if metric.then is None else lacking - _QUESTIONS)
 
 

@@ -15,9 +15,7 @@ from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.decision import Decision, Rates, Share, Traits
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.sampling.rates import Names, sampler_of
-from rag_eval_hooks.sampling.rules import Rule
-from rag_eval_hooks.sampling.sampler import Sampler, position
+from rag_eval_hooks.sampling.sampler import MetricNames, Rule, Sampler, position, sampler_of
 
 keys = st.text(min_size=1)
 rates = st.floats(0, 1)
@@ -28,7 +26,7 @@ def decided(key: str, rate: float, salt: str = "rag-eval") -> Decision:
 
 
 def sampler(**settings: Any) -> Sampler:
-    return sampler_of(RagEvalConfig(**settings), Names(ALL_METRICS, ALL_METRICS))
+    return sampler_of(RagEvalConfig(**settings), MetricNames(ALL_METRICS, ALL_METRICS))
 
 
 @given(keys, rates, rates)
@@ -127,7 +125,7 @@ def test_a_rule_fits_when_all_its_conditions_do(
     rule: dict[str, Any], traits: Traits, fits: bool
 ) -> None:
     """Conditions are joined by and; one that is absent always holds."""
-    assert Rule(RuleSettings(rate=1.0, **rule)).fits(traits) is fits
+    assert Rule(RuleSettings(rate=1.0, **rule)).matches(traits) is fits
 
 
 def test_the_first_rule_that_fits_counts() -> None:
@@ -194,7 +192,7 @@ def test_names_of_metrics_that_are_not_chosen_stand_for_nothing() -> None:
     """One file of rates serves several choices of metrics; a misspelt name is still an error."""
     lexical = [metric for metric in ALL_METRICS if metric.suite == "lexical"]
     config = RagEvalConfig(metric_rates={"ragas": 0.1}, sample_rate=0.5)
-    decision = sampler_of(config, Names(lexical, ALL_METRICS)).decide("k", Traits)
+    decision = sampler_of(config, MetricNames(lexical, ALL_METRICS)).decide("k", Traits)
     assert decision.probability == 0.5
 
 

@@ -11,7 +11,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.pipeline import ADVICE
 from rag_eval_hooks.pipeline.wiring import chosen_metrics, metric_options
-from rag_eval_hooks.sampling.rates import Names, sampler_of
+from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
 
 __all__ = ["from_sampler", "share_of_requests"]
 
@@ -52,7 +52,7 @@ def _decided(config: RagEvalConfig, key: str) -> tuple[Sequence[Metric], Decisio
     metrics = chosen_metrics(None, config, available) or available
     # Rules go by what a request was, which an id does not tell.
     plain = config.model_copy(update={"rules": ()})
-    return metrics, sampler_of(plain, Names(metrics, available)).decide(key, Traits)
+    return metrics, sampler_of(plain, MetricNames(metrics, available)).decide(key, Traits)
 
 
 def _more(config: RagEvalConfig) -> str:
