@@ -31,6 +31,7 @@ __all__ = [
     "TokenScore",
     "Verdict",
     "made",
+    "total_by_finding",
 ]
 
 T = TypeVar("T")
@@ -270,24 +271,38 @@ class Findings:
     usage: Mapping[Finding, Usage] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
-        """Return whether the finding was made, or is known to be absent."""
+        """Tell if the finding was made, or is known to be absent."""
         return getattr(self, kind) is not _NOT_ASKED
 
     @classmethod
     def absent(cls, kinds: frozenset[Finding], why: NotScored) -> Findings:
-        """Return findings that are all absent for one reason."""
-        absent: dict[str, Any] = dict.fromkeys((kind.value for kind in kinds), why)
+        """Make findings that are all absent for one reason."""
+        absent: dict[str, Any] = dict.fromkeys(kinds, why)
         return cls(**absent)
 
     def merged(self, other: Findings) -> Findings:
-        """Return these findings with those that the other one has or knows to be absent."""
-        asked: dict[str, Any] = {kind: getattr(other, kind) for kind in _KINDS if other.asked(kind)}
-        if not asked and not other.usage:
+        """Return these findings with those that the other has, or knows to be absent."""
+        values = {
+            name: value for name in _NAMES if (value := getattr(other, name)) is not _NOT_ASKED
+        }
+        if not values and not other.usage:
             return self
-        usage = dict(self.usage)
-        for kind, used in other.usage.items():
-            usage[kind] = usage.get(kind, Usage()) + used
-        return replace(self, **asked, usage=usage)
+        return replace(self, **values, usage=total_by_finding(self.usage, other.usage))
+
+
+_NAMES: Final = tuple(kind.value for kind in Finding)
+
+
+def total_by_finding(
+    one: Mapping[Finding, Usage], other: Mapping[Finding, Usage]
+) -> Mapping[Finding, Usage]:
+    """Return the sum of two usages for each finding."""
+    if not one or not other:
+        return one or other
+    total = dict(one)
+    for kind, used in other.items():
+        total[kind] = total[kind] + used if kind in total else used
+    return total
 
 
 def made(finding: Made[T]) -> T:

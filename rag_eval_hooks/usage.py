@@ -1,4 +1,4 @@
-"""What judging costs."""
+"""Amounts of calls, tokens and money."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ class Usage:
     cost: float | None = None
 
     def __add__(self, other: Self) -> Self:
-        """Both together; a cost is known as soon as one of them is."""
-        costs = [cost for cost in (self.cost, other.cost) if cost is not None]
+        """Return the sum; a cost is known as soon as that of one part is."""
+        cost = other.cost if self.cost is None else self.cost + (other.cost or 0.0)
         return type(self)(
             self.calls + other.calls,
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            sum(costs) if costs else None,
+            cost,
         )
 
     def share(self, parts: int) -> Self:
-        """One of `parts` equal parts."""
+        """Return one of `parts` equal parts."""
+        if parts == 1:
+            return self
         return type(self)(
             self.calls / parts,
             self.input_tokens / parts,

@@ -22,7 +22,7 @@ from rag_eval_hooks.findings import (
     Findings,
 )
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder, TokenScorer
+from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.calls.context import OUT_OF_TIME, in_call_context, is_in_time
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.metrics import Metric
@@ -275,6 +275,9 @@ class FindingsCollector:
 
 
 async def _embedded(embedder: Embedder, texts: list[str]) -> tuple[list[list[float]], Usage]:
-    if isinstance(embedder, MeteredEmbedder):
-        return await embedder.embed_metered(texts)
-    return await embedder.embed(texts), Usage()
+    # A runtime check of the protocol would take longer than the rest of the call.
+    embed_metered = getattr(embedder, "embed_metered", None)
+    if embed_metered is None:
+        return await embedder.embed(texts), Usage()
+    vectors, used = await embed_metered(texts)
+    return vectors, used

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.findings import Finding, Findings, total_by_finding
 from rag_eval_hooks.judges.calls.context import (
     UsageMeter,
     call_context,
@@ -48,9 +48,7 @@ class Answers:
         values = {kind: dict(found) for kind, found in self.values.items()}
         for kind, found in other.values.items():
             values.setdefault(kind, {}).update(found)
-        usage = dict(self.usage)
-        for kind, used in other.usage.items():
-            usage[kind] = usage.get(kind, Usage()) + used
+        usage = total_by_finding(self.usage, other.usage)
         return Answers(values, {**self.failures, **other.failures}, usage)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks._version import __version__
@@ -97,6 +98,7 @@ class Endpoint:
     def __init__(self, options: ClientOptions) -> None:
         self._url = (options.base_url or _OPENAI).rstrip("/")
         self._options = options
+        self._proxy = _proxy(self._url)
         # Connections cannot move between event loops: each loop has its own session.
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = (
             WeakKeyDictionary()
@@ -124,7 +126,7 @@ class Endpoint:
         params = self._options.query or None
         try:
             async with self._session().post(
-                self._url + path, data=document, params=params
+                self._url + path, data=document, params=params, proxy=self._proxy
             ) as response:
                 body = await response.read()
         except aiohttp.ClientError as error:
@@ -166,13 +168,22 @@ class Endpoint:
             timeout=aiohttp.ClientTimeout(total=None),
             headers={**headers, **options.headers},
             cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=True,
         )
 
     def _failed_connection(self) -> str:
         address = urlsplit(self._url)
         host = f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
         return f"the connection to {host} failed; check base_url"
+
+
+def _proxy(url: str) -> str | None:
+    """Return the proxy that the system sets for a URL, or None."""
+    address = urlsplit(url)
+    if not address.hostname or proxy_bypass(address.hostname):
+        return None
+    # aiohttp could look it up itself, by a hop to another thread for each request.
+    proxies = getproxies()
+    return proxies.get(address.scheme) or proxies.get("all")
 
 
 def _certificates() -> ssl.SSLContext:

@@ -166,7 +166,7 @@ class MemoChat:
         return Completion(told.text, told.usage, partial(self._memo.keep, key, told.text))
 
     def _key(self, prompt: Prompt) -> bytes:
-        asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.schema)
+        asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.example)
         whole = json.dumps([self.name, self._scope, *asked])
         return hashlib.blake2b(whole.encode("ascii"), digest_size=20).digest()
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 __all__ = [
@@ -83,7 +84,8 @@ class Prompt:
     @property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the reply, in the subset that strict structured output accepts."""
-        return schema_of(self.example)
+        schema: dict[str, Any] = json.loads(_schema(_dump(self.example)))
+        return schema
 
     @property
     def user_with_shape(self) -> str:
@@ -144,6 +146,12 @@ def schema_of(example: Any) -> dict[str, Any]:
         return {"type": "array", "items": schema_of(example[0])}
     names = {bool: "boolean", int: "integer", float: "number", str: "string"}
     return {"type": names[type(example)]}
+
+
+@lru_cache(maxsize=256)
+def _schema(example: str) -> str:
+    # Few shapes are asked for, each often. As text, so that no caller changes what others get.
+    return _dump(schema_of(json.loads(example)))
 
 
 def _sealed(found: re.Match[str], secret: bytes) -> str:
