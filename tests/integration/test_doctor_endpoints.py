@@ -131,5 +131,5 @@ def test_a_page_instead_of_a_reply_comes_with_advice(tmp_path: Path) -> None:
         server.shutdown()
     assert code == 1
     assert rows["judge"]["advice"]
-    assert "no JSON" in rows["embedder"]["text"]
+    assert "no vectors of numbers" in rows["embedder"]["text"]
     assert "set embedder" in rows["embedder"]["advice"]

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rag_eval_hooks import Context, Metric, RagEval, RagEvalConfig, RagEvalError, Sample
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 
@@ -129,7 +130,7 @@ def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: l
         config = _settings(server, judge_timeout=0.2 if kind is FaultKind.HANG else 0.5)
         told, spans = _run(config, metrics=["ragas.faithfulness", "nvidia.answer_accuracy"])
         assert {request.query for request in server.requests} == {f"code={KEY}"}
-    assert logged
+    assert any("rag_eval_hooks" in line or "openai" in line for line in logged)
     assert _leaks([*logged, *told, *spans], CANARY, KEY) == []
 
 
@@ -175,3 +176,17 @@ def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
     assert not any(KEY.encode() in data for data in written)
     assert _leaks([*logged, *told], CANARY, KEY) == []
     assert _leaks(spans, KEY) == []
+
+
+async def test_the_client_knows_nothing_of_what_it_sends(logged: list[str]) -> None:
+    """Clients log their requests and URLs, and have nothing to log; the endpoint gets all of it."""
+    body = {"model": "m", "messages": [{"role": "user", "content": CANARY}]}
+    with JudgeServer() as server:
+        endpoint = Endpoint(ClientOptions(base_url=server.url, query={"v": KEY}))
+        await endpoint.post("/chat/completions", json.dumps(body).encode())
+        await endpoint.aclose()
+    (request,) = server.requests
+    assert request.body == body
+    assert request.query == f"v={KEY}"
+    assert logged
+    assert _leaks(logged, CANARY, KEY) == []

@@ -381,7 +381,7 @@ def test_one_judge_serves_one_event_loop_after_another() -> None:
 
 def test_without_the_extra_the_error_names_it() -> None:
     """Where the client is not installed, the import says what to install."""
-    code = "import sys; sys.modules['aiohttp'] = None; import rag_eval_hooks.judges.openai"
+    code = "import sys; sys.modules['openai'] = None; import rag_eval_hooks.judges.openai"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert 'pip install "rag-eval-hooks[openai]"' in done.stderr
