@@ -1,4 +1,4 @@
-"""Evaluators in the manner of LangSmith as metrics: a callable over inputs and outputs."""
+"""LangSmith evaluators as metrics: callables over inputs and outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def evaluator_metric(
     scale: Scale = UNIT,
     timeout: float = 60.0,
 ) -> AskedMetric:
-    """A metric from an evaluator `(inputs, outputs, reference_outputs)`, sync or async.
+    """Return a metric from an evaluator `(inputs, outputs, reference_outputs)`, sync or async.
 
     Args:
         evaluator: Called by keyword with those of the three that it takes: `inputs` holds
@@ -75,10 +75,10 @@ def _taken(evaluator: Callable[..., Any]) -> frozenset[str]:
 
 
 def _outcome(result: Any, scale: Scale) -> Outcome:
-    told = result if isinstance(result, Mapping) else {"score": result}
-    value = told.get("score", told.get("value"))
+    fields = result if isinstance(result, Mapping) else {"score": result}
+    value = fields.get("score", fields.get("value"))
     if value is None or not math.isfinite(value):
         return NotScored(Cause.UNDEFINED, "the evaluator gave no score")
     number = (scale.high if value else scale.low) if isinstance(value, bool) else float(value)
-    comment = told.get("comment")
+    comment = fields.get("comment")
     return scale.score(number, explanation={"comment": str(comment)} if comment else {})

@@ -1,4 +1,4 @@
-"""Golden questions: their references are lent to interactions that ask the same."""
+"""Golden questions, whose references complete samples that ask the same."""
 
 from __future__ import annotations
 
@@ -49,21 +49,20 @@ class Golden:
 
 
 class References:
-    """Finds the reference of a sample that brings none: by equal questions, then by likeness.
+    """References for samples without one: by an equal question, else by a similar one.
 
-    Where samples are redacted, equality is told before (`known`), so that the reference is redacted
-    with the rest of the sample. Behind that, a golden question of which redaction would take
-    something out is of no use: its placeholders would be others, so it is neither lent nor
-    embedded.
+    Where samples are redacted, equal questions are looked up before (`known`), so that the
+    reference is redacted with the rest of the sample. After that, golden questions with text to
+    redact are neither used nor embedded, since their placeholders would differ.
 
     Args:
-        golden: The known questions; of equal ones the first counts.
-        threshold: Least cosine for likeness, or None for equal questions only.
+        golden: Golden questions; of equal ones the first counts.
+        threshold: Least cosine of similar questions, or None for equal questions only.
         embedder: Embeds questions; the golden ones once.
-        timeout: Seconds that looking for likeness may take for one sample.
-        incidents: Where an embedder that fails is counted; then no reference is lent.
+        timeout: Seconds that the search for a similar question may take for one sample.
+        incidents: Counts failures of the embedder; the sample then gets no reference.
         clock: Monotonic seconds.
-        holds: Whether a text holds what redaction takes out; None where nothing is redacted.
+        holds: Tells whether a text has something to redact; None where nothing is redacted.
     """
 
     def __init__(
@@ -93,38 +92,39 @@ class References:
         self.reset()
 
     def reset(self) -> None:
-        """What a forked child needs, whose event loop is another."""
+        """Make it usable in a forked child, whose event loop is another."""
         self._making = asyncio.Lock()
 
     def known(self, sample: Sample) -> Sample:
-        """`equal` for a sample that is going to be redacted."""
+        """Return the sample as `equal` does, before it is redacted."""
         if sample.reference is not None:
             return sample
-        found = self._by_question.get(folded(sample.question))
-        return sample if found is None else _lent(sample, found, {MATCH: "exact"})
+        golden = self._by_question.get(folded(sample.question))
+        return sample if golden is None else _completed(sample, golden, {MATCH: "exact"})
 
     def equal(self, sample: Sample) -> Sample:
-        """The sample with the reference of an equal question, white space and case aside."""
-        found = self.known(sample)
-        return found if found is sample or self._is_open(found.reference or "") else sample
+        """Return the sample with the reference of an equal question, if there is one."""
+        completed = self.known(sample)
+        usable = completed is sample or self._is_open(completed.reference or "")
+        return completed if usable else sample
 
     async def alike(self, sample: Sample) -> Sample:
-        """The sample with the reference of the most similar question, if that is close enough."""
+        """Return the sample with the reference of a question that is similar enough."""
         if sample.reference is not None or self._threshold is None or not self._golden:
             return sample
         try:
             async with asyncio.timeout(self._timeout):
-                place, similarity = await self._closest(sample.question)
+                index, similarity = await self._closest(sample.question)
         except Exception as error:  # noqa: BLE001 - an embedder can be the user's own code
             self._incidents.report("references", error)
             return sample
         if similarity < self._threshold:
             return sample
-        told = {MATCH: "embedding", SIMILARITY: round(similarity, 6)}
-        return _lent(sample, self._golden[place], told)
+        match = {MATCH: "embedding", SIMILARITY: round(similarity, 6)}
+        return _completed(sample, self._golden[index], match)
 
     async def _closest(self, question: str) -> tuple[int, float]:
-        """Place and cosine of the most similar golden question; a cosine of -1 for none."""
+        """Return index and cosine of the most similar golden question; -1 if there is none."""
         assert self._embedder is not None
         async with self._making:
             if not self._units and self._clock() >= self._retry_at:
@@ -135,7 +135,7 @@ class References:
         unit, best = _unit(vector), (-1.0, 0)
         for start in range(0, len(self._units), _BATCH):
             part = enumerate(self._units[start : start + _BATCH], start=start)
-            best = max(best, *((_dot(unit, other), -place) for place, other in part))
+            best = max(best, *((_dot(unit, other), -index) for index, other in part))
             # Other samples are not kept waiting by a long file.
             await asyncio.sleep(0)
         return -best[1], min(1.0, best[0])
@@ -163,7 +163,7 @@ class References:
 
 
 def _unit(vector: Sequence[float]) -> list[float]:
-    """The vector with length 1; one without a direction stays as it is, and is like no other."""
+    """Return the vector with length 1; a zero vector stays as it is and is similar to no other."""
     length = math.hypot(*vector)
     return [value / length for value in vector] if length else list(vector)
 
@@ -175,7 +175,7 @@ def _dot(left: Sequence[float], right: Sequence[float]) -> float:
 
 
 def read_golden(path: str) -> tuple[Golden, ...]:
-    """The known questions in a file.
+    """Return the golden questions of a file.
 
     Args:
         path: A CSV file by its ending, with a header, else JSON lines. Keys: `question`,
@@ -221,27 +221,27 @@ def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
             yield number, row
 
 
-def _golden(row: Mapping[str, Any], place: str) -> Golden:
+def _golden(row: Mapping[str, Any], line: str) -> Golden:
     question = row.get("question")
     reference = next((row[key] for key in _REFERENCE_KEYS if row.get(key)), None)
     for name, value in (("question", question), ("reference", reference)):
         if not isinstance(value, str) or not value.strip():
-            raise ConfigError("references", place, f"a {name}, a text that is not blank")
+            raise ConfigError("references", line, f"a {name}, a text that is not blank")
     known = row.get("question_id", row.get("id"))
     return Golden(str(question), str(reference), None if known in (None, "") else str(known))
 
 
-def _lent(sample: Sample, golden: Golden, told: Mapping[str, Any]) -> Sample:
+def _completed(sample: Sample, golden: Golden, match: Mapping[str, Any]) -> Sample:
     return replace(
         sample,
         reference=golden.reference,
         question_id=sample.question_id or golden.question_id,
-        metadata={**sample.metadata, **told},
+        metadata={**sample.metadata, **match},
     )
 
 
 def folded(question: str) -> str:
-    """A question as equal ones are told: white space and case aside."""
+    """Return a question as equal ones are compared: without case or extra spaces."""
     return " ".join(question.split()).casefold()
 
 
@@ -251,13 +251,13 @@ def references_of(
     incidents: Incidents,
     holds: Callable[[str], bool] | None = None,
 ) -> References | None:
-    """The references that the settings name, or None.
+    """Return the references that the settings name, or None.
 
     Args:
         config: The settings.
         embedder: Embeds questions, or None.
-        incidents: Where an embedder that fails is counted.
-        holds: Whether a text holds what redaction takes out; None where nothing is redacted.
+        incidents: Counts failures of the embedder.
+        holds: Tells whether a text has something to redact; None where nothing is redacted.
 
     Raises:
         ConfigError: The file cannot be used, or there is a threshold and no embedder.

@@ -1,4 +1,4 @@
-"""The background thread with its event loop: takes work from a bounded queue, never blocks it."""
+"""Background thread with an event loop that works off a bounded queue."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Evaluator(Generic[W]):
         self._calls: set[_Call[Any]] = set()
 
     def room(self) -> int:
-        """How many more items may wait of those that can wait elsewhere.
+        """Return how many more items may wait of those that can wait elsewhere.
 
         They get half of the queue, by number and by text: the rest is for what has no other place.
         """
@@ -131,7 +131,7 @@ class Evaluator(Generic[W]):
         return count >= self._queue_size or bool(too_large)
 
     def __len__(self) -> int:
-        """Items that wait to be begun."""
+        """Return the number of waiting items."""
         return len(self._queue)
 
     @property
@@ -140,7 +140,7 @@ class Evaluator(Generic[W]):
         return self._waiting_chars
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
-        """Runs a coroutine in the evaluator's loop, beside the queue.
+        """Run a coroutine in the evaluator's loop, beside the queue.
 
         Returns:
             Its future; it gets a RuntimeError when the evaluator ends before it is done.
@@ -163,12 +163,12 @@ class Evaluator(Generic[W]):
         return call.future
 
     def close(self) -> None:
-        """Takes no more items; those taken are still worked on."""
+        """Refuse further items; those accepted are still worked on."""
         with self._lock:
             self._closed = True
 
     def stop(self, timeout: float) -> None:
-        """Ends the thread; work in flight is cancelled, what was never begun is ended as well.
+        """End the thread: cancel work in flight and end what was never started.
 
         Args:
             timeout: Seconds to wait for the thread.
@@ -192,7 +192,7 @@ class Evaluator(Generic[W]):
             self._thread = thread
 
     def _wake(self) -> None:
-        """One wake-up covers all items queued before the loop looks again."""
+        """Wake the loop, once for all items that are queued before it looks again."""
         if self._loop is not None and not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._wake_event.set)
@@ -225,7 +225,7 @@ class Evaluator(Generic[W]):
             call.give_up()
 
     def _take(self, running: set[asyncio.Task[None]]) -> None:
-        """Starts as many items as there is room for."""
+        """Start as many items as may run at once."""
         with self._lock:
             self._woken = False
             self._wake_event.clear()
@@ -256,7 +256,7 @@ class _Call(Generic[R]):
         self._task.add_done_callback(self._pass_on)
 
     def give_up(self) -> None:
-        """Ends what the loop will not come to any more."""
+        """Fail a call that the loop will not get to."""
         if self._task is None:
             self._coroutine.close()
         else:

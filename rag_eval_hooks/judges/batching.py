@@ -1,4 +1,4 @@
-"""Joins what several callers want at nearly the same time into one call."""
+"""Batching of items that several callers submit at nearly the same time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 @dataclass(slots=True, eq=False)
 class _Job(Generic[I, R]):
-    """The items of one caller, where their results go, and on whose account they are made."""
+    """Items of one caller, the future of their results, and the caller's context."""
 
     items: Sequence[I]
     results: asyncio.Future[list[R]]
@@ -64,7 +64,7 @@ class Batcher(Generic[I, R]):
         self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line[I, R]] = WeakKeyDictionary()
 
     async def submit(self, items: Sequence[I]) -> list[R]:
-        """One result per item, in order.
+        """Return one result per item, in order.
 
         Raises:
             JudgeError: The batcher was closed meanwhile.
@@ -79,7 +79,7 @@ class Batcher(Generic[I, R]):
         return await line.submit(_Job(items, loop.create_future()))
 
     async def aclose(self) -> None:
-        """Cancels what this event loop has running; who waits for it gets a `JudgeError`."""
+        """Cancel what this event loop has running; its callers get a `JudgeError`."""
         line = self._lines.pop(asyncio.get_running_loop(), None)
         if line is not None:
             await line.aclose()
@@ -124,7 +124,7 @@ class _Line(Generic[I, R]):
         self._timer = None
 
     def _next(self) -> None:
-        """Runs what is waiting, as far as allowed."""
+        """Start waiting jobs, as far as the concurrency allows."""
         self._stop_timer()
         while self._waiting and self._is_free():
             jobs: list[_Job[I, R]] = []

@@ -96,7 +96,7 @@ class BertScorer:
         return f"bert-score:{model}{layer}{rescaled if self._baseline else ''}"
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Precision, recall and F1 of a candidate against a reference, each at most 1.
+        """Return precision, recall and F1 of a candidate against a reference, each at most 1.
 
         A text without a token, such as a blank one, has nothing in common with any other: 0.
 
@@ -122,7 +122,7 @@ class BertScorer:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What bert-score works with.
+    """Loaded model of bert-score.
 
     Attributes:
         network: The model, without the layers above the compared one.

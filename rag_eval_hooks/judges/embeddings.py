@@ -28,13 +28,13 @@ class Vector:
     tokens: float = 0.0
 
     def charge(self) -> float:
-        """The tokens, for the first caller who asks."""
+        """Return the tokens on the first call, then 0."""
         tokens, self.tokens = self.tokens, 0.0
         return tokens
 
 
 class Embeddings:
-    """What all embedders share: equal texts once, known texts never again, callers together.
+    """Cache and batches of an embedder: equal texts once, callers together.
 
     Args:
         name: What errors call the embedder.
@@ -71,11 +71,11 @@ class Embeddings:
         )
 
     def __len__(self) -> int:
-        """Number of vectors kept."""
+        """Return the number of cached vectors."""
         return len(self._cache)
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector per text, in order, all of one length.
+        """Return one vector per text, in order, all of one length.
 
         Raises:
             JudgeError: A vector could not be made, or their lengths differ.
@@ -84,7 +84,7 @@ class Embeddings:
         return vectors
 
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], float]:
-        """What `embed` gives, and the tokens of those texts that were not known.
+        """Return vectors as `embed` does, and the tokens of texts that were not cached.
 
         Raises:
             JudgeError: As by `embed`.
@@ -99,7 +99,7 @@ class Embeddings:
         return [found[text].values.tolist() for text in texts], tokens
 
     async def aclose(self) -> None:
-        """Ends what is running and forgets all vectors."""
+        """Cancel what is running and drop all vectors."""
         await self._batcher.aclose()
         self._cache.clear()
 
@@ -131,7 +131,7 @@ class Embeddings:
 
 
 def sendable(text: str) -> str:
-    """The text without lone surrogates, which neither tokenizers nor requests take."""
+    """Return the text without lone surrogates, which neither tokenizers nor requests take."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 

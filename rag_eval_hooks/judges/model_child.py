@@ -83,14 +83,13 @@ def _load_errors() -> tuple[type[Exception], ...]:
     )
 
 
-def serve(connection: Connection, parent: int) -> None:
+def serve(connection: Connection) -> None:
     """Load a model and answer batches until the other end is gone. Runs in the child.
 
     Args:
         connection: First receives the model's source and `Load`, then batches.
-        parent: Process id of the application.
     """
-    _end_with(parent)
+    _end_with_parent()
     # They go to the whole process group and mean the application, which finishes its samples.
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -107,7 +106,8 @@ def serve(connection: Connection, parent: int) -> None:
             connection.send(run_model(source, model, connection.recv()))
 
 
-def _end_with(parent: int) -> None:
+def _end_with_parent() -> None:
+    parent = os.getppid()
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

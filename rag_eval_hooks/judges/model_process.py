@@ -45,14 +45,16 @@ _STABLE: Final = 60.0
 _CODE: Final = """
 import os, sys
 from multiprocessing.connection import Connection
-parent, sys.path[:], sys.argv[:] = int(sys.argv[1]), sys.argv[2:], ["rag-eval-hooks-model"]
+sys.path[:], sys.argv[:] = sys.argv[1:], ["rag-eval-hooks-model"]
 connection = Connection(os.dup(0))
+# No process that is started from here may hold the socket.
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 try:
     from rag_eval_hooks.judges.model_child import serve
 except Exception as error:
     connection.send(f"{type(error).__name__}: {error}"[:300])
     os._exit(1)
-serve(connection, parent)
+serve(connection)
 # Without exit hooks of model libraries, whose threads may still be at work.
 os._exit(0)
 """
@@ -210,7 +212,7 @@ class ModelProcess(Generic[I, R]):
             raise FileNotFoundError("no interpreter")
         flags = ["-P", "-s"] if sys.flags.no_user_site else ["-P"]
         return subprocess.Popen(
-            [interpreter, *flags, "-c", _CODE, str(os.getpid()), *self._path],
+            [interpreter, *flags, "-c", _CODE, *self._path],
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -63,7 +63,7 @@ class SentenceEmbedder:
         return "/".join(self._source.rstrip("/\\").replace("\\", "/").split("/")[-2:])
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector of length 1 per text, in order.
+        """Return one vector of length 1 per text, in order.
 
         Raises:
             JudgeError: The model cannot be loaded, failed on these texts, or is closed.

@@ -6,15 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import checks, graphrag, lexical, nvidia, ragas, whitepaper
-from rag_eval_hooks.metrics.async_metric import AskedMetric
-from rag_eval_hooks.metrics.metric import Field, Metric
+from rag_eval_hooks.metrics.metric import AskedMetric, Field, Metric
 from rag_eval_hooks.metrics.options import MetricOptions
 
 __all__ = ["ALL_METRICS", "AskedMetric", "Field", "Metric", "MetricOptions", "build", "choose"]
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """All suites with a user's options, question checks included."""
+    """Return all suites with a user's options, question checks included."""
     return (
         *ragas.METRICS,
         *graphrag.build(options),
@@ -31,7 +30,7 @@ ALL_METRICS: tuple[Metric, ...] = build(MetricOptions())
 def choose(
     wanted: Iterable[str | Metric], available: Sequence[Metric] = ALL_METRICS
 ) -> tuple[Metric, ...]:
-    """The metrics that a user asks for, each once, in the order asked.
+    """Return the metrics that a user asks for, each once, in the order asked.
 
     Args:
         wanted: Suites, metric ids, `all`, or metrics of the user's own.

@@ -24,7 +24,7 @@ _ID: Final = re.compile(r"[\w.-]+")
 
 
 def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
-    """The checks of a file: one table per `question_id`, with `kind` and what the kind wants.
+    """Return the checks of a file: one table per `question_id`, with `kind` and its keys.
 
     Args:
         text: TOML. `kind = "list"` takes `patterns`; `kind = "facts"` takes the table `facts`,
@@ -53,21 +53,21 @@ class Table:
         self._values: dict[str, Any] = dict(values)
 
     def take(self, key: str, default: Any = None) -> Any:
-        """The value of a key, which is no longer left over."""
+        """Remove a key and return its value."""
         return self._values.pop(key, default)
 
     def table(self, key: str) -> Table:
-        """A table within."""
+        """Remove and return a nested table."""
         return Table(self.take(key), f"{self._place}.{key}")
 
     def tables(self) -> Mapping[str, Table]:
-        """All that is left, as tables."""
+        """Return the remaining keys as tables."""
         found = {key: Table(value, f"{self._place}.{key}") for key, value in self._values.items()}
         self._values = {}
         return found
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of texts that are not blank; empty when the key is absent."""
+        """Remove and return a list of texts that are not blank; empty if the key is absent."""
         values = self.take(key, [])
         if not isinstance(values, list):
             self.refuse(key, values, "a list")
@@ -79,11 +79,11 @@ class Table:
         return tuple(map(str, values))
 
     def refuse(self, key: str, got: object, wants: str) -> Never:
-        """Raises the error for a key."""
+        """Raise the error for a key."""
         raise ConfigError(f"{self._place}.{key}", got, wants)
 
     def end(self, *known: str) -> None:
-        """Refuses what is left over."""
+        """Raise an error if a key is left over."""
         for key, value in self._values.items():
             self.refuse(key, value, "no such key; known are " + ", ".join(known))
 

@@ -1,4 +1,4 @@
-"""What question checks consist of: three kinds, and the evidence of a fact."""
+"""Kinds of question checks, and the evidence of a fact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CalculationCheck", "Check", "Evidence", "FactsCheck", "ListCheck"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What shows that an answer holds a fact: any one of these.
+    """Evidence that an answer holds a fact: any one of these.
 
     Attributes:
         words: Words or phrases, found as whole words in any case.
@@ -28,7 +28,7 @@ class Evidence:
     signs: tuple[str, ...] = ()
 
     def stands_in(self, answer: str) -> bool:
-        """Whether the answer holds any of it."""
+        """Return whether the answer holds any of it."""
         searched = Searched.of(answer)
         wanted: tuple[Keyword, ...] = (*self.words, *self.numbers)
         held = any(searched.holds(keyword) for keyword in wanted)
@@ -67,7 +67,7 @@ class FactsCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalculationCheck:
-    """Whether the answer holds the result of a calculation.
+    """Return whether the answer holds the result of a calculation.
 
     Attributes:
         question_id: The question.
@@ -86,7 +86,7 @@ Check: TypeAlias = ListCheck | FactsCheck | CalculationCheck
 
 
 def _computes(sign: str, answer: str) -> bool:
-    """Whether a sign of arithmetic stands between numbers, or by itself between words.
+    """Return whether a sign of arithmetic stands between numbers, or alone between words.
 
     Neither the x of a word nor the asterisk of a Markdown bullet or of bold text computes.
     """

@@ -33,7 +33,7 @@ _ITEM_NAME = re.compile(r"(?:\s[-\u2013\u2014]\s|:\s|:$)")
 
 
 def metrics(checks: Iterable[Check]) -> tuple[Metric, ...]:
-    """One metric per check; on samples of any other question it is `missing_input`."""
+    """Return one metric per check; on samples of any other question it is `missing_input`."""
     return tuple(map(_metric, checks))
 
 
@@ -103,7 +103,7 @@ def _rules_coverage(check: ListCheck, answer: str, reference: str) -> Outcome:
 
 
 def _items(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
-    """The distinct list items and pattern matches of a text, folded, in order."""
+    """Return distinct list items and pattern matches of a text, folded, in order."""
     found: list[str] = []
     for line in _EMPHASIS.sub("", _bullets_kept(text)).translate(_HYPHENS).splitlines():
         matches = [fold(match[0]) for pattern in patterns for match in pattern.finditer(line)]
@@ -112,7 +112,7 @@ def _items(text: str, patterns: Sequence[re.Pattern[str]]) -> list[str]:
 
 
 def _bullets_kept(text: str) -> str:
-    """The text with hyphens for bullets that look like emphasis."""
+    """Return the text with hyphens for bullets that look like emphasis."""
     return re.sub(r"^(\s*)\*(?=\s)", r"\1-", text, flags=re.MULTILINE)
 
 

@@ -38,15 +38,15 @@ class Composite:
         return _union(metric.findings for metric in self._weighed().values())
 
     def given(self, sample: Sample) -> frozenset[Finding]:
-        """What those parts read that the sample can feed."""
+        """Return the findings that the parts read for which the sample has the inputs."""
         return _union(metric.reads(sample) for metric in self._fed(sample).values())
 
     def then(self, sample: Sample, findings: Findings) -> frozenset[Finding]:
-        """What those parts read once answer and reference are taken apart."""
+        """Return the findings that those parts read once answer and reference are decomposed."""
         return _union(_then(metric, sample, findings) for metric in self._fed(sample).values())
 
     def score(self, sample: Sample, findings: Findings) -> Outcome:
-        """The mean; `undefined` when no part has a value, or the cause of a part's failure."""
+        """Return the mean; `undefined` if no part has a value, or the cause of a part's failure."""
         outcomes = {
             name: _measure(metric, sample, findings) for name, metric in self._weighed().items()
         }

@@ -31,7 +31,7 @@ _SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 
 
 def confession(answer: str, mode: DontKnow) -> str | None:
-    """The words by which an answer says that it does not know, or None if it does not.
+    """Return the words by which an answer says that it does not know, or None.
 
     Args:
         answer: The answer as given.

@@ -14,12 +14,12 @@ _OUTSIDE = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scal
 
 
 def chunk_numbers(flags: Sequence[bool]) -> list[int]:
-    """Chunk numbers, counted from 1, whose flag is true."""
+    """Return the numbers, counted from 1, of chunks whose flag is true."""
     return [number for number, flag in enumerate(flags, start=1) if flag]
 
 
 def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mapping[str, Any]]:
-    """One row per claim with what supports it.
+    """Return one row per claim with the chunks that support it.
 
     Raises:
         ValueError: There is not one verdict per claim.
@@ -37,7 +37,7 @@ def claim_rows(claims: Sequence[str], support: Sequence[Support]) -> list[Mappin
 
 
 def chunk_rows(relevance: Sequence[ChunkRelevance]) -> list[Mapping[str, Any]]:
-    """One row per chunk with its usefulness."""
+    """Return one row per chunk with its usefulness."""
     return [
         {"chunk": number, "useful": chunk.useful, "rating": chunk.rating, "reason": chunk.reason}
         for number, chunk in enumerate(relevance, start=1)
@@ -45,7 +45,7 @@ def chunk_rows(relevance: Sequence[ChunkRelevance]) -> list[Mapping[str, Any]]:
 
 
 def question_rows(texts: Sequence[str], similarities: Sequence[float]) -> list[Mapping[str, Any]]:
-    """One row per generated question with its cosine to the question asked.
+    """Return one row per generated question with its cosine to the question asked.
 
     Raises:
         ValueError: There is not one cosine per question.
@@ -57,7 +57,7 @@ def question_rows(texts: Sequence[str], similarities: Sequence[float]) -> list[M
 
 
 def within(value: float, low: float, high: float) -> float:
-    """A judge's rating, if it lies on its scale.
+    """Return a judge's rating, if it lies on its scale.
 
     Raises:
         Unavailable: It does not, or is NaN: a rating is never moved to where it may have been

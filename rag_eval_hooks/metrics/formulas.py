@@ -20,7 +20,7 @@ _GRADES = ((80.0, "A"), (60.0, "B"), (40.0, "C"), (20.0, "D"))
 
 
 def share(flags: Sequence[bool]) -> float | None:
-    """Share of true flags.
+    """Return the share of true flags.
 
     Args:
         flags: One verdict per item, any order, any length.
@@ -32,12 +32,12 @@ def share(flags: Sequence[bool]) -> float | None:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Arithmetic mean, or None for no values."""
+    """Return the arithmetic mean, or None for no values."""
     return math.fsum(values) / len(values) if values else None
 
 
 def average_precision(relevant: Sequence[bool]) -> float | None:
-    """Rank-aware precision: mean of precision@k over the ranks k of relevant items.
+    """Return the mean of precision@k over the ranks k of relevant items.
 
     Args:
         relevant: One verdict per retrieved item, best rank first.
@@ -58,7 +58,7 @@ def average_precision(relevant: Sequence[bool]) -> float | None:
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
-    """Cosine of the angle between two vectors.
+    """Return the cosine of the angle between two vectors.
 
     Returns:
         A value in [-1, 1], or None when a vector has no direction (all zeros, or empty).
@@ -72,7 +72,7 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
 
 
 def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """Mean of named values by weight; the weights of the values present are made to add up to 1.
+    """Return the weighted mean of named values; weights of absent values go to the others.
 
     Args:
         values: The parts that there are, any number of them.
@@ -93,17 +93,17 @@ def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> 
 
 
 def grade(percent: float) -> str:
-    """The letter of a percentage: A from 80, B from 60, C from 40, D from 20, else E."""
+    """Return the letter of a percentage: A from 80, B from 60, C from 40, D from 20, else E."""
     return next((letter for least, letter in _GRADES if percent >= least), "E")
 
 
 def one_to_five(share: float) -> float:
-    """A share in [0, 1] on the scale from 1 to 5."""
+    """Return a share in [0, 1] on the scale from 1 to 5."""
     return 1.0 + 4.0 * share
 
 
 def mean_rating(ratings: Sequence[int | None], steps: Collection[int]) -> float | None:
-    """Mean of the valid ratings, each divided by the highest step.
+    """Return the mean of valid ratings, each divided by the highest step.
 
     Args:
         ratings: One per independent rater; None for no valid reply.

@@ -78,7 +78,7 @@ def _relevance_then(sample: Sample, findings: Findings) -> frozenset[Finding]:
 
 
 def _has_no_questions(findings: Findings) -> bool:
-    """Whether the answer brings no question to mind, or nobody is there to make or embed them.
+    """Return whether there are no questions: none was generated, or no source makes or embeds them.
 
     Questions that a judge failed to make are no reason to measure something else instead.
     """
@@ -223,7 +223,7 @@ _ANSWER_METRICS = (
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """The suite.
+    """Return the suite.
 
     Args:
         options: Weights of the composite, whether precision heeds the ranks, how DON'T KNOW

@@ -40,7 +40,7 @@ _Compare = Callable[[str, str], Outcome]
 
 
 def _compared(compare: _Compare) -> Callable[[Sample, Findings], Outcome]:
-    """A metric's function from one that takes the answer and a reference that is not blank."""
+    """Return a metric's function from one that takes the answer and a non-blank reference."""
 
     def score(sample: Sample, findings: Findings) -> Outcome:
         if not (sample.reference or "").strip():
@@ -62,7 +62,7 @@ def _exact_match(answer: str, reference: str) -> Score:
 
 
 def _found(answer: str, expected: Sequence[Keyword]) -> Score:
-    """The share of the expected items, at least one, that the answer holds."""
+    """Return the share of expected items, at least one, that the answer holds."""
     searched = Searched.of(answer)
     held = [searched.holds(item) for item in expected]
     explanation = {

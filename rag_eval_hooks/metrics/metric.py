@@ -1,8 +1,8 @@
-"""What a metric is: an id, what it needs, and a pure function from findings to an outcome."""
+"""Metric: an id, the inputs it needs, and a pure function from findings to an outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -10,9 +10,9 @@ from typing import TypeVar
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import UNIT, Outcome, Scale
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
 
-__all__ = ["Field", "Metric"]
+__all__ = ["AskedMetric", "Field", "Metric"]
 
 
 E = TypeVar("E", bound=StrEnum)
@@ -50,8 +50,8 @@ class Metric:
         findings: Findings that the function reads.
         given: Those of `findings` that it reads of one sample, where that is not all of them:
             a sample without contexts needs no verdicts.
-        then: Further findings that it reads, told once answer and reference are taken apart:
-            what only some samples need, and what others need in its stead.
+        then: Further findings that it reads, decided once answer and reference are decomposed:
+            those that only some samples need, and substitutes for them.
         scale: Native range and direction.
         summary: One sentence on what the number means.
         source: Where the definition stands.
@@ -68,7 +68,7 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Refuses what would fail later, in the evaluator.
+        """Refuse values that would fail later, in the evaluator.
 
         Raises:
             ConfigError: `needs` or `findings` names something else than fields or findings.
@@ -82,12 +82,33 @@ class Metric:
         return self.id.partition(".")[0]
 
     def reads(self, sample: Sample) -> frozenset[Finding]:
-        """The findings that it reads of this sample, but for those that `then` tells."""
+        """Return the findings that it reads of this sample, without those of `then`."""
         return self.findings if self.given is None else self.given(sample)
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
         """Return the needed fields that the sample lacks, in alphabetical order."""
         return tuple(sorted(self.needs & Field.lacking(sample)))
+
+
+def _never_asked(_sample: Sample, _findings: Findings) -> Outcome:
+    return NotScored(Cause.METRIC_FAILED, "it was never asked")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedMetric(Metric):
+    """Metric whose outcome an async function makes. Give it to `RagEval(metrics=[...])`.
+
+    Attributes:
+        ask: Called in the evaluator's loop with a sample that has all of `needs`. It must not
+            block the loop. What it raises is counted, and the outcome is `metric_failed`.
+        timeout: Seconds that it may take; longer, the outcome is `timeout`.
+        annotator: Name of the evaluator, for the score.
+    """
+
+    ask: Callable[[Sample], Awaitable[Outcome]]
+    score: Callable[[Sample, Findings], Outcome] = _never_asked
+    timeout: float = 60.0
+    annotator: str | None = None
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

@@ -1,4 +1,4 @@
-"""What a user may choose about the metrics."""
+"""Options of the metric suites."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHITEPAPER_WEIGHTS: Mapping[str, float] = MappingProxyType(
 
 
 class DontKnow(StrEnum):
-    """How DON'T KNOW answers are told."""
+    """Test by which DON'T KNOW answers are detected."""
 
     PHRASES = "phrases"
     """The seed's rule to the letter: a phrase anywhere in the answer."""
@@ -60,7 +60,7 @@ class MetricOptions:
     question_checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuses weights that make no mean, and checks that would share an id."""
+        """Refuse weights that make no mean, and checks that would share an id."""
         _refuse_weights("graphrag_weights", self.graphrag_weights, GRAPHRAG_WEIGHTS)
         _refuse_weights("whitepaper_weights", self.whitepaper_weights, WHITEPAPER_WEIGHTS)
         ids = [check.question_id for check in self.question_checks]

@@ -107,7 +107,7 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool]) -> str | None:
-    """Where a wrong claim came from, or None when the reference supports the claim.
+    """Return the origin of a wrong claim, or None if the reference supports the claim.
 
     A claim that only several chunks support together came from relevant ones as soon as any
     chunk is relevant: the judge does not say which of them it drew on.

@@ -209,7 +209,7 @@ _RELEVANCE = Metric(
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """The suite.
+    """Return the suite.
 
     Args:
         options: Weights of the composite.

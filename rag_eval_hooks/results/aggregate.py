@@ -50,7 +50,7 @@ class Summary:
 
     @classmethod
     def of(cls, metric: str, outcomes: Sequence[Outcome]) -> Summary:
-        """The summary of one metric's outcomes."""
+        """Return the summary of one metric's outcomes."""
         scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
         ranked = sorted(scores, key=lambda score: score.normalised)
         return cls(
@@ -81,7 +81,7 @@ class Group:
 
     @property
     def grades(self) -> Mapping[str, int]:
-        """How many answers have each grade, A to E, zeros included."""
+        """Return the number of answers by grade, A to E, zeros included."""
         return {grade: self._labelled(_GRADED, grade) for grade in "ABCDE"}
 
     @property
@@ -101,7 +101,7 @@ class Group:
 def aggregate(
     results: Iterable[Scored], by: str | Callable[[Sample], object] | None = None
 ) -> dict[str | None, Group]:
-    """Groups of samples, in order of first appearance.
+    """Return groups of samples, in order of first appearance.
 
     Args:
         results: Samples with their outcomes.

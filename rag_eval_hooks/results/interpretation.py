@@ -1,4 +1,4 @@
-"""What high and low scores together may mean: the rules of seed 001, "Interpreting results"."""
+"""Interpretation of high and low scores together, by fixed rules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rule:
     low: tuple[str, ...] = ()
 
     def met_by(self, group: Group, *, high: float = HIGH, low: float = LOW) -> bool:
-        """Whether all the named means are as the rule says; never where one has no score."""
+        """Return whether all the named means are as the rule says; False if one has no score."""
         tops = [_level(group, name) for name in self.high]
         lows = [_level(group, name) for name in self.low]
         return all(level is not None and level >= high for level in tops) and all(
@@ -81,7 +81,7 @@ EXCELLENT: Final = Rule(
 
 
 def rules_met(group: Group, *, high: float = HIGH, low: float = LOW) -> tuple[Rule, ...]:
-    """The rules that a group of results meets.
+    """Return the rules that a group of results meets.
 
     Args:
         group: The results.
@@ -95,7 +95,7 @@ def rules_met(group: Group, *, high: float = HIGH, low: float = LOW) -> tuple[Ru
 
 
 def _level(group: Group, name: str) -> float | None:
-    """Normalised mean of a metric, or of a suite's metrics, in [0, 1]."""
+    """Return the normalised mean of a metric, or of a suite's metrics, in [0, 1]."""
     levels = [
         summary.normalised_mean
         for metric, summary in group.metrics.items()

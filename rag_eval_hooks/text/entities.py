@@ -28,7 +28,7 @@ _ONLY_MONTH = re.compile(_MONTH)
 
 
 def entities(text: str) -> list[str]:
-    """Names, dates, places and numbers of a text as written, without doubles, in order of kind.
+    """Return distinct names, dates, places and numbers of a text as written, in order of kind.
 
     By capital letters, so a name is found only in scripts that have them; a capitalised word
     that opens a sentence counts when the text does not also write it small. A text without any

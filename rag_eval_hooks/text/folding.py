@@ -46,12 +46,12 @@ _ANY_CJK = re.compile(f"[{CJK}]")
 
 
 def squash(text: str) -> str:
-    """The text in one case and with single spaces; canonically equal characters become one."""
+    """Return the text in one case, with single spaces and canonically composed characters."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 def fold(text: str) -> str:
-    """The text without case, accents, compatibility forms and surplus white space.
+    """Return the text without case, accents, compatibility forms and surplus white space.
 
     "Café" and "CAFE" fold to one text, so do full-width and plain letters, and Arabic with and
     without vowel marks. Voicing marks of Japanese kana are kept: they tell words apart.
@@ -63,7 +63,7 @@ def fold(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """Folded words in order; numbers stay whole, Chinese, Japanese and Korean become bigrams.
+    """Return folded words in order: numbers whole, Chinese, Japanese and Korean as bigrams.
 
     A possessive "'s" is cut off, other contractions stay one token ("don't").
     """
@@ -71,7 +71,7 @@ def tokens(text: str) -> list[str]:
 
 
 def folded_tokens(folded: str) -> list[str]:
-    """The tokens of a text that is folded already."""
+    """Return the tokens of a text that is folded already."""
     plain = folded.isascii()
     words: list[str] = (_ASCII_TOKEN if plain else _TOKEN).findall(folded)
     if plain and "'s" not in folded:
@@ -92,27 +92,27 @@ def _bigrams(run: str) -> Sequence[str]:
 
 
 def has_cjk(text: str) -> bool:
-    """Whether the text holds a Chinese, Japanese or Korean character."""
+    """Return whether the text holds a Chinese, Japanese or Korean character."""
     return not text.isascii() and _ANY_CJK.search(text) is not None
 
 
 def without_cjk(text: str) -> str:
-    """The text with a comma for each Chinese, Japanese or Korean run, which has no capitals."""
+    """Return the text with a comma for each run of Chinese, Japanese or Korean."""
     return _ANY_CJK.sub(",", text) if not text.isascii() else text
 
 
 def content_tokens(text: str) -> list[str]:
-    """The tokens that carry meaning of their own: no stop words, no single Latin letters."""
+    """Return the content tokens: no stop words, no single Latin letters."""
     return [token for token in tokens(text) if is_content(token)]
 
 
 def is_content(token: str) -> bool:
-    """Whether a token carries meaning of its own."""
+    """Return whether a token is a content word."""
     return token not in STOP_WORDS and (len(token) > 1 or token.isdigit() or token > "\u02ff")
 
 
 def distinct(texts: Iterable[str]) -> list[str]:
-    """The texts without those whose tokens repeat an earlier one's, in order."""
+    """Return the texts in order, without those whose tokens repeat an earlier text's."""
     first: dict[tuple[str, ...], str] = {}
     for text in texts:
         first.setdefault(tuple(tokens(text)), text)
@@ -120,7 +120,7 @@ def distinct(texts: Iterable[str]) -> list[str]:
 
 
 def word_count(text: str) -> int:
-    """Number of words: runs between white space that hold a letter or digit.
+    """Return the number of words: runs between white space that hold a letter or digit.
 
     A Chinese, Japanese or Korean character counts as one word each.
     """
@@ -132,7 +132,7 @@ def _is_word(run: str) -> bool:
 
 
 def contains(haystack: Sequence[str], needle: Sequence[str]) -> bool:
-    """Whether the tokens of `needle` stand in `haystack` side by side and in order."""
+    """Return whether the tokens of `needle` occur in `haystack` side by side and in order."""
     size = len(needle)
     if not size:
         return False
@@ -149,7 +149,7 @@ _ENDINGS = ("ations", "ation", "ingly", "ments", "ment", "ness", "ings", "ing", 
 
 
 def stem(token: str) -> str:
-    """A crude stem that brings inflections of a word together; ASCII words only."""
+    """Return a crude stem that inflections of a word share; ASCII words only."""
     if len(token) < 5 or not token.isalpha() or not token.isascii():
         return _short_stem(token)
     for ending in _ENDINGS if token.endswith(_ENDINGS) else ():

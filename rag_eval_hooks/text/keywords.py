@@ -1,4 +1,4 @@
-"""What a text is about: capitalised phrases, numbers and longer words."""
+"""Keywords of a text: capitalised phrases, numbers and longer words."""
 
 # ruff: noqa: RUF001 - it is about such characters
 
@@ -22,7 +22,7 @@ _MIN_LETTERS = 4
 
 
 def phrases(text: str) -> list[str]:
-    """Capitalised phrases as written, with the number that follows them, in order.
+    """Return capitalised phrases as written, with the number that follows them, in order.
 
     "Territory 118", "Rule C-1", "Taylor Momsen". Leading and trailing stop words, such as a
     sentence-initial "The", are left out. A phrase does not reach over punctuation.
@@ -57,7 +57,7 @@ def _runs(text: str) -> Iterator[list[str]]:
 
 
 def _goes_on(text: str, end: int) -> bool:
-    """Whether digits that end here are only the first part of a number: "118" of "118.5%"."""
+    """Return whether digits that end here are only the start of a number: "118" of "118.5%"."""
     rest = text[end : end + 2]
     return rest[:1] == "%" or (rest[:1] in (".", ",") and rest[1:].isdigit())
 
@@ -72,7 +72,7 @@ def _trimmed(run: list[str]) -> list[str]:
 
 
 def keywords(text: str) -> list[Keyword]:
-    """The distinct keywords of a text, in order of kind: phrases, numbers, words.
+    """Return distinct keywords of a text, in order of kind: phrases, numbers, words.
 
     Capitalised phrases, numbers and percentages as values, and words of four or more letters
     that are no stop words. A number within a phrase counts as a number too, a word within a
@@ -101,18 +101,18 @@ class Searched:
 
     @classmethod
     def of(cls, text: str) -> Searched:
-        """The text, ready to be searched."""
+        """Return the text, ready to be searched."""
         return cls(tokens(text), frozenset(numbers(text)))
 
     def holds(self, keyword: Keyword) -> bool:
-        """Whether the text holds the keyword; "604" is not in "1604", nor "rate" in "separate"."""
+        """Return whether the text holds a keyword; "604" is not in "1604"."""
         if isinstance(keyword, Number):
             return keyword in self._numbers
         wanted = tokens(keyword)
         return self._set.issuperset(wanted) and contains(self._tokens, wanted)
 
     def holds_entity(self, entity: str) -> bool:
-        """Whether the text holds a name, date or place; a bare number is compared as a value."""
+        """Return whether the text holds an entity; a bare number is compared as a value."""
         values = numbers(entity)
         if len(values) == 1 and not any(c.isalpha() for c in entity):
             return values[0] in self._numbers

@@ -22,7 +22,7 @@ class Number(NamedTuple):
     percent: bool = False
 
     def __str__(self) -> str:
-        """The value without grouping or trailing zeros, such as `-0.133%`."""
+        """Return the value without grouping or trailing zeros, such as `-0.133%`."""
         plain = format(self.value, "f")
         if "." in plain:
             plain = plain.rstrip("0").rstrip(".")
@@ -86,7 +86,7 @@ _TYPOGRAPHY = {
 
 
 def numbers(text: str) -> list[Number]:
-    """The numbers that a text states, in order, doubles included.
+    """Return the numbers that a text states, in order, with repetitions.
 
     "$604" is 604, "1,000" 1000, "0.305 percent" is 0.305 %, "2.5 million" 2500000, "1990s" 1990.
     Read too: a decimal comma where it cannot group thousands ("0,305", "1,5", "1.000,50"), digits

@@ -96,7 +96,7 @@ _LONG: Final = 5  # sentences; in an answer of so many, a refusal at the end tak
 
 
 def refusal(answer: str) -> str | None:
-    """The words by which an answer refuses, or None if it does not."""
+    """Return the words by which an answer refuses, or None if it does not."""
     written = sentences(answer)
     said = [fold(strip_marker(sentence)) for sentence in written]
     lists = any(strip_marker(sentence) != sentence for sentence in written)
@@ -112,7 +112,7 @@ def refusal(answer: str) -> str | None:
 
 
 def _refusing(sentence: str) -> str | None:
-    """The words by which one folded sentence refuses."""
+    """Return the words by which one folded sentence refuses, or None."""
     bare = _SHORT_REFUSAL.fullmatch(sentence.strip(" .!*_\"'"))
     if bare is not None:
         return bare[0]
@@ -132,7 +132,7 @@ def _opened(clause: str) -> str:
 
 
 def _answers(said: Sequence[str]) -> bool:
-    """Whether an answer that opens with a refusal goes on to answer all the same."""
+    """Return whether an answer that opens with a refusal goes on to answer all the same."""
     conceded = _CONCESSION.split(said[0])[1:]
     if any(_tells(clause) for clause in conceded):
         return True
@@ -141,5 +141,5 @@ def _answers(said: Sequence[str]) -> bool:
 
 
 def _tells(text: str) -> bool:
-    """Whether a folded sentence says something on the matter: no refusal, no aside."""
+    """Return whether a folded sentence is about the matter: neither a refusal nor an aside."""
     return _refusing(text) is None and _ASIDE.match(_opened(text)) is None

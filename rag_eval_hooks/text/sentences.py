@@ -40,7 +40,7 @@ _WRAP = 50  # characters; a shorter line that ends without a stop is a line of i
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in order, trimmed; list items and short lines are sentences.
+    """Return trimmed sentences of a text in order; list items and short lines are sentences.
 
     Full stops in abbreviations, initials and decimals end nothing. A full stop without a space
     before a capital ("hotels.The") ends one, as scraped passages are full of them. Nothing but
@@ -50,17 +50,17 @@ def sentences(text: str) -> list[str]:
 
 
 def strip_marker(sentence: str) -> str:
-    """The sentence without a leading bullet, item number or Markdown heading mark."""
+    """Return the sentence without a leading bullet, item number or Markdown heading mark."""
     return _MARKER.sub("", sentence).strip()
 
 
 def is_question(sentence: str) -> bool:
-    """Whether the sentence ends in a question mark of any script."""
+    """Return whether the sentence ends in a question mark of any script."""
     return _QUESTION.search(sentence) is not None
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Lines, with hard-wrapped ones joined again."""
+    """Return the lines, with hard-wrapped ones joined again."""
     block = ""
     for line in text.splitlines():
         wrapped = len(block) >= _WRAP and block[-1] not in ".!?:;…。！？؟۔।"
@@ -87,7 +87,7 @@ def _split(block: str) -> Iterator[str]:
 
 
 def _ends(block: str, stop: re.Match[str]) -> bool:
-    """Whether a full stop ends its sentence."""
+    """Return whether a full stop ends its sentence."""
     following = _NEXT_WORD.match(block, stop.end())
     if following is None:
         return True
@@ -98,7 +98,7 @@ def _ends(block: str, stop: re.Match[str]) -> bool:
 
 
 def _is_full_stop(block: str, stop: re.Match[str], word_after: str) -> bool:
-    """Whether a single full stop before a capital or digit is more than an abbreviation's."""
+    """Return whether a single full stop before a capital or digit ends a sentence."""
     before = _WORD_BEFORE.search(block, max(0, stop.start() - 30), stop.start())
     word = before[0].casefold() if before else ""
     if word.isdigit() and word_after.casefold() in _MONTHS:

@@ -10,7 +10,7 @@ __all__ = ["STOP_WORDS", "word_set"]
 
 
 def word_set(words: str) -> frozenset[str]:
-    """The words of a list that is separated by white space."""
+    """Return the words of a list that is separated by white space."""
     return frozenset(words.split())
 
 

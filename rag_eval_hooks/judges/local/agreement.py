@@ -1,4 +1,4 @@
-"""Whether answer and reference state the same, given the question."""
+"""Agreement of answer and reference, given the question."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def agrees(
     vectors: Vectors = NO_VECTORS,
     rules: Rules = RULES,
 ) -> Verdict:
-    """Whether a claim is stated by a text that answers the same question.
+    """Return whether a text that answers the same question states a claim.
 
     Terms that the question holds are neutral. A text that is just the bare answer ("Cornish
     heath") states every claim that contains it.
@@ -49,7 +49,7 @@ def agrees(
 def denies(
     claim: Claim, text: Passage, question: frozenset[str], rules: Rules = RULES
 ) -> str | None:
-    """Where a claim denies what the text states, or the reverse; None where it does not."""
+    """Return the words by which a claim denies what the text states, or the reverse, or None."""
     weight = _novel(weights(claim, rules=rules), question)
     return _denied(claim, best_window(weight, text, rules), text) if weight else None
 
@@ -63,12 +63,12 @@ def _denied(claim: Claim, window: Window, text: Passage) -> str | None:
 
 
 def _novel(weight: dict[str, float], question: frozenset[str]) -> dict[str, float]:
-    """The terms that the question lacks; all of them when it lacks none."""
+    """Return the terms that the question lacks; all of them if it lacks none."""
     return {term: w for term, w in weight.items() if term not in question} or weight
 
 
 def _bare_answer(text: Passage, question: frozenset[str]) -> frozenset[str]:
-    """The terms of a text of one short sentence beside those of the question."""
+    """Return the terms of a text of one short sentence, without those of the question."""
     if len(text.units) > 1:
         return frozenset()
     found = text.units[0].terms

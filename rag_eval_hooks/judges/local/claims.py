@@ -61,7 +61,7 @@ _MIN_CLAUSE = 3  # content words; a shorter clause does not stand for itself
 
 
 def claims(text: str) -> tuple[str, ...]:
-    """The statements of a text, one per sentence or clause, in order and without doubles.
+    """Return distinct statements of a text, one per sentence or clause, in order.
 
     Questions, headings, lead-ins ("Here are the steps:"), courtesies and sentences on what the
     passages fail to say are no claims. List markers, citations ("[2]", "(Passage 1)"), emphasis
@@ -85,7 +85,7 @@ def _claims(text: str, *, headings: bool) -> Iterator[str]:
 
 
 def _bare(sentence: str) -> str:
-    """The sentence without what is not said of the world."""
+    """Return the sentence without markers, citations, emphasis and openings."""
     body = _CITATION.sub("", _EMPHASIS.sub("", strip_marker(sentence)))
     while (shorter := _OPENING.sub("", body, count=1)) != body and shorter.strip(" .!"):
         body = shorter
@@ -93,7 +93,7 @@ def _bare(sentence: str) -> str:
 
 
 def _clauses(sentence: str) -> list[str]:
-    """The clauses; one that is too short to stand for itself stays with the one before it."""
+    """Return the clauses; one that is too short to stand alone stays with the one before it."""
     cuts = [0, *(cut for match in _CLAUSE.finditer(sentence) for cut in match.span())]
     kept: list[tuple[int, int, int]] = []  # start, end, content words
     for start, end in zip(cuts[::2], [*cuts[1::2], len(sentence)], strict=True):

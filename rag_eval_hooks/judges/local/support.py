@@ -1,4 +1,4 @@
-"""Which chunks support a claim."""
+"""Support of claims by chunks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHARED = 0.25  # of a claim's weight: least part of a chunk that supports it wi
 
 
 def unknown(claim: Claim, passages: Sequence[Passage], known: frozenset[str]) -> str | None:
-    """Names or states the number of the claim that no passage holds, as a reason; or None.
+    """Return as a reason the number or name of the claim that no passage holds, or None.
 
     `known` are terms that need no support, such as those of the question.
     """
@@ -34,7 +34,7 @@ def _has_name(passage: Passage, parts: frozenset[str]) -> bool:
 
 
 def negation_differs(claim: Unit, sentence: Unit, passage: Passage) -> frozenset[str]:
-    """The terms that one of the two negates and the other states; empty for no conflict.
+    """Return the terms that one of the two negates and the other states; empty for no conflict.
 
     Args:
         claim: The claim.
@@ -54,13 +54,13 @@ def negation_differs(claim: Unit, sentence: Unit, passage: Passage) -> frozenset
 
 
 def _same_subject(claim: Unit, sentence: Unit, scope: frozenset[str]) -> bool:
-    """Whether the sentence holds at least half of what the claim says beside the scope."""
+    """Return whether the sentence holds at least half of the claim's terms outside the scope."""
     rest = claim.terms - scope
     return 2 * len(rest & sentence.terms) >= len(rest)
 
 
 def conflict(claim: Claim, passage: Passage, window: Window, known: frozenset[str]) -> str | None:
-    """Why a window does not support a claim that it covers, or None.
+    """Return the reason why a window does not support a claim that it covers, or None.
 
     The number must stand in the window; a name may stand anywhere in its chunk, since sentences
     after the first say "he" or "it".
@@ -85,7 +85,7 @@ def supports(
     vectors: Vectors = NO_VECTORS,
     rules: Rules = RULES,
 ) -> Support:
-    """Which passages support the claim, alone or together, and why or why not."""
+    """Return the support of a claim by each passage, alone or together, with the reason."""
     nowhere = (False,) * len(passages)
     if missing := unknown(claim, passages, known):
         return Support(nowhere, reason=missing)
@@ -111,7 +111,7 @@ def supports(
 
 
 def _literal(claim: Claim, passages: Sequence[Passage]) -> Support:
-    """Support of a claim without content words, such as "it is": only word for word."""
+    """Return the support of a claim without content words, such as "it is": only word for word."""
     verdicts = tuple(
         any(_in_a_row(claim.unit.words, unit.words) for unit in passage.units)
         for passage in passages
@@ -133,7 +133,7 @@ def _enough(score: float, cosine: float | None, rules: Rules) -> bool:
 def _joint(
     weight: dict[str, float], windows: Sequence[Window], against: Sequence[str | None]
 ) -> frozenset[str]:
-    """What the windows hold together.
+    """Return the terms that the windows hold together.
 
     Left out are those with an opposite statement, and those that share too little with the claim
     to speak of the same thing, such as a bare number.

@@ -1,4 +1,4 @@
-"""What the rules compare: sentences and claims as terms, numbers, names and negations."""
+"""Sentences and claims as terms, numbers, names and negations."""
 
 # ruff: noqa: RUF001 - it is about such characters
 
@@ -107,7 +107,7 @@ class Claim:
 
     @classmethod
     def of(cls, text: str) -> Claim:
-        """The claim taken apart."""
+        """Return the claim of a text."""
         unit = Unit(text)
         short = len(text.split()) <= _BARE
         nouns = not short and _is_german(unit.words)
@@ -124,12 +124,12 @@ class Claim:
 
 
 def _month(text: str) -> list[str]:
-    """The month of May as a term; the verb, a stop word, never is one."""
+    """Return the month of May as a term; the verb, a stop word, never is one."""
     return ["may"] if "May" in text and _MAY.search(text) else []
 
 
 def _is_german(words: Sequence[str]) -> bool:
-    """Whether German function words outnumber English ones."""
+    """Return whether German function words outnumber English ones."""
     found = frozenset(words)
     return len(found & _GERMAN) > len(found & _ENGLISH)
 
@@ -139,7 +139,7 @@ def _is_one_word(phrase: str) -> bool:
 
 
 def _opens(text: str, word: str) -> bool:
-    """Whether a capitalised word may owe its capital to standing first."""
+    """Return whether a word may be capitalised only because it comes first."""
     before = text[: text.find(word)].rstrip()
     return not word.isupper() and (not before or before[-1] in ".!?:;\"'“‘(*-–—")
 
@@ -175,12 +175,12 @@ class Passage:
         return Searched([word for unit in self.units for word in unit.words], self.numbers)
 
     def has_number(self, number: Number) -> bool:
-        """Whether the text states the value, in digits or as a word."""
+        """Return whether the text states the value, in digits or as a word."""
         return number in self.numbers or (not number.percent and str(number) in self.index)
 
 
 def as_written(wanted: Collection[str], *units: Unit) -> str:
-    """Terms as a list for people: as the first unit that holds them writes them, in its order."""
+    """Return terms as a readable list, written and ordered as in the first unit that holds them."""
     words: dict[str, str] = {}
     for unit in units:
         for term, word in unit.written.items():
@@ -190,7 +190,7 @@ def as_written(wanted: Collection[str], *units: Unit) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """Stems of the content words of a text, in order."""
+    """Return stems of the content words of a text, in order."""
     return _terms(folded_tokens(fold(text)))
 
 
@@ -200,7 +200,7 @@ def _terms(words: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=16_384)
 def _term(word: str) -> str:
-    """The term of a word, empty for a word without content."""
+    """Return the term of a word, empty for a word without content."""
     if not is_content(word):
         return ""
     if word[0].isdigit():
@@ -225,7 +225,7 @@ def _negations(words: Sequence[str], text: str) -> tuple[frozenset[str], ...]:
 
 
 def _is_open(words: Sequence[str], at: int) -> bool:
-    """Whether a negation leaves open what is: "may or may not", "if you do not"."""
+    """Return whether a negation denies nothing: "may or may not", "if you do not"."""
     return not _OPEN_BEFORE.isdisjoint(words[max(0, at - 1) : at]) or not _IF.isdisjoint(
         words[max(0, at - 3) : at]
     )

@@ -1,4 +1,4 @@
-"""Cosines of claims and sentences, where an embedder is at hand."""
+"""Cosines of claims and sentences, if there is an embedder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Vectors:
 
     @classmethod
     async def of(cls, embedder: Embedder, texts: Iterable[str]) -> Vectors:
-        """The vectors of the distinct texts, from one call.
+        """Return the vectors of the distinct texts, from one call.
 
         Raises:
             JudgeError: The embedder failed.
@@ -32,7 +32,7 @@ class Vectors:
         return cls(dict(zip(distinct, map(_normalised, vectors), strict=True)))
 
     def best(self, text: str, passage: Passage) -> float | None:
-        """The greatest cosine of the text and a sentence of the passage, in [-1, 1]."""
+        """Return the greatest cosine of the text and a sentence of the passage, in [-1, 1]."""
         vector = self._by_text.get(text)
         if vector is None:
             return None

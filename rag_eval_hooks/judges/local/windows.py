@@ -46,7 +46,7 @@ RULES = Rules()
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The consecutive sentences of a chunk that cover a claim best.
+    """Consecutive sentences of a chunk that cover a claim best.
 
     Attributes:
         score: Weighted share of the claim's terms that they hold, after the discount.
@@ -59,7 +59,7 @@ class Window:
     units: Sequence[Unit]
 
     def closest(self) -> Unit:
-        """The one sentence that holds most of what the window holds."""
+        """Return the sentence that holds most of the window's terms."""
         return max(self.units, key=lambda unit: len(unit.terms & self.held))
 
 
@@ -69,7 +69,7 @@ _NOTHING = Window(0.0, frozenset(), ())
 def weights(
     claim: Claim, known: frozenset[str] = frozenset(), rules: Rules = RULES
 ) -> dict[str, float]:
-    """The weight of each term of a claim; `known` are the terms of the question."""
+    """Return the weight of each term of a claim; `known` are the terms of the question."""
     special = frozenset[str]().union(*claim.names.values())
     return {
         term: rules.asked_weight
@@ -80,7 +80,7 @@ def weights(
 
 
 def best_window(weight: dict[str, float], passage: Passage, rules: Rules = RULES) -> Window:
-    """The window of one to three sentences that covers the weighted terms best."""
+    """Return the window of one to three sentences that covers the weighted terms best."""
     hits = _hits(weight, passage)
     factors = [rules.discount**size for size in range(_SPAN)]
     best, where = 0.0, (0, 0)
@@ -101,7 +101,7 @@ def best_window(weight: dict[str, float], passage: Passage, rules: Rules = RULES
 
 
 def _hits(weight: dict[str, float], passage: Passage) -> dict[int, list[str]]:
-    """The weighted terms that each sentence holds; sentences without any are left out."""
+    """Return the weighted terms that each sentence holds, without sentences that hold none."""
     hits: dict[int, list[str]] = {}
     index = passage.index
     for term in weight:
