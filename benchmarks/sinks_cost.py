@@ -5,7 +5,7 @@ Each row adds one signal to the row before; the last column compares with the CP
 evaluation itself by the embedded judge, in the same run. Nothing of this is on a request's path.
 
 The rows of the platforms follow, against servers on loopback that take everything: what it costs
-to take a sample's scores over (in the sink's thread) and to send them (in the sender's).
+the evaluator to hand over a sample's scores, and all threads, the server's included, to send them.
 
     python -m benchmarks.sinks_cost [--samples 400] [--rounds 5]
 """
@@ -33,18 +33,18 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.delivery.outbox import Limits
+from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery.destination import Limits
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform import Connection, Report
-from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.wiring import Providers, telemetry_sinks
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks.work import Evaluation
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
 SAMPLE = Sample(
@@ -146,47 +146,24 @@ class Bench:
         telemetry.publish(evaluation, lambda *told: holder.finish(held, *told))
 
 
-class Timed:
-    """A connection that adds up the CPU time of its sends.
-
-    Args:
-        connection: What really sends.
-        spent: Where the seconds go.
-    """
-
-    def __init__(self, connection: Connection, spent: list[float]) -> None:
-        self._connection = connection
-        self._spent = spent
-
-    def send(self, report: Report, *, last: bool) -> None:
-        """Sends."""
-        began = time.thread_time()
-        self._connection.send(report, last=last)
-        self._spent.append(time.thread_time() - began)
-
-    def close(self) -> None:
-        """Closes."""
-        self._connection.close()
-
-
 def platform_seconds(make: Any, outcomes: Outcomes, samples: int) -> tuple[float, float]:
-    """CPU seconds to take one sample over, and to send it."""
+    """Return CPU seconds of the evaluator to hand a sample over, and of all threads to send it."""
     with PlatformServer(well) as server:
-        sink = make(server.url)
-        spent: list[float] = []
-        connect = sink._connect
-        sink._connect = lambda timeout: Timed(connect(timeout), spent)
         incidents = Incidents()
-        sink.open(HOST, incidents)
+        limits = Limits(timeout=30.0, queue_chars=1_000_000_000)
+        sink = make(server.url)
+        delivery = Delivery([sink], RagEvalConfig(), incidents, limits=limits)
         sample = Sample(question="q", trace_id="a" * 32, span_id="b" * 16)
-        began = time.thread_time()
+        evaluation = Evaluation(sample=sample, outcomes=outcomes, probability=None, start=0, end=0)
+        began, all_began = time.thread_time(), time.process_time()
         for _ in range(samples):
-            sink.deliver(sample, outcomes)
+            delivery.put(evaluation, delivery.lacking(evaluation))
         taken = time.thread_time() - began
-        assert sink.flush(300)
-        sink.close()
+        assert delivery.flush(300)
+        spent = time.process_time() - all_began - taken
+        delivery.close()
         assert incidents.counts() == {}
-        return taken / samples, statistics.median(spent)
+        return taken / samples, spent / samples
 
 
 def well(request: Request) -> Answer:
@@ -196,12 +173,6 @@ def well(request: Request) -> Answer:
     return Answer(body={"trace": {"trace_info": {}}})
 
 
-HOST = PlatformHost(
-    limits=Limits(timeout=30.0, retry_for=60.0, queue_chars=1_000_000_000),
-    content=True,
-    max_chars=4000,
-    verdicts=lambda _: {},
-)
 PLATFORMS: dict[str, Any] = {
     "phoenix": PhoenixSink,
     "mlflow": MlflowSink,

@@ -36,6 +36,7 @@ from rag_eval_hooks.redaction.rule import Match
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
 from rag_eval_hooks.telemetry.tracing import setup_tracing
+from rag_eval_hooks.work import Evaluation
 
 if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
@@ -56,6 +57,7 @@ __all__ = [
     "Context",
     "DeliverySettings",
     "Embedder",
+    "Evaluation",
     "Explanation",
     "Feedback",
     "FeedbackSink",

@@ -1,24 +1,32 @@
-"""How long to leave alone what fails."""
+"""Pauses between tries of what fails."""
 
 from __future__ import annotations
 
 import random
 from typing import Final
 
-__all__ = ["Backoff"]
+__all__ = ["Backoff", "pause_after"]
 
 _FIRST: Final = 0.5
 _LONGEST: Final = 15.0
 _MOST_DOUBLINGS: Final = 10
-"""A float cannot hold the power of a long history."""
+"""Bound of the exponent: a float cannot hold the power of a long history."""
+
+
+def pause_after(failures: int) -> float:
+    """Return the seconds to pause after so many failures in a row: 0.5, doubled up to 15.
+
+    Each pause is drawn from its upper half, so that many processes do not return at one moment.
+
+    Args:
+        failures: Failures in a row, from 1.
+    """
+    longest = min(_FIRST * 2.0 ** min(failures - 1, _MOST_DOUBLINGS), _LONGEST)
+    return random.uniform(longest / 2, longest)
 
 
 class Backoff:
-    """Pauses after failures in a row: 0.5 s, doubled up to 15 s.
-
-    Each is spread over its upper half, so that many processes do not come back at the same moment.
-    Not thread-safe.
-    """
+    """Pauses after failures in a row. Not thread-safe."""
 
     def __init__(self) -> None:
         self._failures = 0
@@ -29,11 +37,10 @@ class Backoff:
         return self._failures > 0
 
     def failed(self) -> float:
-        """Enters a failure; seconds until the next try."""
-        longest = min(_FIRST * 2.0 ** min(self._failures, _MOST_DOUBLINGS), _LONGEST)
+        """Count a failure; return the seconds until the next try."""
         self._failures += 1
-        return random.uniform(longest / 2, longest)
+        return pause_after(self._failures)
 
     def succeeded(self) -> None:
-        """Forgets the failures so far."""
+        """Forget the failures so far."""
         self._failures = 0

@@ -27,7 +27,7 @@ from rag_eval_hooks.capture import (
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.sink import SinkSpec
+from rag_eval_hooks.delivery import SinkSpec, sink_list
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.incidents import Incidents
@@ -41,7 +41,6 @@ from rag_eval_hooks.pipeline.wiring import (
     metric_options,
     parts_of,
     settings,
-    sink_list,
 )
 from rag_eval_hooks.redaction import RedactSpec, choose_redactor
 from rag_eval_hooks.sample import Sample
@@ -65,7 +64,8 @@ class RagEval:
         metrics: Suites, metric ids, `all`, or `Metric` objects.
         judge: `local`, `openai:<model>`, or a `Judge`.
         sample_rate: Share of interactions to evaluate, 0 to 1.
-        sinks: Where outcomes go besides the span: sinks, callables `(sample, outcomes)`,
+        sinks: Where outcomes go besides the span: sinks, callables `(evaluation)` or
+            `(sample, outcomes)`,
             `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`, `langfuse:<url>`.
         config: Further settings; those set in it count as given here, keywords win over it.
         embedder: As in `RagEvalConfig`, or an `Embedder` of your own.

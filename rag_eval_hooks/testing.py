@@ -33,6 +33,7 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Outcomes
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify
+from rag_eval_hooks.work import Evaluation
 
 __all__ = [
     "ChunkRelevance",
@@ -82,9 +83,9 @@ class MemorySink:
         self.feedbacks: list[Feedback] = []
         self.closed = False
 
-    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Keeps one delivery."""
-        self.results.append(Result(sample, outcomes))
+    def deliver(self, evaluation: Evaluation) -> None:
+        """Keep one evaluation."""
+        self.results.append(Result(evaluation.sample, evaluation.outcomes))
 
     def feedback(self, feedback: Feedback) -> None:
         """Keeps one feedback."""

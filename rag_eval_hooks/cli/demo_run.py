@@ -14,8 +14,8 @@ from rag_eval_hooks.cli.framework import Ask, Framework, PipelineSettings
 from rag_eval_hooks.cli.results import Result, Results
 from rag_eval_hooks.cli.rows import Corpus, Row
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.outbox import RETRY
-from rag_eval_hooks.delivery.sink import SinkSpec
+from rag_eval_hooks.delivery import SinkSpec
+from rag_eval_hooks.delivery.backlog import RETRY
 from rag_eval_hooks.score import Cause, NotScored
 
 if TYPE_CHECKING:

@@ -15,6 +15,8 @@ __all__ = [
     "INTERACTION_CHARS",
     "OPEN_INTERACTIONS",
     "QUEUE_CHARS",
+    "SINK_KEEP_SECONDS",
+    "SINK_QUEUE_CHARS",
 ]
 
 # An application that wants to hold fewer samples sets `queue_size`; this only keeps a queue of
@@ -54,3 +56,11 @@ FEEDBACK_CHARS = 10_000_000
 # Users who answer do so while they read. Texts of users should not stay in memory for longer.
 FEEDBACK_SECONDS = 3600.0
 """Seconds for which feedback can join an ended interaction."""
+
+# Some thousand results of a sink that is down; more of them wait in the spool, if there is one.
+SINK_QUEUE_CHARS = 10_000_000
+"""Characters of results that may wait in memory for one sink."""
+
+# Over a night, until somebody has seen that a platform is down.
+SINK_KEEP_SECONDS = 86_400.0
+"""Seconds for which a result in the spool waits for a sink."""

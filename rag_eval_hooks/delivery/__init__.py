@@ -1,15 +1,18 @@
-"""Where outcomes go."""
+"""Delivery of results to sinks: one outbox for each."""
 
+from rag_eval_hooks.delivery.delivery import AnySink, Delivery
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.delivery.sink import CallableSink, FeedbackSink, Resumable, Sink, as_sink
-from rag_eval_hooks.telemetry.feedback_span import FeedbackSpanSink
+from rag_eval_hooks.delivery.providers import SinkSpec, sink_list
+from rag_eval_hooks.delivery.sink import CallableSink, FeedbackSink, Resumable, Sink
 
 __all__ = [
+    "AnySink",
     "CallableSink",
+    "Delivery",
     "FeedbackSink",
-    "FeedbackSpanSink",
     "JsonlSink",
     "Resumable",
     "Sink",
-    "as_sink",
+    "SinkSpec",
+    "sink_list",
 ]

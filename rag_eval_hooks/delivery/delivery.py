@@ -1,254 +1,215 @@
-"""Hands outcomes to the user's sinks; a sink that fails or hangs harms nothing but itself."""
+"""Hands results and feedback to all sinks; one that fails or hangs affects no other."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
-from contextvars import copy_context
-from dataclasses import dataclass
-from functools import partial
-from typing import TypeVar
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
-from rag_eval_hooks.daemon_executor import DaemonExecutor
-from rag_eval_hooks.delivery.sink import FeedbackSink, Resumable, Sink
+from opentelemetry import trace
+from opentelemetry.trace import TracerProvider
+
+from rag_eval_hooks.config import limits as bounds
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.destination import Destination, Limits, Store
+from rag_eval_hooks.delivery.outbox import Outbox
+from rag_eval_hooks.delivery.platforms.platform import PlatformSink
+from rag_eval_hooks.delivery.sink import FeedbackSink, Sink, TwoArgumentSink, UserSink
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.ids import result_id
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.score import Score
+from rag_eval_hooks.work import Evaluation
 
-__all__ = ["Delivery", "Line", "Missed"]
+__all__ = ["AnySink", "Delivery"]
 
-R = TypeVar("R")
+AnySink: TypeAlias = Sink | TwoArgumentSink | FeedbackSink | PlatformSink
+
+_CLOSE_TIMEOUT: Final = 1.5
+"""Seconds in which all sinks together send what is left, and close."""
+_FLUSH_TIMEOUT: Final = 30.0
+"""Seconds for the export of spans, where a flush has no limit of its own."""
+_OUTCOME_CHARS: Final = 500
+_FEEDBACK_CHARS: Final = 500
+"""Estimated memory of an outcome without its explanation, and of a feedback."""
 
 
 class Delivery:
-    """Calls every sink for every sample, each in a thread of its own, so that none needs a lock.
+    """Outboxes of all sinks. Thread-safe; no method but `flush` and `close` waits.
 
     Args:
-        sinks: Where outcomes go.
-        incidents: Where exceptions of sinks are counted.
-        timeout: Seconds that one delivery may take, and may wait for those before it. A sink that
-            takes longer misses what comes until it returns, counted.
+        sinks: Sinks, each of which gets an outbox of its own.
+        config: Limits, and what platforms may show.
+        incidents: Counter of the failures of sinks.
+        store: Rows on disk of results that sinks lack, or None.
+        tracer_provider: Provider of the RAG spans, or None for the global one.
+        limits: Limits of each outbox; those of the settings by default.
     """
 
-    def __init__(self, sinks: Sequence[Sink], incidents: Incidents, timeout: float) -> None:
-        self._lines = [Line(sink, incidents, timeout) for sink in sinks]
-
-    async def deliver(
+    def __init__(
         self,
-        sample: Sample,
-        outcomes: Outcomes,
-        positions: Mapping[str, int] | None = None,
+        sinks: Sequence[AnySink],
+        config: RagEvalConfig,
+        incidents: Incidents,
+        store: Store | None = None,
         *,
-        can_wait: bool = False,
-    ) -> Sequence[Missed]:
-        """Delivers to all sinks at once; returns when all have taken over or failed.
+        tracer_provider: TracerProvider | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        limits = limits or Limits(
+            timeout=config.sink_timeout,
+            retry_for=config.sink_retry_for,
+            keep_for=bounds.SINK_KEEP_SECONDS,
+            queue_chars=bounds.SINK_QUEUE_CHARS,
+        )
+        self._incidents = incidents
+        self._tracer_provider = tracer_provider
+        self._outboxes = {
+            sink.key: Outbox(sink, limits, incidents, store)
+            for sink in _destinations(sinks, config, incidents)
+        }
+
+    def lacking(self, evaluation: Evaluation) -> dict[str, int | None]:
+        """Return the sinks that an evaluation is for, by their name in the spool.
+
+        The value is the position of a resumable sink before the delivery, None for any other.
+        """
+        sinks = (box.sink for box in self._outboxes.values() if box.sink.wants(evaluation))
+        return {sink.key: self._position(sink) for sink in sinks}
+
+    def put(
+        self,
+        evaluation: Evaluation,
+        sinks: Mapping[str, int | None],
+        *,
+        entry: object | None = None,
+        is_repeated: bool = False,
+        accepted_at: float | None = None,
+    ) -> None:
+        """Hand an evaluation to sinks.
 
         Args:
-            sample: What was evaluated.
-            outcomes: The result.
-            positions: Where sinks stood when the sample was accepted, if its result may have been
-                delivered before: a sink that can tell whether it has the result is asked first.
-            can_wait: Whether the result is delivered again to whom it lacks. Then a sink that was
-                too slow, and has taken nothing since, is not waited for.
+            evaluation: Result of a sample.
+            sinks: Names of the sinks that lack it, with positions, as `lacking` returns them.
+            entry: Row of the result in the spool, if it is on disk.
+            is_repeated: Whether another process may have delivered it already.
+            accepted_at: Time of the sample's acceptance in seconds since the epoch; now if None.
+        """
+        chars = _chars_of(evaluation)
+        age = 0.0 if accepted_at is None else time.time() - accepted_at
+        for name, since in sinks.items():
+            if name in self._outboxes:
+                self._outboxes[name].put(
+                    evaluation, chars, entry=entry, since=since, is_repeated=is_repeated, age=age
+                )
+
+    def put_feedback(self, feedback: Feedback) -> None:
+        """Hand a feedback to all sinks that take feedback."""
+        chars = _FEEDBACK_CHARS + len(feedback.reference or "") + len(feedback.label or "")
+        for outbox in self._outboxes.values():
+            if isinstance(outbox.sink, UserSink) and outbox.sink.takes_feedback:
+                outbox.put(feedback, chars)
+
+    def capacity(self, name: str) -> int:
+        """Return how many results of the spool a sink can take over; 0 for an unknown name."""
+        outbox = self._outboxes.get(name)
+        return 0 if outbox is None else outbox.capacity()
+
+    def check(self) -> None:
+        """Count calls that hang. To be called a few times a second."""
+        for outbox in self._outboxes.values():
+            outbox.check()
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until everything handed over so far is sent, lost, or safe in the spool.
+
+        Args:
+            timeout: Seconds, or None without limit. Platforms accept scores for spans that they
+                have, so spans are exported first.
 
         Returns:
-            Whom it still lacks.
+            Whether it is.
         """
-        resting = [line for line in self._lines if can_wait and line.is_slow]
-        called = [line for line in self._lines if line not in resting]
-        missed = await asyncio.gather(
-            *(line.deliver(sample, outcomes, positions) for line in called)
-        )
-        return [*map(Missed, resting), *(one for one in missed if one is not None)]
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if any(isinstance(box.sink, PlatformSink) for box in self._outboxes.values()):
+            self._export_spans(_left(deadline))
+        # Each has its turn, even after one that needed all the time.
+        flushed = [outbox.flush(_left(deadline)) for outbox in self._outboxes.values()]
+        return all(flushed)
 
-    def positions(self) -> Mapping[str, int]:
-        """Where the sinks stand that can tell what they hold, by their place."""
-        found: dict[str, int] = {}
-        for line in self._lines:
-            found |= line.position()
-        return found
+    def close(self) -> None:
+        """Try what waits once more, for a moment, and close all sinks.
 
-    async def deliver_feedback(self, feedback: Feedback) -> None:
-        """Delivers to all sinks that take feedback, in the same way."""
-        lines = [line for line in self._lines if line.takes_feedback]
-        await asyncio.gather(*(line.deliver_feedback(feedback) for line in lines))
+        What is not delivered is left in the spool, or lost and counted.
+        """
+        for outbox in self._outboxes.values():
+            outbox.begin_close(_CLOSE_TIMEOUT)
+        for outbox in self._outboxes.values():
+            outbox.end_close()
 
-    async def close(self) -> None:
-        """Closes the sinks, after what was delivered before."""
-        await asyncio.gather(*(line.close() for line in self._lines))
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """A result that a sink did not take, or not in time.
-
-    Attributes:
-        line: The way to the sink.
-        call: One that took too long, and may return yet.
-    """
-
-    line: Line
-    call: Future[Awaitable[None] | None] | None = None
-
-    async def again(
-        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
-    ) -> Missed | None:
-        """Hands the result over once more, unless the sink has taken it after all."""
-        if self.call is not None:
-            if not self.call.done():
-                return self
-            # An async one has only begun when its function returns.
-            if self.call.exception() is None and not inspect.isawaitable(self.call.result()):
-                return None
-        return await self.line.deliver(sample, outcomes, positions)
-
-
-class Line:
-    """The way to one sink. For what its arguments are, see `Delivery`.
-
-    Attributes:
-        name: Of the sink, as in counts and logs.
-        is_slow: Whether it took too long, or kept others waiting for that, and nothing since.
-    """
-
-    def __init__(self, sink: Sink, incidents: Incidents, timeout: float) -> None:
-        self.name = f"sink {type(sink).__name__}"
-        self.is_slow = False
-        self._sink = sink
-        self._incidents = incidents
-        self._timeout = timeout
-        self._executor = DaemonExecutor("rag-eval-hooks-sink")
-        self._stuck = False
-        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-
-    def position(self) -> dict[str, int]:
-        """Where the sink stands, by its place; nothing where it cannot tell."""
-        if not isinstance(self._sink, Resumable):
-            return {}
+    def _position(self, sink: Destination) -> int | None:
+        resumable = sink.resumable if isinstance(sink, UserSink) else None
+        if resumable is None:
+            return None
         try:
-            # Positions are written down: one that cannot be must not reach the spool.
-            return {str(self._sink.place): int(self._sink.position())}
+            return int(resumable.position())
         except Exception as error:  # noqa: BLE001 - the sink's edge
-            self._incidents.report(self.name, error)
-            return {}
+            self._incidents.report(f"sink {sink.name}", error)
+            return None
 
-    @property
-    def takes_feedback(self) -> bool:
-        """Whether it is called with feedback too."""
-        return isinstance(self._sink, FeedbackSink)
+    def _export_spans(self, timeout: float | None) -> None:
+        """Export the spans that have ended; an exporter may take longer than it is told."""
+        provider = self._tracer_provider or trace.get_tracer_provider()
+        # Only an SDK's provider holds spans back.
+        force_flush = getattr(provider, "force_flush", None)
+        if force_flush is None or timeout == 0:
+            return
+        seconds = _FLUSH_TIMEOUT if timeout is None else timeout
 
-    async def deliver(
-        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
-    ) -> Missed | None:
-        """Hands a result over; None once the sink has taken it."""
-        return await self._call(partial(self._hand_over, sample, outcomes, positions))
-
-    async def deliver_feedback(self, feedback: Feedback) -> None:
-        """Hands over one feedback, where the sink takes it."""
-        if isinstance(self._sink, FeedbackSink):
-            await self._call(partial(self._sink.feedback, feedback))
-
-    async def _call(self, method: Callable[[], Awaitable[None] | None]) -> Missed | None:
-        try:
-            pending = await self._in_turn(method)
-            if inspect.isawaitable(pending):
-                async with asyncio.timeout(self._timeout):
-                    await pending
-        except _OverdueError as overdue:
-            self.is_slow = True
-            self._incidents.report(self.name, TimeoutError())
-            return Missed(self, overdue.call)
-        except BaseException as error:  # the sink's edge: even an exit ends here
-            if _is_our_own(error):
-                raise
-            self.is_slow |= isinstance(error, TimeoutError)
-            self._incidents.report(self.name, error)
-            return Missed(self)
-        self.is_slow = False
-        return None
-
-    def _hand_over(
-        self, sample: Sample, outcomes: Outcomes, positions: Mapping[str, int] | None
-    ) -> Awaitable[None] | None:
-        sink = self._sink
-        if positions is not None and isinstance(sink, Resumable):
-            since = positions.get(sink.place, 0)
-            if sink.holds(result_id(sample.sample_id, outcomes), since):
-                return None
-        return sink.deliver(sample, outcomes)
-
-    async def _in_turn(
-        self, method: Callable[[], Awaitable[None] | None]
-    ) -> Awaitable[None] | None:
-        """Calls the method when those before it have returned: each has all of its time.
-
-        Raises:
-            TimeoutError: Its turn never came: it was not called.
-            _OverdueError: It took too long.
-        """
-        turn = self._lock()
-        async with asyncio.timeout(self._timeout):
-            await turn.acquire()
-        try:
-            if self._stuck:
-                raise TimeoutError
-            # In our context: what a sink runs is no more captured than what a judge runs.
-            call = self._executor.submit(copy_context().run, method)
+        def export() -> None:
             try:
-                async with asyncio.timeout(self._timeout):
-                    return await self._returned(call)
-            except TimeoutError:
-                if call.done():
-                    return call.result()
-                raise _OverdueError(call) from None
-        finally:
-            turn.release()
+                force_flush(int(seconds * 1000))
+            except Exception as error:  # noqa: BLE001 - the host's edge: its provider, exporters
+                self._incidents.report("span flush", error)
 
-    async def _returned(self, call: Future[R]) -> R:
-        waiting = asyncio.wrap_future(call)
+        exporting = threading.Thread(target=export, name="rag-eval-hooks-flush", daemon=True)
         try:
-            # Shielded: a call that runs cannot be taken back, only waited for no longer.
-            return await asyncio.shield(waiting)
-        except asyncio.CancelledError:
-            if call.done():
-                raise
-            self._stuck = True
-            call.add_done_callback(lambda _: setattr(self, "_stuck", False))
-            # What it raises later is nobody's any more: asyncio would log it, content included.
-            waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
-            raise
-
-    def _lock(self) -> asyncio.Lock:
-        """Of this loop: an evaluator that was started again has another one."""
-        loop = asyncio.get_running_loop()
-        if self._turn is None or self._turn[0] is not loop:
-            self._turn = loop, asyncio.Lock()
-        return self._turn[1]
-
-    async def close(self) -> None:
-        """Closes the sink, and ends its thread."""
-        call = self._executor.submit(self._sink.close)
-        try:
-            async with asyncio.timeout(self._timeout):
-                await self._returned(call)
-        except BaseException as error:  # the sink's edge
-            if _is_our_own(error):
-                raise
-            self._incidents.report(f"{self.name} close", error)
-        self._executor.shutdown()
+            exporting.start()
+        except RuntimeError as error:
+            # The interpreter is ending.
+            self._incidents.report("span flush", error)
+            return
+        exporting.join(timeout)
+        if exporting.is_alive():
+            self._incidents.report("span flush", TimeoutError())
 
 
-class _OverdueError(Exception):
-    def __init__(self, call: Future[Awaitable[None] | None]) -> None:
-        super().__init__()
-        self.call = call
+def _destinations(
+    sinks: Sequence[AnySink], config: RagEvalConfig, incidents: Incidents
+) -> list[Destination]:
+    """Return what the outboxes deliver to; names in the spool are unique."""
+    made: list[Destination] = []
+    names: Counter[str] = Counter()
+    for sink in sinks:
+        if isinstance(sink, PlatformSink):
+            sink.configure(content=config.capture_content, max_chars=bounds.EXPLANATION_CHARS)
+            one: Destination = sink
+        else:
+            one = UserSink(sink, incidents)
+        names[one.key] += 1
+        if names[one.key] > 1:
+            one.key = f"{one.key}#{names[one.key]}"
+        made.append(one)
+    return made
 
 
-def _is_our_own(error: BaseException) -> bool:
-    """Whether we are cancelled ourselves: a sink may raise the same."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+def _chars_of(evaluation: Evaluation) -> int:
+    """Return the characters that an evaluation keeps in memory, roughly."""
+    outcomes = evaluation.outcomes.values()
+    explained = sum(len(str(one.explanation)) for one in outcomes if isinstance(one, Score))
+    return evaluation.sample.chars + _OUTCOME_CHARS * len(outcomes) + explained
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

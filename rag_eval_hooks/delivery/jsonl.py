@@ -1,23 +1,29 @@
-"""Results as one JSON object a line."""
+"""Sink that appends results to a file, one JSON object a line."""
 
 from __future__ import annotations
 
 import json
 import math
+import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rag_eval_hooks.delivery.locked_append import append, find
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.file_paths import is_place
 from rag_eval_hooks.ids import result_id
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import NotScored, Outcome, Outcomes
+from rag_eval_hooks.score import NotScored, Outcome
 from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.work import Evaluation
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - a system without POSIX file locks
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["JsonlSink", "outcome_to_dict"]
 
@@ -27,9 +33,9 @@ _CONTENT = ("question", "contexts", "answer", "reference")
 class JsonlSink:
     """Appends a line per sample: `{"sample": {...}, "outcomes": {id: {...}}, "result_id": "..."}`.
 
-    The file is opened with the first line and may be shared by processes. A line that a killed
-    process left unfinished is ended before the next one is written. With a spool, each result is
-    there once.
+    The file is opened for each line and may be shared by processes. A line that a killed process
+    left unfinished is ended before the next one is written. With a spool, each result is there
+    once.
 
     Args:
         path: File to append to; its folder must exist.
@@ -44,85 +50,98 @@ class JsonlSink:
         if not is_place(self._path):
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
         self._content = content
-        self._file: BinaryIO | None = None
-        self._process = os.getpid()
 
     @property
     def place(self) -> str:
-        """`jsonl:` and the file's full path."""
+        """`jsonl:` and the full path of the file."""
         return f"jsonl:{self._path.absolute()}"
 
-    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Writes one line.
+    def deliver(self, evaluation: Evaluation) -> None:
+        """Append one line.
 
         Raises:
             OSError: The file cannot be written.
         """
+        sample, outcomes = evaluation.sample.to_dict(), evaluation.outcomes
+        results = {name: outcome_to_dict(outcome) for name, outcome in outcomes.items()}
+        if not self._content:
+            sample = {key: value for key, value in sample.items() if key not in _CONTENT}
+            for result in results.values():
+                result.pop("explanation", None)
         # The id comes last: a line that has it is whole.
-        told = {
-            **self._record(sample, outcomes),
-            "result_id": result_id(sample.sample_id, outcomes),
-        }
-        self._write(told)
+        own_id = result_id(evaluation.sample.sample_id, outcomes)
+        self._write({"sample": sample, "outcomes": results, "result_id": own_id})
 
     def feedback(self, feedback: Feedback) -> None:
-        """Writes a line `{"feedback": {...}}`, which names its sample and trace.
+        """Append a line `{"feedback": {...}}`, which names its sample and trace.
 
         Raises:
             OSError: The file cannot be written.
         """
-        told = asdict(feedback)
+        record = asdict(feedback)
         if not self._content:
-            del told["reference"]
-        self._write({"feedback": {k: v for k, v in told.items() if v is not None}})
-
-    def _write(self, told: Mapping[str, Any]) -> None:
-        record = _finite(told)
-        line = json.dumps(record, ensure_ascii=False, default=str, allow_nan=False)
-        if self._process != os.getpid():
-            # By its parent's descriptor a forked child would share the parent's lock and place.
-            self.close()
-            self._process = os.getpid()
-        if self._file is None:
-            self._file = self._path.open("ab+", buffering=0)
-        # A lone surrogate, which some models give, must not cost the line.
-        append(self._file, line.encode("utf-8", errors="replace") + b"\n")
+            del record["reference"]
+        self._write({"feedback": {k: v for k, v in record.items() if v is not None}})
 
     def position(self) -> int:
-        """The file's size in bytes."""
+        """Return the size of the file in bytes."""
         try:
             return self._path.stat().st_size
         except FileNotFoundError:
             return 0
 
     def holds(self, result_id: str, since: int) -> bool:
-        """Whether the line of a result is in the file.
+        """Return whether the line of a result is in the file.
 
         Args:
-            result_id: The result's.
-            since: Bytes at the file's beginning that need not be looked at; of a file that has
-                become shorter, everything is.
+            result_id: Id of the result.
+            since: Bytes at the beginning of the file that are skipped; none are in a file that
+                has become shorter.
         """
-        return find(self._path, f'"result_id": "{result_id}"}}'.encode(), since)
+        text = f'"result_id": "{result_id}"}}'.encode()
+        try:
+            with self._path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                if not size:
+                    return False
+                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                    return content.find(text, since if since <= size else 0) >= 0
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
-        """Closes the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Do nothing: the file is open only while a line is written."""
 
-    def _record(self, sample: Sample, outcomes: Outcomes) -> dict[str, Any]:
-        described = sample.to_dict()
-        results = {name: outcome_to_dict(outcome) for name, outcome in outcomes.items()}
-        if not self._content:
-            described = {k: v for k, v in described.items() if k not in _CONTENT}
-            for result in results.values():
-                result.pop("explanation", None)
-        return {"sample": described, "outcomes": results}
+    def _write(self, record: Mapping[str, Any]) -> None:
+        line = json.dumps(_finite(record), ensure_ascii=False, default=str, allow_nan=False)
+        # A lone surrogate, which some models emit, must not cost the line.
+        data = line.encode("utf-8", errors="replace") + b"\n"
+        with self._path.open("ab+", buffering=0) as file, _exclusive(file):
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+                if file.read(1) != b"\n":
+                    data = b"\n" + data
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+
+
+@contextmanager
+def _exclusive(file: BinaryIO) -> Iterator[None]:
+    """Keep other processes from writing meanwhile; the lock ends with the process."""
+    if fcntl is None:
+        yield
+        return
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as plain types: a score's fields, or `not_scored` with cause and detail."""
+    """Return an outcome as plain types: a score, or `not_scored` with cause and detail."""
     values = {f.name: _plain(getattr(outcome, f.name)) for f in fields(outcome)}
     if isinstance(outcome, NotScored):
         values = {"not_scored": values.pop("cause"), **values}
@@ -130,7 +149,7 @@ def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for what JSON has no number for."""
+    """Return the value with null for numbers that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A bounded outbox: one thread sends reports to a platform, again where it must."""
+"""Outbox of one sink: accepts results at once, delivers them in threads of its own."""
 
 from __future__ import annotations
 
@@ -6,171 +6,134 @@ import heapq
 import itertools
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
-from rag_eval_hooks.backoff import Backoff
-from rag_eval_hooks.delivery.platforms.platform import (
-    Connect,
-    Connection,
-    Kept,
-    Later,
-    Refused,
-    Report,
-    Store,
-    Unknown,
-    report_from_text,
-    report_to_text,
-)
+from rag_eval_hooks.delivery.backlog import FULL, Backlog, Call
+from rag_eval_hooks.delivery.destination import Destination, Limits, Queued, Store
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.work import Evaluation
 
-__all__ = ["RETRY", "Limits", "Outbox"]
+__all__ = ["Outbox"]
 
-RETRY: Final = "Retry"
-"""How the count of failed tries ends; what is tried again is not lost."""
-_LONGEST_ASKED: Final = 60.0
-"""Seconds for which a platform may ask to be left alone."""
-_FIRST_LOOK: Final = 0.5
-_LONGEST_WAIT: Final = 5.0
-"""Seconds between two looks for a span."""
-_CHUNK: Final = 16
-"""Reports of the store taken over at a time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What sending may take.
-
-    Attributes:
-        timeout: Seconds of one request.
-        retry_for: Seconds for which a report is tried again.
-        queue_chars: Characters of reports that may wait.
-    """
-
-    timeout: float
-    retry_for: float
-    queue_chars: int
-
-
-@dataclass(order=True, slots=True)
-class _Parcel:
-    due: float
-    number: int
-    report: Report = field(compare=False)
-    deadline: float = field(compare=False)
-    kept: Kept | None = field(compare=False, default=None)
-    looks: int = field(compare=False, default=0)
-    last: bool = field(compare=False, default=False)
+_POLL: Final = 0.05
+"""Seconds between two looks at calls that may hang, while a flush waits."""
+_RECOVERED: Final = 16
+"""Results of the spool that are taken over at a time."""
 
 
 class Outbox:
-    """Takes reports at once and sends them in a thread of its own. Thread-safe.
+    """Accepts results at once and delivers them in threads of its own. Thread-safe.
 
-    A platform that fails is left alone for a while, ever longer, and nothing else is sent
-    meanwhile. A report whose span is not there yet waits by itself. What is not sent within the
-    limits is lost, and counted with its reason: taken = sent + lost + waiting, always.
+    A result that fails is tried again after a growing pause, by itself; the others go on. After
+    several failures in a row the sink counts as down and is probed by one result at a time.
+    At every moment: taken = sent + lost + spooled + waiting.
 
-    With a store, a report is kept there until it is sent or refused. What the limits do not allow
-    to wait any longer is left there (taken = sent + lost + waiting + spooled), and taken again
-    from there, by this outbox or another, as soon as the platform answers.
+    With a store, a result that cannot wait in memory is left in its row (`spooled`). Without one
+    it is lost, counted with the reason, and a user's sink gets one try.
 
     Args:
-        name: The platform.
-        connect: Makes the connection, in the thread that uses it.
-        limits: See there.
-        incidents: Where losses and failed tries are counted.
-        store: Where reports are kept, or None.
-        place: The platform's name there.
+        sink: Destination of the results.
+        limits: Limits of time and memory.
+        incidents: Counter of losses and failed tries.
+        store: Rows on disk of the results that have an entry, or None.
     """
 
     def __init__(
-        self,
-        name: str,
-        connect: Connect,
-        limits: Limits,
-        incidents: Incidents,
-        *,
-        store: Store | None = None,
-        place: str = "",
+        self, sink: Destination, limits: Limits, incidents: Incidents, store: Store | None = None
     ) -> None:
-        self._name = name
-        self._connect = connect
+        sink.counts.clear()
+        if store is not None:
+            sink.counts["spooled"] = 0
+        self.sink = sink
         self._limits = limits
         self._incidents = incidents
-        self._store = store
-        self._place = place
-        self._changed = threading.Condition()
+        self._has_store = store is not None
+        self._backlog = Backlog(sink, limits, incidents, store)
+        self._lock = threading.RLock()
+        self._queued = threading.Condition(self._lock)
+        self._settled = threading.Condition(self._lock)
         self._numbers = itertools.count()
-        self._waiting: list[_Parcel] = []
-        self._sending: _Parcel | None = None
-        self._leaving = 0
-        self._known: set[str] = set()
-        self._chars = 0
-        self._backoff = Backoff()
-        self._paused_until = 0.0
+        self._workers: list[threading.Thread] = []
+        self._idle = 0
+        self._flushing = 0
+        self._is_open = False
         self._closing: float | None = None
         self._broken: str | None = None
-        self._thread: threading.Thread | None = None
-        self._counts: Counter[str] = Counter()
 
-    def put(self, report: Report, report_id: str = "") -> bool:
-        """Takes a report; never waits.
+    def put(
+        self,
+        payload: Evaluation | Feedback,
+        chars: int,
+        *,
+        entry: object | None = None,
+        since: int | None = None,
+        is_repeated: bool = False,
+        age: float = 0.0,
+    ) -> None:
+        """Accept a result. Never waits.
 
         Args:
-            report: It.
-            report_id: The same for an equal report, by which a store knows it.
-
-        Returns:
-            False where it cannot wait here: too much does already, or the outbox is closed.
+            payload: A result or a feedback.
+            chars: Characters that it keeps in memory.
+            entry: Its row in the spool, if it has one.
+            since: Position of a resumable sink before the first delivery.
+            is_repeated: Whether the sink may have the result already.
+            age: Seconds since the sample was accepted.
         """
-        kept = None
-        if self._store is not None:
-            kept = Kept(self._place, report_id, report_to_text(report))
-        with self._changed:
-            if kept is not None and kept.id in self._known:
-                # Taken over from the store, and found by evaluating its sample once more.
-                return True
-            if kept is not None and self._store is not None:
-                self._store.keep(kept)
-            return self._enter(report, kept)
-
-    def take(self, kept: Kept) -> None:
-        """Takes over a report of the store."""
-        with self._changed:
-            try:
-                report = report_from_text(kept.text)
-            except Exception as error:  # noqa: BLE001 - the file's edge: who knows what wrote it
-                self._counts["taken"] += 1
-                self._lose(type(error).__name__, kept)
+        now = time.monotonic()
+        can_retry = self.sink.retries or entry is not None
+        retry_until = now + self._limits.retry_for if can_retry else 0.0
+        kept_until = 0.0 if entry is None else now + self._limits.keep_for - age
+        with self._lock:
+            item = Queued(
+                due=now,
+                number=next(self._numbers),
+                payload=payload,
+                chars=chars,
+                queued_at=now,
+                retry_until=retry_until,
+                give_up_at=max(retry_until, kept_until),
+                entry=entry,
+                since=since,
+                is_repeated=is_repeated,
+            )
+            self.sink.counts["taken"] += 1
+            self._backlog.chars += chars
+            reason = self._reason_against()
+            if reason is not None:
+                self._backlog.leave(item, reason)
                 return
-            kept.text = ""
-            if kept.id not in self._known:
-                self._enter(report, kept)
+            heapq.heappush(self._backlog.waiting, item)
+            if self._idle:
+                self._queued.notify()
 
-    def room(self) -> int:
-        """How many more reports of the store it can take over: one at a time while it fails."""
-        with self._changed:
-            idle = not self._waiting and self._sending is None
-            if self._closing is not None or self._broken is not None:
+    def capacity(self) -> int:
+        """Return how many results of the spool it can take over."""
+        with self._lock:
+            backlog = self._backlog
+            if self._closing is not None or self._broken is not None or backlog.is_stuck:
                 return 0
-            if self._backoff.is_failing:
-                return 1 if idle else 0
-            return _CHUNK if idle or self._chars < self._limits.queue_chars // 2 else 0
+            is_empty = not backlog.waiting and not backlog.calls
+            if backlog.is_down:
+                return 1 if is_empty else 0
+            return _RECOVERED if is_empty or 2 * backlog.chars < self._limits.queue_chars else 0
 
-    def books(self) -> Mapping[str, int]:
-        """Reports taken, sent, lost and waiting; with a store also those left there."""
-        with self._changed:
-            waiting = len(self._waiting) + (self._sending is not None) + self._leaving
-            told = ("taken", "sent", "lost", *(() if self._store is None else ("spooled",)))
-            return {**{k: self._counts[k] for k in told}, "waiting": waiting}
+    def check(self) -> None:
+        """Count calls that hang, and give up what has waited too long for a sink that is down."""
+        now = time.monotonic()
+        with self._lock:
+            self._backlog.check_calls(now)
+            if self._backlog.is_down:
+                self._backlog.expire(now)
 
     def flush(self, timeout: float | None) -> bool:
-        """Waits until what was taken so far is sent or lost.
+        """Wait until everything accepted so far is sent, lost, or safe in the spool.
 
-        Looks at once for spans that were not there yet.
+        What waits for another try is tried at once. A result in the spool is not waited for after
+        its first try, nor while the sink is down or hangs.
 
         Args:
             timeout: Seconds, or None without limit.
@@ -178,192 +141,143 @@ class Outbox:
         Returns:
             Whether nothing of it waits.
         """
-        with self._changed:
-            last = next(self._numbers)
-            for parcel in self._waiting:
-                parcel.due = min(parcel.due, time.monotonic())
-            heapq.heapify(self._waiting)
-            self._changed.notify_all()
-            return self._changed.wait_for(lambda: not self._any_before(last), timeout)
-
-    def close(self, timeout: float) -> None:
-        """Tries all once more, for `timeout` seconds; what is not sent is left, or lost."""
-        with self._changed:
-            self._closing = time.monotonic() + timeout
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
-        with self._changed:
-            self._give_up_waiting("shutdown", float("inf"))
-            if self._sending is not None:
-                self._give_up(self._sending, "shutdown")
-
-    def _enter(self, report: Report, kept: Kept | None) -> bool:
-        self._counts["taken"] += 1
-        if (reason := self._reason_against(report)) is not None:
-            self._leave(kept, reason)
-            return False
         now = time.monotonic()
-        due = now + self._limits.retry_for
-        heapq.heappush(self._waiting, _Parcel(now, next(self._numbers), report, due, kept))
-        self._chars += report.chars
-        if kept is not None:
-            self._known.add(kept.id)
-        self._changed.notify_all()
-        return True
+        deadline = None if timeout is None else now + timeout
+        with self._lock:
+            last = next(self._numbers)
+            self._backlog.hasten(now)
+            self._queued.notify_all()
+            self._flushing += 1
+            try:
+                while self._backlog.is_any_before(last):
+                    now = time.monotonic()
+                    if deadline is not None and now >= deadline:
+                        return False
+                    # A call that hangs notifies nobody.
+                    self._settled.wait(_POLL if deadline is None else min(_POLL, deadline - now))
+                    self._backlog.check_calls(time.monotonic())
+                return True
+            finally:
+                self._flushing -= 1
 
-    def _any_before(self, number: int) -> bool:
-        if self._sending is not None and self._sending.number < number:
-            return True
-        return any(parcel.number < number for parcel in self._waiting)
+    def begin_close(self, timeout: float) -> None:
+        """Accept nothing more; try what waits once more, for `timeout` seconds."""
+        with self._lock:
+            self._closing = time.monotonic() + timeout
+            self._backlog.is_closing = True
+            self._queued.notify_all()
+            is_idle = not self._workers and self._start_worker() is not None
+        if is_idle:
+            self._close_sink()
 
-    def _reason_against(self, report: Report) -> str | None:
-        """Why a report is not taken, or None."""
+    def end_close(self) -> None:
+        """Wait for the end of `begin_close`; leave in the spool what was not sent, or lose it."""
+        with self._lock:
+            workers, deadline = list(self._workers), self._closing or 0.0
+        for worker in workers:
+            worker.join(max(0.0, deadline - time.monotonic()))
+        with self._lock:
+            if self._workers and self.sink.is_watched:
+                self._incidents.report(f"sink {self.sink.name} close", TimeoutError())
+            self._backlog.give_up_all("shutdown")
+
+    def _reason_against(self) -> str | None:
+        """Return why a result cannot wait here, or None."""
         if self._closing is not None:
             return "closed"
         if self._broken is not None:
             return self._broken
-        if self._chars and self._chars + report.chars > self._limits.queue_chars:
-            return "outbox full"
-        return self._start()
+        if self._backlog.is_full:
+            return FULL
+        return None if self._workers else self._start_worker()
 
-    def _start(self) -> str | None:
-        if self._thread is None:
-            name = f"rag-eval-hooks-{self._name}"
-            thread = threading.Thread(target=self._run, name=name, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                # The system has no thread left for us, or the interpreter is ending.
-                return "no thread"
-            self._thread = thread
+    def _start_worker(self) -> str | None:
+        """Start one more thread; return why there is none, or None."""
+        name = f"rag-eval-hooks-{self.sink.name}"
+        worker = threading.Thread(target=self._run, name=name, daemon=True)
+        try:
+            worker.start()
+        except RuntimeError:
+            # The system has no thread left, or the interpreter is ending.
+            return "no thread"
+        self._workers.append(worker)
         return None
 
     def _run(self) -> None:
         with quiet():
-            try:
-                connection = self._connect(self._limits.timeout)
-            except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
-                self._break(type(error).__name__)
-                return
-            try:
-                while (parcel := self._next()) is not None:
-                    self._send(connection, parcel)
-            finally:
-                connection.close()
+            is_open = self._open()
+            call: Call | None = None
+            failures: Mapping[int, BaseException] = {}
+            while is_open and (call := self._next(call, failures)) is not None:
+                failures = self._send(call)
+            with self._lock:
+                self._workers.remove(threading.current_thread())
+                is_last = not self._workers
+            if is_last:
+                self._close_sink()
 
-    def _break(self, reason: str) -> None:
-        """Nothing can be sent in this process: loses what waits, and what comes."""
-        with self._changed:
-            self._broken = reason
-            self._give_up_waiting(reason, float("inf"))
-            self._changed.notify_all()
-
-    def _next(self) -> _Parcel | None:
-        """The next report that is due; None at the end."""
-        with self._changed:
-            while True:
-                now = time.monotonic()
-                if self._closing is not None and (not self._waiting or now > self._closing):
-                    return None
-                due = max(self._waiting[0].due, self._paused_until) if self._waiting else None
-                if due is not None and (due <= now or self._closing is not None):
-                    self._sending = heapq.heappop(self._waiting)
-                    return self._sending
-                self._changed.wait(None if due is None else due - now)
-
-    def _send(self, connection: Connection, parcel: _Parcel) -> None:
-        last = parcel.last or self._closing is not None
-        error: Exception | None = None
+    def _open(self) -> bool:
+        """Open the sink, once; return whether there is anything to send to it."""
+        with self._lock:
+            if self._is_open or not self._backlog.waiting:
+                return self._is_open
         try:
-            connection.send(parcel.report, last=last)
-        except (Later, Unknown, Refused) as known:
-            error = known
-        except Exception as unforeseen:  # noqa: BLE001 - the sink's edge: a client's own errors
-            error = Refused(type(unforeseen).__name__)
-        with self._changed:
-            if self._sending is parcel:
-                self._settle(parcel, error, last)
-            self._changed.notify_all()
+            self.sink.open(self._limits.timeout)
+        except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
+            with self._lock:
+                # Nothing can be sent in this process.
+                self._broken = type(error).__name__
+                self._backlog.give_up_all(self._broken)
+                self._settled.notify_all()
+            return False
+        self._is_open = True
+        return True
 
-    def _settle(self, parcel: _Parcel, error: Exception | None, last: bool) -> None:
-        now = time.monotonic()
-        if isinstance(error, Later):
-            self._pause(error, now)
-            if not last and now < parcel.deadline:
-                self._again(parcel, now)
-                return
-        else:
-            self._backoff.succeeded()
-        if isinstance(error, Unknown) and not last:
-            wait = min(_FIRST_LOOK * 2**parcel.looks, _LONGEST_WAIT)
-            parcel.looks += 1
-            parcel.last = now + wait >= parcel.deadline
-            self._again(parcel, now + wait)
-        elif isinstance(error, Later) or (isinstance(error, Unknown) and self._closing is not None):
-            self._give_up(parcel, error.reason)
-        elif isinstance(error, Unknown | Refused):
-            self._forget(parcel)
-            self._lose(error.reason, parcel.kept)
-        else:
-            self._forget(parcel)
-            self._drop(parcel.kept)
-            self._counts["sent"] += 1
+    def _close_sink(self) -> None:
+        try:
+            self.sink.close()
+        except BaseException as error:  # noqa: BLE001 - the sink's edge
+            self._incidents.report(f"sink {self.sink.name} close", error)
 
-    def _pause(self, error: Later, now: float) -> None:
-        self._incidents.count(f"sink {self._name}, {error.reason}: {RETRY}")
-        asked = min(error.wait or 0.0, _LONGEST_ASKED)
-        self._paused_until = now + max(self._backoff.failed(), asked)
-        self._give_up_waiting(error.reason, now)
+    def _send(self, call: Call) -> Mapping[int, BaseException]:
+        items = call.items
+        last = self._closing is not None or any(item.is_last for item in items)
+        try:
+            return self.sink.send(items, last=last)
+        except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
+            call.is_whole = True
+            return dict.fromkeys(range(call.size), error)
 
-    def _again(self, parcel: _Parcel, due: float) -> None:
-        parcel.due = due
-        self._sending = None
-        heapq.heappush(self._waiting, parcel)
+    def _next(self, done: Call | None, failures: Mapping[int, BaseException]) -> Call | None:
+        """Settle a call and return the next one as soon as it is due; None at the end."""
+        with self._lock:
+            now = time.monotonic()
+            if done is not None:
+                self._backlog.settle(done, failures, now)
+                if self._flushing:
+                    self._settled.notify_all()
+            while not self._is_over(now):
+                due = self._backlog.due_at()
+                if due is not None and due <= now:
+                    return self._begin(now)
+                self._idle += 1
+                self._queued.wait(None if due is None else due - now)
+                self._idle -= 1
+                now = time.monotonic()
+            self._queued.notify_all()
+            return None
 
-    def _give_up_waiting(self, reason: str, now: float) -> None:
-        """Gives up what waits longer than it may."""
-        late = [parcel for parcel in self._waiting if parcel.deadline <= now]
-        if late:
-            self._waiting = [parcel for parcel in self._waiting if parcel.deadline > now]
-            heapq.heapify(self._waiting)
-        for parcel in late:
-            self._give_up(parcel, reason)
+    def _begin(self, now: float) -> Call:
+        call = self._backlog.begin(now)
+        if self._backlog.waiting and self._idle:
+            self._queued.notify()
+        elif self._backlog.waiting and len(self._workers) < self.sink.workers:
+            self._start_worker()
+        return call
 
-    def _give_up(self, parcel: _Parcel, reason: str) -> None:
-        self._forget(parcel)
-        self._leave(parcel.kept, reason)
-
-    def _leave(self, kept: Kept | None, reason: str) -> None:
-        """Leaves a report in the store; one that is not there is lost."""
-        if kept is None or self._store is None:
-            self._lose(reason)
-            return
-
-        def told(on_disk: bool) -> None:
-            with self._changed:
-                self._leaving -= 1
-                if on_disk:
-                    self._counts["spooled"] += 1
-                else:
-                    self._lose(reason)
-
-        self._leaving += 1
-        self._store.leave(kept, told)
-
-    def _drop(self, kept: Kept | None) -> None:
-        if kept is not None and self._store is not None:
-            self._store.drop(kept)
-
-    def _forget(self, parcel: _Parcel) -> None:
-        if parcel.kept is not None:
-            self._known.discard(parcel.kept.id)
-        self._chars -= parcel.report.chars
-        if self._sending is parcel:
-            self._sending = None
-
-    def _lose(self, reason: str, kept: Kept | None = None) -> None:
-        self._drop(kept)
-        self._counts["lost"] += 1
-        self._incidents.count(f"sink {self._name}, {reason}: Lost")
+    def _is_over(self, now: float) -> bool:
+        if self._closing is None:
+            return False
+        # A sink that is down is not tried again: what it lacks is safe in the spool.
+        is_safe = self._has_store and self._backlog.is_down
+        return not self._backlog.waiting or now >= self._closing or is_safe

@@ -106,7 +106,7 @@ class FeedbackProcessor:
             trace_id=request.trace_id,
             span_id=request.span_id,
         )
-        await self._delivery.deliver_feedback(feedback)
+        self._delivery.put_feedback(feedback)
         work.delivered = True
         if sample is None or request.decision is None:
             return

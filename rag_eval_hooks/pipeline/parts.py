@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from opentelemetry.trace import TracerProvider
+
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.platforms_open import Outbound
-from rag_eval_hooks.delivery.sink import Sink
+from rag_eval_hooks.delivery.delivery import AnySink
 from rag_eval_hooks.evaluation.golden_references import References
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
@@ -47,7 +48,7 @@ class Parts:
         budget: Budget of judge calls, or None.
         telemetry: Publishes spans, events and metrics.
         sinks: Where evaluations go besides telemetry.
-        outbound: Starts and flushes the sinks that send in the background.
+        tracer_provider: Provider of the RAG spans, or None for the global one.
         judges: Judge, embedder and token scorer, closed at shutdown.
     """
 
@@ -59,8 +60,8 @@ class Parts:
     references: References | None
     budget: Budget | None
     telemetry: Telemetry
-    sinks: Sequence[Sink]
-    outbound: Outbound
+    sinks: Sequence[AnySink]
+    tracer_provider: TracerProvider | None
     judges: Sequence[Closable]
 
     def forked(self) -> None:

@@ -13,7 +13,6 @@ from rag_eval_hooks.books.stats import Ledger, Stats
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.delivery import Delivery
-from rag_eval_hooks.delivery.redelivery import Redelivery
 from rag_eval_hooks.evaluation.worker import Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.pipeline.clock import Clock
@@ -23,7 +22,7 @@ from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory
 from rag_eval_hooks.pipeline.observers import Observers, SpansAndTelemetry
 from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.processor import Processor
-from rag_eval_hooks.pipeline.sinks import Sinks
+from rag_eval_hooks.pipeline.sinks import Rows, Sinks
 from rag_eval_hooks.pipeline.spooled import Spooled, SpoolHost
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
@@ -68,16 +67,22 @@ class Pipeline:
         self._holder = SpanHolder(
             hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=parts.incidents
         )
-        self._delivery = Delivery(parts.sinks, parts.incidents, config.sink_timeout)
+        rows = Rows()
+        self._delivery = Delivery(
+            parts.sinks,
+            config,
+            parts.incidents,
+            rows if config.spool is not None else None,
+            tracer_provider=parts.tracer_provider,
+        )
         self._spooled = Spooled(config, parts.incidents, self._spool_host())
-        parts.outbound.open(self._spooled.store)
-        self._redelivery = Redelivery.of(config, self._spooled, parts.incidents)
+        self._sinks = Sinks(self._delivery, rows, self._spooled)
         memory = FeedbackMemory.of(config, keeps_all=parts.selection.keeps_all)
         self._observers = Observers(
             (
                 SpansAndTelemetry(self._holder, parts.telemetry, hold=config.hold),
                 memory,
-                Sinks(self._delivery, self._redelivery, self._spooled),
+                self._sinks,
                 self._spooled,
             ),
             self._stats,
@@ -99,15 +104,14 @@ class Pipeline:
         self._spooled.look_back()
 
     def _spool_host(self) -> SpoolHost:
-        outbound = self._parts.outbound
         return SpoolHost(
-            positions=self._delivery.positions,
+            positions=dict,
             capacity=lambda: self._evaluator.room(),
             resume=self._resume,
             refuse=lambda work, reason: self._observers.settle(work, Ending.dropped(reason)),
-            reports=outbound.room,
-            take_report=outbound.take,
-            lost_reports=outbound.lost,
+            reports=dict,
+            take_report=lambda kept: None,
+            lost_reports=lambda name, count: None,
             redactor=self._parts.redactor,
         )
 
@@ -257,7 +261,7 @@ class Pipeline:
         # The disk first: it takes milliseconds, and its samples outlive an expired timeout.
         self._spooled.drain(left())
         finished = self._stats.wait(left()) and self._spooled.drain(left())
-        finished = self._parts.outbound.flush(left()) and finished
+        finished = self._delivery.flush(left()) and finished
         return self._spooled.drain(left()) and finished
 
     def shutdown(self, timeout: float) -> bool:
@@ -274,8 +278,8 @@ class Pipeline:
         self._evaluator.close()
         finished = self.flush(timeout)
         self._spooled.drain(_STOP_TIMEOUT)
-        self._redelivery.stop()
         self._evaluator.stop(_STOP_TIMEOUT)
+        self._delivery.close()
         self._spooled.stop(_STOP_TIMEOUT)
         self._clock.stop()
         self._external_tick()
@@ -323,11 +327,10 @@ class Pipeline:
 
     def _tick(self) -> None:
         self._holder.expire()
+        self._sinks.take_up()
         self._external_tick()
 
     async def _close(self) -> None:
-        await self._redelivery.close()
-        await self._delivery.close()
         if self._parts.budget is not None:
             self._parts.budget.close()
         for judge in self._parts.judges:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.platforms.platform import Kept, Store
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import Redactor
@@ -17,7 +16,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.spool.entry import NOWHERE, Entry
 from rag_eval_hooks.spool.file import Row, check_spool
 from rag_eval_hooks.spool.recovery import recovered
-from rag_eval_hooks.spool.reports import ReportHost
+from rag_eval_hooks.spool.reports import Kept, ReportHost
 from rag_eval_hooks.spool.spool import Spool
 from rag_eval_hooks.telemetry.self_metrics import Gauge
 from rag_eval_hooks.work import Ending, Evaluation, Observer, Work
@@ -86,11 +85,6 @@ class Spooled(Observer):
                 keep_for=config.sink_keep_for,
             ),
         )
-
-    @property
-    def store(self) -> Store | None:
-        """Store of reports for platforms, if there is a spool."""
-        return None if self._spool is None else _Store(self._spool)
 
     @property
     def undurable(self) -> int:
@@ -226,19 +220,3 @@ class Spooled(Observer):
             return True
         self.give_up(found.entry)
         return False
-
-
-class _Store:
-    """The spool as platforms see it."""
-
-    def __init__(self, spool: Spool) -> None:
-        self._spool = spool
-
-    def keep(self, kept: Kept) -> None:
-        self._spool.keep_report(kept)
-
-    def leave(self, kept: Kept, told: Callable[[bool], None]) -> None:
-        self._spool.leave_report(kept, told)
-
-    def drop(self, kept: Kept) -> None:
-        self._spool.drop_report(kept)

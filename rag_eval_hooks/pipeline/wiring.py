@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opentelemetry import trace
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
@@ -15,12 +14,7 @@ from opentelemetry.trace import TracerProvider
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig, ungrouped
-from rag_eval_hooks.delivery import FeedbackSpanSink, Sink, as_sink
-from rag_eval_hooks.delivery.outbox import Limits
-from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost
-from rag_eval_hooks.delivery.platforms_open import Outbound
-from rag_eval_hooks.delivery.providers import is_platform, platform_sink
-from rag_eval_hooks.delivery.sink import SinkSpec
+from rag_eval_hooks.delivery import AnySink
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.evaluation.golden_references import references_of
@@ -52,6 +46,7 @@ from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.call_spans import CallSpans
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
+from rag_eval_hooks.telemetry.feedback_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
@@ -63,7 +58,6 @@ __all__ = [
     "metric_options",
     "parts_of",
     "settings",
-    "sink_list",
     "telemetry_sinks",
 ]
 
@@ -103,50 +97,6 @@ def telemetry_sinks(
         incidents=incidents,
         span_events=config.span_events,
     )
-
-
-def _outbound(
-    config: RagEvalConfig,
-    providers: Providers,
-    thresholds: Thresholds,
-    sinks: Sequence[Sink],
-    incidents: Incidents,
-) -> Outbound:
-    """What begins and flushes the sinks that send in the background."""
-    host = PlatformHost(
-        limits=Limits(
-            timeout=config.sink_timeout,
-            retry_for=config.sink_retry_for,
-            queue_chars=config.sink_queue_chars,
-        ),
-        content=config.capture_content,
-        max_chars=limits.EXPLANATION_CHARS,
-        verdicts=thresholds.verdicts,
-    )
-
-    def flush_spans(seconds: float) -> None:
-        provider = providers.tracer or trace.get_tracer_provider()
-        # Only an SDK's provider holds spans back.
-        force_flush = getattr(provider, "force_flush", None)
-        if force_flush is not None:
-            force_flush(int(seconds * 1000))
-
-    return Outbound(sinks, host, flush_spans, incidents)
-
-
-def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[Sink]:
-    """The sinks given, one or several, else those that the settings name."""
-    if sinks is None:
-        sinks = config.sinks
-    if isinstance(sinks, str | Sink) or callable(sinks) or not isinstance(sinks, Iterable):
-        sinks = [sinks]
-    return [_sink(sink, config) for sink in sinks]
-
-
-def _sink(spec: SinkSpec, config: RagEvalConfig) -> Sink:
-    if isinstance(spec, str) and is_platform(spec):
-        return platform_sink(spec, {str(kind): key for kind, key in config.sink_keys.items()})
-    return as_sink(spec)
 
 
 def settings(
@@ -241,7 +191,7 @@ def parts_of(
     available: Sequence[Metric],
     sources: Sources,
     providers: Providers,
-    sinks: Sequence[Sink],
+    sinks: Sequence[AnySink],
     redactor: Redactor,
 ) -> Parts:
     """Return the parts of a pipeline.
@@ -277,6 +227,6 @@ def parts_of(
         budget=budget_of(config, sources.judge, sources.embedder, incidents),
         telemetry=telemetry_sinks(config, providers, thresholds, sources.judge, incidents),
         sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
-        outbound=_outbound(config, providers, thresholds, sinks, incidents),
+        tracer_provider=providers.tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
     )

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from rag_eval_hooks.delivery.platforms.platform import Kept
-
 __all__ = [
     "DropReport",
     "KeepReport",
+    "Kept",
     "LeaveReport",
     "ReportHost",
     "ReportOperation",
@@ -42,6 +41,23 @@ _LEAVE: Final = (
     "UPDATE reports SET owner = NULL, seq = (SELECT MAX(seq) + 1 FROM reports)"
     " WHERE place = ? AND id = ? AND owner = ?"
 )
+
+
+@dataclass(eq=False, slots=True)
+class Kept:
+    """Report on its way through the spool.
+
+    Attributes:
+        place: Platform of the report.
+        id: Id of the report.
+        text: The report, until it is on disk.
+        generation: Generation of the file that holds it; 0 for none.
+    """
+
+    place: str
+    id: str
+    text: str
+    generation: int = 0
 
 
 @dataclass(slots=True)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.platforms.platform import Kept
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.spool.codec import outcomes_to_text
@@ -22,6 +21,7 @@ from rag_eval_hooks.spool.file import Row, spool_books
 from rag_eval_hooks.spool.reports import (
     DropReport,
     KeepReport,
+    Kept,
     LeaveReport,
     ReportHost,
 )

@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rag_eval_hooks.delivery.platforms.platform import Kept
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.spool.codec import sample_to_text
 from rag_eval_hooks.spool.entry import NOWHERE, Entry
@@ -17,6 +16,7 @@ from rag_eval_hooks.spool.owner import Owner, owners_of
 from rag_eval_hooks.spool.reports import (
     DropReport,
     KeepReport,
+    Kept,
     LeaveReport,
     ReportHost,
     ReportOperation,

@@ -1,4 +1,4 @@
-"""Feedback in the application's traces: a span and a log event that lead to the RAG span."""
+"""Feedback in the application's traces: a span and a log event that refer to the RAG span."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from opentelemetry.trace import Link, SpanContext, TracerProvider
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.log_events import events_of
 from rag_eval_hooks.telemetry.rag_span import around, recorded_span
 
@@ -21,20 +19,20 @@ if TYPE_CHECKING:
 __all__ = ["FeedbackSpanSink"]
 
 _NAME = "user_feedback"
-"""What the feedback is called among evaluations."""
+"""Name of the feedback among evaluations."""
 
 
 class FeedbackSpanSink:
-    """Puts each feedback where traces are.
+    """Records each feedback as a span and a log event.
 
-    The RAG span has long ended and takes no more attributes. So a span `evaluation user_feedback`
-    in a trace of its own links to it, and a log event `gen_ai.evaluation.result` with the RAG
-    span's context stands on its trace, where the application has a logger provider. A reference
-    is content and is on neither.
+    The RAG span has long ended and accepts no more attributes. So a span `evaluation
+    user_feedback` in a trace of its own links to it. A log event `gen_ai.evaluation.result` with
+    the context of the RAG span is part of its trace, if the application has a logger provider. A
+    reference is content and is on neither.
 
     Args:
-        provider: Where spans go, or None for the global provider.
-        logger_provider: Where events go, likewise.
+        provider: Provider of spans, or None for the global one.
+        logger_provider: Provider of log events, or None for the global one.
     """
 
     def __init__(
@@ -47,14 +45,11 @@ class FeedbackSpanSink:
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
 
-    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Leaves scores to others."""
-
     def close(self) -> None:
-        """Holds nothing."""
+        """Do nothing: the sink holds nothing."""
 
     def feedback(self, feedback: Feedback) -> None:
-        """Writes a span and an event, if the feedback's RAG span was recorded."""
+        """Write a span and an event, if the RAG span of the feedback was recorded."""
         about = recorded_span(feedback.trace_id, feedback.span_id)
         if about is None:
             return
@@ -77,16 +72,21 @@ class FeedbackSpanSink:
             semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
             semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
         }
-        told = {key: value for key, value in attributes.items() if value is not None}
-        self._events.emit(feedback.time, place, told)
+        set_ones = {key: value for key, value in attributes.items() if value is not None}
+        self._events.emit(feedback.time, place, set_ones)
 
 
 def _span_attributes(feedback: Feedback) -> dict[str, Any]:
     prefix = "evaluations.0.evaluation"
-    told = {"name": _NAME, "score": feedback.score, "label": feedback.label}
-    told |= {"annotator_kind": "HUMAN", "identifier": feedback.id}
+    fields = {
+        "name": _NAME,
+        "score": feedback.score,
+        "label": feedback.label,
+        "annotator_kind": "HUMAN",
+        "identifier": feedback.id,
+    }
     return {
         semconv.GEN_AI_OPERATION_NAME: "evaluation",
         semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-        **{f"{prefix}.{key}": value for key, value in told.items() if value is not None},
+        **{f"{prefix}.{key}": value for key, value in fields.items() if value is not None},
     }

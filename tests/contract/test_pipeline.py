@@ -32,6 +32,7 @@ from rag_eval_hooks import (
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from rag_eval_hooks.work import Evaluation
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 Make = Callable[..., RagEval]
@@ -213,7 +214,7 @@ def test_a_crashing_sink_harms_nothing_else(make: Make, caplog: pytest.LogCaptur
     """A sink that raises is counted every time, logged once, and other sinks are served."""
 
     class Broken(MemorySink):
-        def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        def deliver(self, evaluation: Evaluation) -> None:
             raise OSError("secret content")
 
     memory = MemorySink()

@@ -28,6 +28,7 @@ from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sampl
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from rag_eval_hooks.work import Evaluation
 from tests.waiting import until
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
@@ -227,16 +228,19 @@ def test_a_file_gets_each_result_once(make: Make, tmp_path: Path) -> None:
     assert lines(path) == outcomes
 
 
+EMPTY = Evaluation(sample=sample(1), outcomes={}, probability=None, start=0, end=0)
+
+
 def test_a_line_left_unfinished_is_no_obstacle(tmp_path: Path) -> None:
     """The next line begins on a line of its own, and the broken one counts as not written."""
     path = tmp_path / "results.jsonl"
     sink = JsonlSink(path)
-    sink.deliver(sample(1), {})
+    sink.deliver(EMPTY)
     whole = path.read_bytes()
     result = json.loads(whole)["result_id"]
     path.write_bytes(whole[:-20])
     assert not sink.holds(result, 0)
-    sink.deliver(sample(1), {})
+    sink.deliver(EMPTY)
     sink.close()
     assert path.read_bytes() == whole[:-20] + b"\n" + whole
     assert sink.holds(result, 0)

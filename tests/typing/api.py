@@ -21,6 +21,7 @@ from rag_eval_hooks import (
     Context,
     DeliverySettings,
     Embedder,
+    Evaluation,
     Explanation,
     Feedback,
     FeedbackSink,
@@ -155,8 +156,9 @@ class OwnSink:
 
     place = "own"
 
-    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Take the outcomes of one sample."""
+    def deliver(self, evaluation: Evaluation) -> None:
+        """Take one evaluation."""
+        assert_type(evaluation.sample, Sample)
 
     def feedback(self, feedback: Feedback) -> None:
         """Take one feedback."""
@@ -174,6 +176,16 @@ class OwnSink:
         """Release nothing."""
 
 
+class OwnSinkOfTwoArguments:
+    """A sink that takes sample and outcomes."""
+
+    def deliver(self, sample: Sample, outcomes: Outcomes) -> None:
+        """Take the outcomes of one sample."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
 class OwnRule:
     """A rule of redaction."""
 
@@ -184,7 +196,8 @@ class OwnRule:
 
 def protocols(url: str) -> None:
     """Objects of the application's own fit the protocols."""
-    sinks: list[Sink] = [OwnSink(), MemorySink(), LangfuseSink(url, public_key="p", secret_key="s")]
+    own: list[Sink] = [OwnSink(), MemorySink()]
+    langfuse = LangfuseSink(url, public_key="p", secret_key="s")
     taking: FeedbackSink = OwnSink()
     resumable: Resumable = OwnSink()
     findings = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
@@ -194,7 +207,8 @@ def protocols(url: str) -> None:
         id="own.length", score=lambda *_: Score(value=1.0, normalised=1.0), needs=frozenset()
     )
     asked: AskedMetric = evaluator_metric(str, needs=[Field.ANSWER])
-    RagEval([metric, asked], judges[0], sinks=sinks, token_scorer=scorer, redact=OwnRule())
+    RagEval([metric, asked], judges[0], sinks=own, token_scorer=scorer, redact=OwnRule())
+    RagEval(sinks=[OwnSinkOfTwoArguments(), OwnSink(), langfuse])
     assert [taking, resumable]
 
 

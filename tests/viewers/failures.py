@@ -29,7 +29,7 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
+from rag_eval_hooks.delivery.platforms.platform import PlatformSink
 from rag_eval_hooks.sample import Context
 from tests.viewers.backend import FAULTS, Backend
 

@@ -1,36 +1,36 @@
-"""Delivers a sample's scores once more, as a recovered or repeated evaluation would."""
+"""Delivery of a sample's scores once more, as after a recovered or repeated evaluation."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
-from rag_eval_hooks.delivery.outbox import Limits
-from rag_eval_hooks.delivery.platforms.platform_sink import PlatformHost, PlatformSink
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery.destination import Limits
+from rag_eval_hooks.delivery.platforms.platform import PlatformSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Score
+from rag_eval_hooks.work import Evaluation
 from tests.viewers.demo import Scored
 
-__all__ = ["HOST", "redeliver"]
-
-HOST = PlatformHost(
-    limits=Limits(timeout=10.0, retry_for=30.0, queue_chars=1_000_000),
-    content=True,
-    max_chars=4000,
-    verdicts=lambda _: {},
-)
+__all__ = ["redeliver"]
 
 
 def redeliver(sink: PlatformSink, scored: Scored, *, value: float | None = None) -> None:
-    """Delivers and waits; `value` replaces the faithfulness."""
+    """Deliver and wait; `value` replaces the faithfulness."""
     sample, outcomes = scored.again()
     if value is not None:
         changed = outcomes["ragas.faithfulness"]
         assert isinstance(changed, Score)
         outcomes = {**outcomes, "ragas.faithfulness": replace(changed, value=value)}
     incidents = Incidents()
-    sink.open(HOST, incidents)
-    sink.deliver(sample, outcomes)
-    assert sink.flush(30)
+    limits = Limits(timeout=10.0, retry_for=30.0)
+    delivery = Delivery([sink], RagEvalConfig(capture_content=True), incidents, limits=limits)
+    now = time.time_ns()
+    evaluation = Evaluation(sample=sample, outcomes=outcomes, probability=None, start=now, end=now)
+    delivery.put(evaluation, delivery.lacking(evaluation))
+    assert delivery.flush(60)
+    delivery.close()
     books = sink.books()
-    sink.close()
     assert (books["sent"], books["lost"], dict(incidents.counts())) == (1, 0, {})

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
-from rag_eval_hooks.delivery.providers import is_platform
+from rag_eval_hooks.delivery.providers import is_platform, sink_list
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.pipeline.wiring import sink_list
 
 __all__ = ["check_files", "check_sinks"]
 

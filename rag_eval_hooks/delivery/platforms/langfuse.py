@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from rag_eval_hooks.delivery.platforms.http import checked, needs
-from rag_eval_hooks.delivery.platforms.platform import Later, Refused, Report, Result, Unknown
-from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
+from rag_eval_hooks.delivery.destination import Rejected, RetryLater, SendError, SpanUnknown
+from rag_eval_hooks.delivery.platforms.platform import PlatformSink, Report, Result, checked, needs
 from rag_eval_hooks.errors import ConfigError
 
 __all__ = ["LangfuseSink"]
 
 
 class LangfuseSink(PlatformSink):
-    """Writes each score with the trace's and the RAG span's id.
+    """Writes each score with the ids of the trace and the RAG span, several samples in a request.
 
     Ids are made from span, name and identifier, so a score sent again replaces the first.
-    Langfuse takes scores before their spans.
+    Langfuse accepts scores before their spans.
 
     Args:
-        url: Where Langfuse is, such as `https://cloud.langfuse.com`.
+        url: URL of Langfuse, such as `https://cloud.langfuse.com`.
         public_key: The project's public key.
         secret_key: Its secret key; never printed.
-        content: Whether comments may quote the application's texts; None for what the setting
-            `capture_content` says.
+        content: Whether comments may quote the application's texts; None for the setting
+            `capture_content`.
 
     Raises:
         ConfigError: The URL has credentials.
@@ -39,61 +39,60 @@ class LangfuseSink(PlatformSink):
         needs("langfuse.api.scores", "langfuse")
         if "@" in urlsplit(url).netloc:
             raise ConfigError("url", url, "a URL without credentials: the keys have arguments")
-        super().__init__(
-            "langfuse",
-            lambda timeout: _Langfuse(url, public_key, secret_key, timeout),
-            address=f"{url}\n{public_key}",
-            content=content,
-        )
+        super().__init__("langfuse", address=f"{url}\n{public_key}", content=content)
+        self._url, self._public_key, self._secret_key = url, public_key, secret_key
+        self._client: Any = None
 
-
-class _Langfuse:
-    def __init__(self, url: str, public_key: str, secret_key: str, timeout: float) -> None:
+    def open(self, timeout: float) -> None:
+        """Make the client."""
         import httpx
         from langfuse.api.client import LangfuseAPI
-        from langfuse.api.core.api_error import ApiError
 
-        self._broken, self._failed = httpx.TransportError, ApiError
         self._client = httpx.Client(timeout=timeout)
         # The part of the client that only calls; the whole one would set up tracing of its own.
         self._api = LangfuseAPI(
-            base_url=url,
-            username=public_key,
-            password=secret_key,
-            x_langfuse_public_key=public_key,
+            base_url=self._url,
+            username=self._public_key,
+            password=self._secret_key,
+            x_langfuse_public_key=self._public_key,
             httpx_client=self._client,
         )
 
-    def send(self, report: Report, *, last: bool) -> None:
+    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+        """Send all scores in one request; Langfuse names those that it rejects."""
+        import httpx
+        from langfuse.api.core.api_error import ApiError
         from langfuse.api.scores.types.create_score_request import CreateScoreRequest
 
-        scores = [CreateScoreRequest(**_score(report, result)) for result in report.results]
+        scores = [(n, result) for n, one in enumerate(reports) for result in one.results]
+        body = [CreateScoreRequest(**_score(reports[n], result)) for n, result in scores]
         try:
-            # The retries are ours: the client's would go on for longer than they may.
-            answer = self._api.scores.create(request=scores, request_options={"max_retries": 0})
-        except self._broken as error:
-            raise Later(type(error).__name__) from None
-        except self._failed as error:
-            _raise(error)
-        else:
-            if getattr(answer, "rejected", 0):
-                raise Refused("some scores rejected")
+            # The outbox retries: the client would go on for longer than it may.
+            answer = self._api.scores.create(request=body, request_options={"max_retries": 0})
+        except httpx.TransportError as error:
+            raise RetryLater(type(error).__name__) from None
+        except ApiError as error:
+            try:
+                checked(error.status_code or 500, error.headers or {})
+            except SpanUnknown:
+                # Scores need no span here: the address is wrong.
+                raise Rejected("HTTP 404") from None
+            return {}
+        if not getattr(answer, "rejected", 0):
+            return {}
+        rejected = {getattr(error, "index", -1) for error in getattr(answer, "errors", None) or ()}
+        places = {n for index, (n, _) in enumerate(scores) if index in rejected}
+        return dict.fromkeys(places or range(len(reports)), Rejected("some scores rejected"))
 
     def close(self) -> None:
-        self._client.close()
-
-
-def _raise(error: Any) -> None:
-    try:
-        checked(error.status_code or 500, error.headers or {})
-    except Unknown:
-        # Scores need no span here: it is the wrong address.
-        raise Refused("HTTP 404") from None
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
 
 
 def _score(report: Report, result: Result) -> dict[str, Any]:
     identity = "\n".join((report.trace_id, report.span_id, result.name, result.identifier))
-    told = {
+    score = {
         "id": hashlib.sha256(identity.encode()).hexdigest()[:32],
         "trace_id": report.trace_id,
         "observation_id": report.span_id,
@@ -109,4 +108,4 @@ def _score(report: Report, result: Result) -> dict[str, Any]:
             **({} if result.label is None else {"label": result.label}),
         },
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in score.items() if value is not None}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.delivery.platforms.http import Http, needs
-from rag_eval_hooks.delivery.platforms.platform import Report, Result
-from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
+from rag_eval_hooks.delivery.destination import SendError
+from rag_eval_hooks.delivery.platforms.platform import Http, PlatformSink, Report, Result, needs
 
 __all__ = ["MlflowSink"]
 
@@ -20,70 +19,75 @@ _Key: TypeAlias = tuple[str, str, str]
 
 
 class MlflowSink(PlatformSink):
-    """Writes each score as feedback on the trace.
+    """Writes each score as feedback on the trace, one request a score.
 
     MLflow gives every assessment an id of its own, so the trace is read first: an assessment of
     the same name, source and span is updated, any other is added.
 
     Args:
-        url: Where the tracking server is, such as `http://localhost:5000`.
-        token: Its token, where it wants one; never printed.
-        content: Whether rationales may quote the application's texts; None for what the setting
-            `capture_content` says.
+        url: URL of the tracking server, such as `http://localhost:5000`.
+        token: Its token, if it requires one; never printed.
+        content: Whether rationales may quote the application's texts; None for the setting
+            `capture_content`.
 
     Raises:
         ImportError: The extra `mlflow` is not installed.
     """
 
+    workers = 32
+    batch_size = 1
+
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
         needs("httpx", "mlflow")
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        super().__init__(
-            "mlflow",
-            lambda timeout: _Mlflow(Http(url, timeout, headers)),
-            address=url,
-            content=content,
-        )
+        super().__init__("mlflow", address=url, content=content)
+        self._url = url
+        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._http: Http | None = None
 
+    def open(self, timeout: float) -> None:
+        """Make the client."""
+        self._http = Http(self._url, timeout, self._headers)
 
-class _Mlflow:
-    def __init__(self, http: Http) -> None:
-        self._http = http
-
-    def send(self, report: Report, *, last: bool) -> None:
-        path = f"{_TRACES}/tr-{report.trace_id}"
-        known = _known(self._http.call("GET", path))
-        for result in report.results:
-            assessment = _assessment(report, result)
-            found = known.get((result.name, result.identifier, report.span_id))
-            if found is None:
-                self._http.call("POST", f"{path}/assessments", json={"assessment": assessment})
-            else:
-                body = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
-                self._http.call("PATCH", f"{path}/assessments/{found}", json=body)
+    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+        """Add or update the assessments of each trace."""
+        assert self._http is not None
+        for report in reports:
+            path = f"{_TRACES}/tr-{report.trace_id}"
+            ids = _assessment_ids(self._http.call("GET", path))
+            for result in report.results:
+                assessment = _assessment(report, result)
+                existing = ids.get((result.name, result.identifier, report.span_id))
+                if existing is None:
+                    self._http.call("POST", f"{path}/assessments", json={"assessment": assessment})
+                else:
+                    body = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
+                    self._http.call("PATCH", f"{path}/assessments/{existing}", json=body)
+        return {}
 
     def close(self) -> None:
-        self._http.close()
+        """Close the connections."""
+        if self._http is not None:
+            self._http.close()
 
 
-def _known(answer: Any) -> Mapping[_Key, str]:
-    """Ids of the assessments that we wrote, by name, source and span."""
-    found = answer["trace"]["trace_info"].get("assessments", ())
+def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
+    """Return the ids of the assessments that we wrote, by name, source and span."""
+    assessments = answer["trace"]["trace_info"].get("assessments", ())
     return {
         (one["assessment_name"], one["source"]["source_id"], one["metadata"][_SPAN]): one[
             "assessment_id"
         ]
-        for one in found
+        for one in assessments
         if _SPAN in one.get("metadata", {})
     }
 
 
 def _assessment(report: Report, result: Result) -> dict[str, Any]:
     now = datetime.fromtimestamp(report.time / 1e9, UTC).isoformat().replace("+00:00", "Z")
-    about = {key: _text(value) for key, value in result.metadata.items()}
+    metadata = {key: _text(value) for key, value in result.metadata.items()}
     if result.label is not None:
-        about[_LABEL] = result.label
-    told = {
+        metadata[_LABEL] = result.label
+    body = {
         "assessment_name": result.name,
         "trace_id": f"tr-{report.trace_id}",
         "source": {
@@ -93,11 +97,11 @@ def _assessment(report: Report, result: Result) -> dict[str, Any]:
         "create_time": now,
         "last_update_time": now,
         "feedback": {"value": result.value},
-        "metadata": {**about, _SPAN: report.span_id},
+        "metadata": {**metadata, _SPAN: report.span_id},
     }
-    return told if result.explanation is None else {**told, "rationale": result.explanation}
+    return body if result.explanation is None else {**body, "rationale": result.explanation}
 
 
 def _text(value: Any) -> str:
-    """MLflow's metadata are texts."""
+    """Return a value as text: metadata in MLflow are texts."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_eval_hooks.delivery.platforms.http import Http, needs
-from rag_eval_hooks.delivery.platforms.platform import Report, Result, Unknown
-from rag_eval_hooks.delivery.platforms.platform_sink import PlatformSink
+from rag_eval_hooks.delivery.destination import SendError, SpanUnknown
+from rag_eval_hooks.delivery.platforms.platform import Http, PlatformSink, Report, Result, needs
 
 __all__ = ["PhoenixSink"]
 
@@ -14,17 +14,17 @@ _PATH = "v1/span_annotations"
 
 
 class PhoenixSink(PlatformSink):
-    """Writes each score as an annotation of the RAG span.
+    """Writes each score as an annotation of the RAG span, those of several samples in a request.
 
     Phoenix has one annotation by span, name and identifier, so one sent again replaces the
-    first. A span that it does not have yet is waited for; in the end the annotation is left with
-    Phoenix, which keeps it for ten minutes until the span arrives.
+    first. A span that it does not have yet is waited for. At the last try the annotation is left
+    with Phoenix, which keeps it for ten minutes until the span arrives.
 
     Args:
-        url: Where Phoenix is, such as `http://localhost:6006`.
-        api_key: Its key, where it wants one; never printed.
-        content: Whether explanations may quote the application's texts; None for what the
-            setting `capture_content` says.
+        url: URL of Phoenix, such as `http://localhost:6006`.
+        api_key: Its key, if it requires one; never printed.
+        content: Whether explanations may quote the application's texts; None for the setting
+            `capture_content`.
 
     Raises:
         ImportError: The extra `phoenix` is not installed.
@@ -34,40 +34,56 @@ class PhoenixSink(PlatformSink):
         self, url: str, *, api_key: str | None = None, content: bool | None = None
     ) -> None:
         needs("httpx", "phoenix")
-        headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
-        super().__init__(
-            "phoenix",
-            lambda timeout: _Phoenix(Http(url, timeout, headers)),
-            address=url,
-            content=content,
-        )
+        super().__init__("phoenix", address=url, content=content)
+        self._url = url
+        self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
+        self._http: Http | None = None
 
+    def open(self, timeout: float) -> None:
+        """Make the client."""
+        self._http = Http(self._url, timeout, self._headers)
 
-class _Phoenix:
-    def __init__(self, http: Http) -> None:
-        self._http = http
-
-    def send(self, report: Report, *, last: bool) -> None:
-        body = {"data": [_annotation(report.span_id, result) for result in report.results]}
+    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+        """Post the annotations; one unknown span fails a whole request, which names it."""
         try:
-            # Only this way it says whether the span is there.
-            self._http.call("POST", _PATH, params={"sync": "true"}, json=body)
-        except Unknown:
-            if not last:
+            self._post(reports, sync=True)
+        except SpanUnknown as error:
+            unknown = [n for n, one in enumerate(reports) if one.span_id in error.answer]
+            if last and (unknown or len(reports) == 1):
+                self._post([reports[n] for n in unknown] or reports, sync=False)
+                unknown_errors: dict[int, SendError] = {}
+            elif unknown:
+                unknown_errors = {n: SpanUnknown() for n in unknown}
+            else:
                 raise
-            self._http.call("POST", _PATH, params={"sync": "false"}, json=body)
+            known = [one for n, one in enumerate(reports) if n not in unknown]
+            if unknown and known:
+                self._post(known, sync=True)
+            return unknown_errors
+        return {}
 
     def close(self) -> None:
-        self._http.close()
+        """Close the connections."""
+        if self._http is not None:
+            self._http.close()
+
+    def _post(self, reports: Sequence[Report], *, sync: bool) -> None:
+        assert self._http is not None
+        annotations = [
+            _annotation(one.span_id, result) for one in reports for result in one.results
+        ]
+        # Only with `sync` the answer says whether the spans exist.
+        params = {"sync": "true" if sync else "false"}
+        self._http.call("POST", _PATH, params=params, json={"data": annotations})
 
 
 def _annotation(span_id: str, result: Result) -> dict[str, Any]:
-    told = {"score": result.value, "label": result.label, "explanation": result.explanation}
+    values = {"score": result.value, "label": result.label, "explanation": result.explanation}
     return {
         "span_id": span_id,
         "name": result.name,
         "annotator_kind": result.annotator_kind,
-        "result": {key: value for key, value in told.items() if value is not None},
+        "result": {key: value for key, value in values.items() if value is not None},
         "metadata": dict(result.metadata),
         "identifier": result.identifier,
     }

@@ -1,40 +1,47 @@
-"""What goes to an evaluation platform, and what a platform may answer."""
+"""Base of the sinks for evaluation platforms: reports, delivery in the background, HTTP."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol, TypeAlias
+from importlib import import_module
+from typing import Any, Final
 
-__all__ = [
-    "Connect",
-    "Connection",
-    "Kept",
-    "Later",
-    "Refused",
-    "Report",
-    "Result",
-    "Store",
-    "Unknown",
-    "report_from_text",
-    "report_to_text",
-]
+from rag_eval_hooks import semconv
+from rag_eval_hooks.delivery.destination import (
+    Destination,
+    Queued,
+    Rejected,
+    RetryLater,
+    SendError,
+    SpanUnknown,
+)
+from rag_eval_hooks.delivery.platforms.explanation_text import prose
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.score import Score
+from rag_eval_hooks.work import Evaluation
+
+__all__ = ["Http", "PlatformSink", "Report", "Result", "checked", "needs"]
+
+_RETRIED: Final = (408, 425, 429)
+_REFUSED_KEY: Final = (401, 403)
+_CONNECTIONS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One score as platforms keep it.
+    """One score in the form that platforms store.
 
     Attributes:
-        name: The metric's id.
-        value: In the metric's own scale.
-        label: The metric's own word, else `pass` or `fail` by its threshold, else None.
-        explanation: For a reader, or None.
+        name: Id of the metric.
+        value: Value in the metric's own scale.
+        label: The metric's own label, else `pass` or `fail` by its threshold, else None.
+        explanation: Text for a reader, or None.
         annotator_kind: `CODE` or `LLM`.
-        identifier: Who judged. The same name, span and identifier mean the same score, so that
-            one sent again replaces the first.
-        metadata: What else is known; plain JSON types.
+        identifier: Name of the judge. Name, span and identifier together identify a score, so
+            that one sent again replaces the first.
+        metadata: Further properties of the score; plain JSON types.
     """
 
     name: str
@@ -53,7 +60,7 @@ class Report:
     Attributes:
         trace_id: 32 hex digits of the RAG span's trace.
         span_id: 16 hex digits of the RAG span.
-        time: When it was evaluated, in nanoseconds since the epoch.
+        time: End of the evaluation in nanoseconds since the epoch.
         results: The scores.
     """
 
@@ -62,120 +69,216 @@ class Report:
     time: int
     results: tuple[Result, ...]
 
-    @property
-    def chars(self) -> int:
-        """Characters that it keeps in memory, roughly."""
-        return sum(500 + len(result.explanation or "") for result in self.results)
 
+class PlatformSink(Destination):
+    """Sends scores to a platform that stores traces, in the background.
 
-def report_to_text(report: Report) -> str:
-    """A report as JSON."""
-    return json.dumps(asdict(report), default=str)
-
-
-def report_from_text(text: str) -> Report:
-    """The report again.
-
-    Raises:
-        ValueError: The text is no JSON.
-        TypeError: It is no report.
-        KeyError: Likewise.
-    """
-    data = json.loads(text)
-    return Report(**{**data, "results": tuple(Result(**result) for result in data["results"])})
-
-
-@dataclass(eq=False, slots=True)
-class Kept:
-    """A report on its way through the spool.
-
-    Attributes:
-        place: Which platform it is for, also in the next process.
-        id: The same whenever the same sample is evaluated in the same way.
-        text: The report, until it is on disk.
-        generation: Which of the files that were at the spool's path holds it; 0 for none.
-    """
-
-    place: str
-    id: str
-    text: str
-    generation: int = 0
-
-
-class Store(Protocol):
-    """Keeps reports beyond the life of a process. No method waits."""
-
-    def keep(self, kept: Kept) -> None:
-        """Keeps a report, soon, before its sample is let go of."""
-        ...
-
-    def leave(self, kept: Kept, told: Callable[[bool], None]) -> None:
-        """Leaves a report to whoever can send it later.
-
-        Args:
-            kept: One that was kept, or taken over.
-            told: Called, from another thread, with whether it is on disk.
-        """
-        ...
-
-    def drop(self, kept: Kept) -> None:
-        """Lets go of a report."""
-        ...
-
-
-class Later(Exception):
-    """The platform could not take a report now; it is sent again.
+    A platform implements `open`, `send_reports` and `close`; `send_reports` is called in several
+    threads at once. With a spool, scores stay in it until the platform has accepted them.
 
     Args:
-        reason: A few words, such as `HTTP 503`; no content.
-        wait: Seconds that the platform asked to wait, or None.
+        name: Name of the platform in counts and logs.
+        address: Text that distinguishes it from others of its name, such as its URL: what was
+            spooled for one address is sent to no other. Only its hash is written down.
+        content: Whether explanations may quote the application's texts; None for the setting
+            `capture_content`.
     """
 
-    def __init__(self, reason: str, wait: float | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.wait = wait
+    workers = 4
+    batch_size = 16
 
+    def __init__(self, name: str, *, address: str = "", content: bool | None = None) -> None:
+        # A URL may hold credentials.
+        super().__init__(name, f"{name}-{hashlib.sha256(address.encode()).hexdigest()[:12]}")
+        self._wants_content = content
+        self._content = False
+        self._max_chars = 0
+        self._no_span = 0
+        self._is_claimed = False
 
-class Unknown(Exception):
-    """The platform does not know the span yet: spans are exported in batches, often later."""
-
-    reason = "no such span"
-
-
-class Refused(Exception):
-    """The platform will never take the report, or these results of it.
-
-    Args:
-        reason: As for `Later`.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Connection(Protocol):
-    """Sends reports; used by one thread."""
-
-    def send(self, report: Report, *, last: bool) -> None:
-        """Sends a report; sending one again changes nothing.
-
-        Args:
-            report: It.
-            last: Whether it will not be tried again.
+    def claim(self) -> None:
+        """Reserve the sink for one `RagEval`.
 
         Raises:
-            Later: Not now.
-            Unknown: Not before the span is there.
-            Refused: Never.
+            ConfigError: Another one has it.
         """
-        ...
+        if self._is_claimed:
+            raise ConfigError("sinks", self.name, "a sink of its own for each RagEval")
+        self._is_claimed = True
+
+    def configure(self, *, content: bool, max_chars: int) -> None:
+        """Apply the settings, with nothing waiting; called at start and in a forked child.
+
+        Args:
+            content: Whether explanations may quote texts, if the sink does not say itself.
+            max_chars: Characters of one explanation at most.
+        """
+        self._content = content if self._wants_content is None else self._wants_content
+        self._max_chars = max_chars
+        self._no_span = 0
+
+    def books(self) -> Mapping[str, int]:
+        """Return the samples taken, sent, lost and waiting, and those without a recorded span.
+
+        With a spool also those `spooled`: left in it for later, for this process or another.
+        """
+        names = ("taken", "sent", "lost", *(["spooled"] if "spooled" in self.counts else []))
+        books = {name: self.counts[name] for name in names}
+        waiting = books["taken"] - sum(books[name] for name in names[1:])
+        return {**books, "waiting": waiting, "no_span": self._no_span}
+
+    def wants(self, evaluation: Evaluation) -> bool:
+        """Return whether the evaluation has scores and a recorded span to attach them to."""
+        if not evaluation.scores:
+            return False
+        if evaluation.sample.trace_id is None or evaluation.sample.span_id is None:
+            self._no_span += 1
+            return False
+        return True
+
+    def send(self, items: Sequence[Queued], *, last: bool) -> Mapping[int, BaseException]:
+        """Send the scores of several samples; see `Destination.send`."""
+        payloads = (item.payload for item in items)
+        reports = [self._report(one) for one in payloads if isinstance(one, Evaluation)]
+        try:
+            return self.send_reports(reports, last=last)
+        except SendError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
+            raise Rejected(type(error).__name__, is_for_all=False) from None
+
+    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+        """Send reports; sending one again changes nothing.
+
+        Args:
+            reports: Scores of one sample each, at most `batch_size` of them.
+            last: Whether they are not tried again.
+
+        Returns:
+            Failure by index in `reports`; all others were accepted.
+
+        Raises:
+            SendError: Failure of all: `RetryLater`, `SpanUnknown` or `Rejected`.
+        """
+        raise NotImplementedError
+
+    def _report(self, evaluation: Evaluation) -> Report:
+        sample = evaluation.sample
+        return Report(
+            trace_id=sample.trace_id or "",
+            span_id=sample.span_id or "",
+            time=evaluation.end,
+            results=tuple(
+                Result(
+                    name=name,
+                    value=score.value,
+                    label=evaluation.label(name),
+                    explanation=prose(score.explanation, self._max_chars, content=self._content),
+                    annotator_kind=score.annotator_kind.value,
+                    identifier=score.annotator or semconv.TRACER_NAME,
+                    metadata=_metadata(score, evaluation.verdicts.get(name)),
+                )
+                for name, score in evaluation.scores.items()
+            ),
+        )
+
+
+def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
+    usage = {key: value for key, value in asdict(score.usage).items() if value}
+    metadata: dict[str, Any] = {
+        "normalised": score.normalised,
+        "passed": passed,
+        "version": score.version,
+        "parts": dict(score.parts),
+        "usage": usage,
+        "sample_rate": score.probability,
+        "sample_rate_estimated": score.probability_estimated or None,
+        "reason": score.reason,
+    }
+    return {key: value for key, value in metadata.items() if value not in (None, "", {})}
+
+
+class Http:
+    """JSON client of one server over kept-alive connections. Thread-safe.
+
+    Args:
+        url: Base URL. Credentials in it are sent in a header, because the client logs URLs.
+        timeout: Seconds for connecting, and for each wait for bytes.
+        headers: Headers of every request.
+    """
+
+    def __init__(self, url: str, timeout: float, headers: Mapping[str, str]) -> None:
+        import httpx
+
+        self._broken = (httpx.TransportError,)
+        base = httpx.URL(url)
+        user, password = base.username, base.password
+        self._client = httpx.Client(
+            base_url=base.copy_with(username="", password=""),
+            auth=(user, password) if user or password else None,
+            timeout=timeout,
+            headers=dict(headers),
+            # As many as there are workers: a new connection takes longer than most requests.
+            limits=httpx.Limits(max_keepalive_connections=_CONNECTIONS),
+        )
+
+    def call(self, method: str, path: str, **request: Any) -> Any:
+        """Return the JSON of the answer; None for no body.
+
+        Raises:
+            RetryLater: The server could not be reached, is busy, or failed.
+            SpanUnknown: It answered 404.
+            Rejected: It answered anything else but success.
+        """
+        try:
+            response = self._client.request(method, path, **request)
+        except self._broken as error:
+            raise RetryLater(type(error).__name__) from None
+        checked(response.status_code, response.headers, response.text)
+        try:
+            return response.json() if response.content else None
+        except ValueError:
+            raise Rejected("no JSON") from None
 
     def close(self) -> None:
-        """Releases what it holds."""
-        ...
+        """Close the connections."""
+        self._client.close()
 
 
-Connect: TypeAlias = Callable[[float], Connection]
-"""Makes a connection whose requests take so many seconds at most."""
+def checked(status: int, headers: Mapping[str, str], text: str = "") -> None:
+    """Return for a success.
+
+    Raises:
+        RetryLater: For 408, 425, 429 and 5xx.
+        SpanUnknown: For 404.
+        Rejected: For anything else.
+    """
+    if 200 <= status < 300:
+        return
+    if status == 404:
+        raise SpanUnknown(text)
+    if status in _RETRIED or status >= 500:
+        raise RetryLater(f"HTTP {status}", _seconds(headers.get("retry-after")))
+    raise Rejected(f"HTTP {status}", is_for_all=status in _REFUSED_KEY)
+
+
+def needs(module: str, extra: str) -> None:
+    """Check that an optional package is installed, at start-up rather than at the first score.
+
+    Raises:
+        ImportError: The module is missing or too old; the text names the pip command.
+    """
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f'the {extra} sink needs {module}: pip install "rag-eval-hooks[{extra}]"'
+        ) from error
+
+
+def _seconds(text: str | None) -> float | None:
+    """Return `Retry-After` in seconds; None for a date, for which the usual pauses do."""
+    try:
+        return max(0.0, float(text or ""))
+    except ValueError:
+        return None

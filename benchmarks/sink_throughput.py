@@ -1,0 +1,182 @@
+"""Samples a second that reach a platform which is slow and fails at times, and what a sink costs.
+
+A stand-in of Phoenix, MLflow or Langfuse on loopback answers each request after `--latency`
+seconds. A share `--failures` of the requests is answered by 500 or 429, half of them after the
+platform has stored the scores. Each row says how many samples a second arrived, relative to one
+request at a time, and how many scores were lost or stored twice.
+
+The last row is a user's function: CPU of its delivery for a sample, relative to calling it.
+
+    python -m benchmarks.sink_throughput [--samples 600] [--latency 0.1] [--failures 0.08]
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform import PlatformSink
+from rag_eval_hooks.delivery.sink import CallableSink
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.score import Score
+from rag_eval_hooks.work import Evaluation
+from tests.servers.platform_server import Answer, PlatformServer, Request
+
+METRICS = ("ragas.faithfulness", "lexical.exact_match", "whitepaper.completeness")
+SINKS: dict[str, Callable[[str], PlatformSink]] = {
+    "phoenix": PhoenixSink,
+    "mlflow": MlflowSink,
+    "langfuse": lambda url: LangfuseSink(url, public_key="pk", secret_key="sk"),
+}
+
+
+class Platform:
+    """Stand-in that stores scores by the keys of the real platforms.
+
+    Args:
+        latency: Seconds before each answer.
+        failures: Share of the requests that fail.
+        seed: Seed of the failures.
+    """
+
+    def __init__(self, latency: float, failures: float, seed: int = 1) -> None:
+        self._latency = latency
+        self._failures = failures
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self.stored: Counter[str] = Counter()
+        self.requests = 0
+
+    def answer(self, request: Request) -> Answer:
+        """Store the scores of a request, or fail."""
+        with self._lock:
+            self.requests += 1
+            fate = self._random.random() / self._failures if self._failures else 1.0
+            if fate >= 0.5:
+                answer = self._store(request)
+        if fate < 1.0:
+            answer = Answer(429 if self.requests % 2 else 500, {"error": "busy"})
+        return Answer(answer.status, answer.body, after=self._latency)
+
+    def _store(self, request: Request) -> Answer:
+        if request.path.startswith("/v1/span_annotations"):
+            for one in request.body["data"]:
+                self.stored[f"{one['span_id']}/{one['name']}"] = 1
+            return Answer(body={"data": []})
+        if request.path.startswith("/api/public/scores"):
+            for one in request.body:
+                self.stored[one["id"]] = 1
+            return Answer(202, {"message": "Accepted"})
+        trace = request.path.split("/traces/")[1].split("/")[0]
+        if request.method == "GET":
+            return Answer(body={"trace": {"trace_info": {"assessments": self._assessed(trace)}}})
+        if request.method == "POST":
+            # Every added assessment is one more, as in MLflow.
+            self.stored[f"{trace}/{request.body['assessment']['assessment_name']}"] += 1
+        return Answer(body={"assessment": {"assessment_id": "as"}})
+
+    def _assessed(self, trace: str) -> list[dict[str, Any]]:
+        keys = (f"{trace}/{name}" for name in METRICS)
+        return [
+            {
+                "assessment_name": key.split("/")[1],
+                "assessment_id": key.split("/")[1],
+                "source": {"source_id": "rag_eval_hooks"},
+                "metadata": {"rag_eval.span_id": trace[-16:]},
+            }
+            for key in keys
+            if self.stored[key]
+        ]
+
+
+def evaluation(number: int, scores: int) -> Evaluation:
+    """Return an evaluation with so many scores."""
+    outcomes = {
+        name: Score(value=0.5, normalised=0.5, explanation={"why": "x" * 300})
+        for name in METRICS[:scores]
+    }
+    sample = Sample(
+        question="How long do cats sleep?",
+        contexts=tuple(Context(text=f"Cats sleep {n} hours.") for n in range(5)),
+        answer="Sixteen hours.",
+        trace_id=f"{number + 1:032x}",
+        span_id=f"{number + 1:016x}",
+    )
+    return Evaluation(sample=sample, outcomes=outcomes, probability=1.0, start=1, end=2)
+
+
+def throughput(name: str, scores: int, args: argparse.Namespace) -> str:
+    """Return one row: a platform and a number of scores."""
+    platform = Platform(args.latency, args.failures)
+    incidents = Incidents()
+    with PlatformServer(platform.answer) as server:
+        sink = SINKS[name](server.url)
+        delivery = Delivery([sink], RagEvalConfig(), incidents)
+        evaluations = [evaluation(number, scores) for number in range(args.samples)]
+        began = time.monotonic()
+        for one in evaluations:
+            delivery.put(one, delivery.lacking(one))
+        delivery.flush(300)
+        took = time.monotonic() - began
+        delivery.close()
+    requests_of_one = 1 + scores if name == "mlflow" else 1
+    alone = 1 / (args.latency * requests_of_one)
+    rate = args.samples / took
+    expected = args.samples * scores
+    return (
+        f"{name:9} {scores} scores: {rate:6.1f} samples/s, {rate / alone:5.1f} x one request at a "
+        f"time; {platform.requests} requests; lost {expected - len(platform.stored)}, "
+        f"twice {sum(count > 1 for count in platform.stored.values())} of {expected}; "
+        f"{dict(sink.books())}"
+    )
+
+
+def function_cost(samples: int) -> str:
+    """Return the row of a user's function."""
+    calls: list[Any] = []
+
+    def function(sample: Sample, outcomes: Any) -> None:
+        calls.append(outcomes)
+
+    evaluations = [evaluation(number, 3) for number in range(samples)]
+    began = time.process_time()
+    for one in evaluations:
+        function(one.sample, one.outcomes)
+    plain = (time.process_time() - began) / samples
+    delivery = Delivery([CallableSink(function)], RagEvalConfig(), Incidents())
+    began = time.process_time()
+    for one in evaluations:
+        delivery.put(one, delivery.lacking(one))
+    delivery.flush(60)
+    spent = (time.process_time() - began) / samples
+    delivery.close()
+    assert len(calls) == 2 * samples
+    return f"function: {spent * 1e6:.1f} us of CPU a sample; {plain * 1e6:.2f} us to call it alone"
+
+
+def main() -> None:
+    """Print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, default=600)
+    parser.add_argument("--latency", type=float, default=0.1)
+    parser.add_argument("--failures", type=float, default=0.08)
+    args = parser.parse_args()
+    for name in SINKS:
+        for scores in (1, 3):
+            print(throughput(name, scores, args), flush=True)
+    print(function_cost(20_000))
+
+
+if __name__ == "__main__":
+    main()

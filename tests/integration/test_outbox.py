@@ -1,0 +1,413 @@
+"""Laws of the outbox: what fails, hangs or is refused affects no other result and no other sink."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery.destination import (
+    Limits,
+    Rejected,
+    RetryLater,
+    SendError,
+    SpanUnknown,
+)
+from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
+from rag_eval_hooks.delivery.platforms.platform import PlatformSink, Report
+from rag_eval_hooks.delivery.providers import sink_list
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Score
+from rag_eval_hooks.work import Evaluation
+from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.waiting import until
+
+LIMITS = Limits(timeout=60.0, retry_for=60.0)
+
+
+def evaluation(number: int, chars: int = 1) -> Evaluation:
+    sample = Sample(
+        question="q" * chars,
+        sample_id=f"s{number}",
+        trace_id=f"{number + 1:032x}",
+        span_id=f"{number + 1:016x}",
+    )
+    outcomes = {"own.metric": Score(value=0.5, normalised=0.5)}
+    return Evaluation(sample=sample, outcomes=outcomes, probability=1.0, start=1, end=2)
+
+
+class Rows:
+    """Rows on disk: which sinks have which entry, and which entries were left."""
+
+    def __init__(self) -> None:
+        self.had: list[tuple[object, str]] = []
+        self.left: list[tuple[object, str]] = []
+
+    def delivered(self, entry: object, sink: str) -> None:
+        self.had.append((entry, sink))
+
+    def leave(self, entry: object, sink: str) -> None:
+        self.left.append((entry, sink))
+
+
+class Opened:
+    """A delivery with everything that it counts."""
+
+    def __init__(self, *sinks: Any, limits: Limits = LIMITS, store: Rows | None = None) -> None:
+        self.incidents = Incidents()
+        made = sink_list(sinks, RagEvalConfig())
+        self.delivery = Delivery(made, RagEvalConfig(), self.incidents, store, limits=limits)
+
+    def put(self, *numbers: int, entries: bool = False, **fields: Any) -> None:
+        for number in numbers:
+            one = evaluation(number, **fields)
+            entry = f"row {number}" if entries else None
+            self.delivery.put(one, self.delivery.lacking(one), entry=entry)
+
+    def counts(self) -> Mapping[str, int]:
+        return self.incidents.counts()
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[..., Opened]]:
+    opened: list[Opened] = []
+
+    def make(*sinks: Any, **how: Any) -> Opened:
+        opened.append(Opened(*sinks, **how))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.delivery.close()
+
+
+class Scripted(PlatformSink):
+    """A platform whose answer to each request is a function of its span ids."""
+
+    def __init__(self, answer: Callable[[Sequence[str]], None]) -> None:
+        super().__init__("scripted")
+        self.answer = answer
+        self.taken: Counter[str] = Counter()
+        self.sizes: list[int] = []
+
+    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+        spans = [str(int(one.span_id, 16) - 1) for one in reports]
+        self.sizes.append(len(spans))
+        self.answer(spans)
+        self.taken.update(spans)
+        return {}
+
+
+def test_a_result_that_is_rejected_costs_no_other(begin: Callable[..., Opened]) -> None:
+    """Of a request with one bad result, all others arrive; that one is lost and counted."""
+    all_wait = threading.Event()
+
+    def answer(spans: Sequence[str]) -> None:
+        all_wait.wait(60)
+        if "3" in spans:
+            raise Rejected("HTTP 422", is_for_all=False)
+
+    sink = Scripted(answer)
+    one = begin(sink)
+    one.put(*range(20))
+    all_wait.set()
+    assert one.delivery.flush(60)
+    assert sink.taken == {str(number): 1 for number in range(20) if number != 3}
+    assert max(sink.sizes) > 1
+    assert one.counts() == {"sink scripted, HTTP 422: Lost": 1}
+    assert sink.books()["lost"] == 1
+
+
+def test_a_span_that_is_unknown_delays_no_other(begin: Callable[..., Opened]) -> None:
+    """Results of other spans arrive while one waits for its span."""
+    is_there = threading.Event()
+
+    def answer(spans: Sequence[str]) -> None:
+        if "0" in spans and not is_there.is_set():
+            raise SpanUnknown
+
+    sink = Scripted(answer)
+    one = begin(sink)
+    one.put(*range(20))
+    until(lambda: len(sink.taken) == 19)
+    until(lambda: sink.books()["waiting"] == 1)
+    is_there.set()
+    assert one.delivery.flush(60)
+    assert sink.taken["0"] == 1
+    assert one.counts() == {}
+
+
+def test_a_result_that_fails_delays_no_other(begin: Callable[..., Opened]) -> None:
+    """While one result is tried again and again, the sink is not paused for the others."""
+    is_well = threading.Event()
+
+    def answer(spans: Sequence[str]) -> None:
+        if "0" in spans and not is_well.is_set():
+            raise RetryLater("HTTP 500")
+
+    sink = Scripted(answer)
+    sink.batch_size = 1
+    one = begin(sink)
+    one.put(*range(200))
+    until(lambda: len(sink.taken) == 199)
+    until(lambda: sink.books()["waiting"] == 1)
+    is_well.set()
+    assert one.delivery.flush(60)
+    assert sink.books()["sent"] == 200
+
+
+def test_a_sink_that_is_down_is_probed_by_one_request(begin: Callable[..., Opened]) -> None:
+    """After several failures in a row there is one request at a time, of one result."""
+    is_well = threading.Event()
+    flying = Counter[str]()
+    lock = threading.Lock()
+
+    def answer(spans: Sequence[str]) -> None:
+        with lock:
+            flying["now"] += 1
+            flying["most"] = max(flying["most"], flying["now"])
+        time.sleep(0.01)
+        with lock:
+            flying["now"] -= 1
+        if not is_well.is_set():
+            raise RetryLater("ConnectError")
+
+    sink = Scripted(answer)
+    one = begin(sink)
+    one.put(*range(500))
+    until(lambda: sink.sizes[-3:] == [1, 1, 1])
+    is_well.set()
+    assert one.delivery.flush(60)
+    assert sink.books()["sent"] == 500
+    assert set(sink.taken.values()) == {1}
+    assert 1 < flying["most"] <= sink.workers
+
+
+def test_a_platform_says_how_long_to_wait(begin: Callable[..., Opened]) -> None:
+    """Nothing is sent before the time that `Retry-After` asked for is over."""
+    asked = threading.Event()
+    times: list[float] = []
+
+    def answer(spans: Sequence[str]) -> None:
+        times.append(time.monotonic())
+        if not asked.is_set():
+            asked.set()
+            raise RetryLater("HTTP 429", 1.0)
+
+    one = begin(Scripted(answer))
+    one.put(0)
+    assert asked.wait(60)
+    one.put(1, 2)
+    assert one.delivery.flush(60)
+    assert times[1] - times[0] >= 1.0
+
+
+def test_phoenix_sends_what_it_knows_and_waits_for_the_rest(
+    begin: Callable[..., Opened],
+) -> None:
+    """Phoenix refuses a request with an unknown span and names it: the others are sent at once."""
+    unknown = f"{4:016x}"
+    is_there = threading.Event()
+
+    def answer(request: Request) -> Answer:
+        spans = {one["span_id"] for one in request.body["data"]}
+        if unknown in spans and not is_there.is_set():
+            return Answer(404, {"detail": f"Spans with IDs {unknown} do not exist."})
+        taken.update(spans)
+        return Answer(body={"data": []})
+
+    taken: Counter[str] = Counter()
+    with PlatformServer(answer) as server:
+        one = begin(PhoenixSink(server.url))
+        one.put(*range(20))
+        until(lambda: len(taken) == 19)
+        is_there.set()
+        assert one.delivery.flush(60)
+    assert set(taken.values()) == {1}
+    assert len(taken) == 20
+    assert one.counts() == {}
+
+
+class OneArgument:
+    """A sink as it is described today."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+        self.closed = 0
+
+    def deliver(self, evaluation: Evaluation) -> None:
+        self.got.append(evaluation)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class TwoArguments(OneArgument):
+    """A sink of an application that was written for an older version."""
+
+    def deliver(self, sample: Sample, outcomes: Any) -> None:  # type: ignore[override]
+        self.got.append((sample, outcomes))
+
+
+def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None:
+    """One argument is the evaluation, two are sample and outcomes; both forms go on working."""
+    got: dict[str, list[Any]] = {"one": [], "two": [], "optional": [], "any": [], "append": []}
+    one_argument, two_arguments = OneArgument(), TwoArguments()
+
+    def one(evaluation: Evaluation) -> None:
+        got["one"].append(evaluation)
+
+    def two(sample: Sample, outcomes: Any) -> None:
+        got["two"].append((sample, outcomes))
+
+    def optional(sample: Sample, outcomes: Any = None) -> None:
+        got["optional"].append((sample, outcomes))
+
+    def everything(*args: Any) -> None:
+        got["any"].append(args)
+
+    sinks = [one, functools.partial(two), optional, everything, got["append"].append]
+    opened = begin(*sinks, one_argument, two_arguments)
+    result = evaluation(1)
+    opened.delivery.put(result, opened.delivery.lacking(result))
+    assert opened.delivery.flush(60)
+    pair = (result.sample, result.outcomes)
+    assert got == {
+        "one": [result], "two": [pair], "optional": [pair], "any": [pair], "append": [result],
+    }  # fmt: skip
+    assert (one_argument.got, two_arguments.got) == ([result], [pair])
+    assert opened.counts() == {}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [lambda: None, lambda a, b, c: None, OneArgument, 1, "nowhere:http://localhost", "jsonl:"],
+)
+def test_what_is_no_sink_is_refused_at_start(spec: Any) -> None:
+    """A function of another number of arguments, a class, a number, an unknown name."""
+    with pytest.raises(ConfigError):
+        Opened(spec)
+
+
+def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[..., Opened]) -> None:
+    """It gets feedback, and no evaluation is for it."""
+
+    class Thumbs:
+        def __init__(self) -> None:
+            self.got: list[Feedback] = []
+
+        def feedback(self, feedback: Feedback) -> None:
+            self.got.append(feedback)
+
+        def close(self) -> None: ...
+
+    thumbs, other = Thumbs(), OneArgument()
+    one = begin(thumbs, other)
+    assert list(one.delivery.lacking(evaluation(1))) == ["OneArgument"]
+    one.put(1)
+    told = Feedback(score=1)
+    one.delivery.put_feedback(told)
+    assert one.delivery.flush(60)
+    assert (thumbs.got, len(other.got)) == ([told], 1)
+    assert one.counts() == {}
+
+
+def test_sinks_of_one_kind_have_names_of_their_own(begin: Callable[..., Opened]) -> None:
+    """The spool can tell them apart, in every process in which they have the same order."""
+    one = begin(OneArgument(), lambda e: None, OneArgument(), lambda e: None)
+    assert list(one.delivery.lacking(evaluation(1))) == [
+        "OneArgument", "CallableSink", "OneArgument#2", "CallableSink#2",
+    ]  # fmt: skip
+
+
+def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opened]) -> None:
+    """A sink needs no lock, whatever the number of evaluations; sync or async."""
+    threads: set[int] = set()
+    flying = Counter[str]()
+
+    async def sink(evaluation: Evaluation) -> None:
+        threads.add(threading.get_ident())
+        flying["now"] += 1
+        flying["most"] = max(flying["most"], flying["now"])
+        flying["now"] -= 1
+
+    one = begin(sink)
+    callers = [
+        threading.Thread(target=one.put, args=range(20 * number, 20 * number + 20))
+        for number in range(5)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert one.delivery.flush(60)
+    assert (len(threads), flying["most"]) == (1, 1)
+
+
+def test_every_row_is_released_or_left(begin: Callable[..., Opened]) -> None:
+    """With a store, each result is delivered, given up, or left in its row: exactly one of them."""
+    rows = Rows()
+    down = threading.Event()
+    down.set()
+
+    def answer(spans: Sequence[str]) -> None:
+        if down.is_set():
+            raise RetryLater("HTTP 503")
+        if "1" in spans:
+            raise Rejected("HTTP 422", is_for_all=False)
+
+    sink, good = Scripted(answer), OneArgument()
+    limits = replace(LIMITS, queue_chars=5_000)
+    one = begin(sink, good, limits=limits, store=rows)
+    one.put(*range(20), entries=True, chars=1_000)
+    assert one.delivery.flush(60)
+    left = {entry for entry, name in rows.left if name == sink.key}
+    assert 10 <= len(left) < 20
+    assert one.counts()["sink scripted: left in the spool"] == len(left)
+    down.clear()
+    until(lambda: sink.books()["waiting"] == 0)
+    assert one.delivery.capacity(sink.key) > 0
+    had = Counter(entry for entry, name in rows.had if name == sink.key)
+    assert set(had.values()) == {1}
+    assert set(had) | left == {f"row {number}" for number in range(20)}
+    assert not set(had) & left
+    books = sink.books()
+    assert books["taken"] == books["sent"] + books["lost"] + books["spooled"] == 20
+
+
+def test_a_close_leaves_in_the_rows_what_a_sink_lacks() -> None:
+    """What a sink that is down has not taken stays on disk, and nothing is counted as lost."""
+    rows = Rows()
+
+    def answer(spans: Sequence[str]) -> None:
+        raise RetryLater("HTTP 503")
+
+    sink = Scripted(answer)
+    one = Opened(sink, store=rows)
+    one.put(*range(5), entries=True)
+    assert one.delivery.flush(60)
+    one.delivery.close()
+    assert sink.books()["spooled"] == 5
+    assert not any("Lost" in kind for kind in one.counts())
+    assert rows.had == []
+
+
+def test_sinks_are_closed_once_also_without_a_result() -> None:
+    """Each sink is closed after its last call, though it never got one."""
+    first, second = OneArgument(), OneArgument()
+    one = Opened(first, second)
+    one.put(1)
+    assert one.delivery.flush(60)
+    one.delivery.close()
+    until(lambda: first.closed == second.closed == 1)
