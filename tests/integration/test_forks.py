@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rag_eval_hooks.spool.file import SpoolFile
+from tests.support.scripts import run_script
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
@@ -95,20 +96,8 @@ def test_what_a_forked_child_writes_is_kept(kind: str, tmp_path: Path) -> None:
 
 
 def run(folder: Path, code: str) -> str:
-    """What a script prints, run as its own process."""
-    script = folder / "story.py"
-    script.write_text(textwrap.dedent(code))
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", script],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Return what a script prints, run as its own process."""
+    return run_script(folder, code, quiet=False)
 
 
 def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> None:

@@ -6,54 +6,30 @@ import json
 import os
 import subprocess
 import sys
-import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.scripts import run_script
+
 PRELUDE = """
 import os, sys, threading, time
 from opentelemetry import trace
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, setup_tracing
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
-from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.sample import Context
+from tests.support.evaluation import FAITHFUL, faithful_judge, record_request
+from rag_eval_hooks.testing import ScriptedJudge
 provider = setup_tracing(path="traces.jsonl")
-GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 
 def make(latency, **config):
-    return RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD, latency=latency),
+    return RagEval(metrics=["ragas.faithfulness"], judge=faithful_judge(latency=latency),
                    sinks=["jsonl:results.jsonl"], config=RagEvalConfig(**config))
-
-def request(evals, name):
-    recorder = evals.recorder
-    root = recorder.start(name, None, RunKind.CHAIN, "app")
-    root.query, root.text = "q", "a"
-    run = recorder.start(name + "-r", name, RunKind.RETRIEVER, "store")
-    recorder.documents(run, [Context(text="a chunk")])
-    recorder.end(run)
-    recorder.end(root)
 """
 
 
-def run(folder: Path, script: str) -> float:
-    """Runs a script as its own process; gives the seconds it took."""
-    began = time.monotonic()
-    code = PRELUDE + textwrap.dedent(script)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr, done.stderr
-    return time.monotonic() - began
+def run(folder: Path, script: str) -> None:
+    """Run a script as its own process; one that does not end fails."""
+    run_script(folder, script, prelude=PRELUDE)
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
@@ -78,7 +54,7 @@ def rag_spans(folder: Path) -> list[dict[str, Any]]:
 
 def test_a_script_that_just_ends_loses_nothing(tmp_path: Path) -> None:
     """Waiting samples are finished at exit, and their spans carry the scores."""
-    run(tmp_path, "evals = make(0.1)\nfor n in range(5): request(evals, str(n))")
+    run(tmp_path, "evals = make(0.1)\nfor n in range(5): record_request(evals, str(n))")
     assert len(results(tmp_path)) == 5
     spans = rag_spans(tmp_path)
     assert [span["rag.eval.status"] for span in spans] == ["ok"] * 5
@@ -96,9 +72,9 @@ def test_names_can_still_be_resolved_at_exit(tmp_path: Path) -> None:
                 await asyncio.sleep(0.3)
                 await asyncio.get_running_loop().getaddrinfo("localhost", 80)
                 return await super().verify(task)
-        evals = RagEval(metrics=["ragas.faithfulness"], judge=Resolving(GOOD),
+        evals = RagEval(metrics=["ragas.faithfulness"], judge=Resolving(FAITHFUL),
                         sinks=["jsonl:results.jsonl"])
-        request(evals, "1")
+        record_request(evals, "1")
         """,
     )
     assert results(tmp_path)[0]["outcomes"]["ragas.faithfulness"]["value"] == 1.0
@@ -106,19 +82,19 @@ def test_names_can_still_be_resolved_at_exit(tmp_path: Path) -> None:
 
 def test_a_stuck_judge_delays_exit_by_no_more_than_the_limit(tmp_path: Path) -> None:
     """A process ends in spite of a judge that hangs; its spans say why they have no scores."""
-    script = "evals = make(600, exit_timeout=0.5, hold_timeout=60)\nrequest(evals, '1')"
-    assert run(tmp_path, script) < 15
+    script = "evals = make(600, exit_timeout=0.5, hold_timeout=60)\nrecord_request(evals, '1')"
+    run(tmp_path, script)
     assert [span["rag.eval.status"] for span in rag_spans(tmp_path)] == ["shutdown"]
 
 
 def test_a_hanging_sink_does_not_keep_the_process(tmp_path: Path) -> None:
     """A sink that never returns does not keep the process from ending."""
     script = """
-    evals = RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD),
+    evals = RagEval(metrics=["ragas.faithfulness"], judge=faithful_judge(),
                     sinks=[lambda s, o: time.sleep(600)], config=RagEvalConfig(exit_timeout=0.5))
-    request(evals, "1")
+    record_request(evals, "1")
     """
-    assert run(tmp_path, script) < 15
+    run(tmp_path, script)
     assert [span["rag.eval.status"] for span in rag_spans(tmp_path)] == ["ok"]
 
 
@@ -130,8 +106,8 @@ def test_threads_that_outlive_the_main_thread_are_served(tmp_path: Path) -> None
         evals = make(0.05)
         def serve():
             time.sleep(0.5)
-            request(evals, "late")
-        request(evals, "early")
+            record_request(evals, "late")
+        record_request(evals, "early")
         threading.Thread(target=serve).start()
         """,
     )
@@ -145,18 +121,18 @@ def test_a_fork_doubles_no_span_and_both_sides_go_on(tmp_path: Path) -> None:
         tmp_path,
         """
         evals = make(0.5)
-        request(evals, "before")
+        record_request(evals, "before")
         assert evals.stats().offered == 1
         pid = os.fork()
         if pid == 0:
             assert evals.stats().offered == 0
-            request(evals, "child")
-            assert evals.flush(10) and evals.stats().scored == 1
+            record_request(evals, "child")
+            assert evals.flush(60) and evals.stats().scored == 1
             provider.force_flush()
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
-        request(evals, "parent")
-        assert evals.flush(10) and evals.stats().scored == 2
+        record_request(evals, "parent")
+        assert evals.flush(60) and evals.stats().scored == 2
         """,
     )
     spans = rag_spans(tmp_path)
@@ -172,13 +148,13 @@ def test_a_child_never_scores_the_parents_samples(tmp_path: Path) -> None:
         tmp_path,
         """
         evals = make(0.3)
-        for n in range(4): request(evals, str(n))
+        for n in range(4): record_request(evals, str(n))
         pid = os.fork()
         if pid == 0:
             time.sleep(1)
             os._exit(evals.stats().offered)
         assert os.waitpid(pid, 0)[1] == 0
-        assert evals.flush(10) and evals.stats().scored == 4
+        assert evals.flush(60) and evals.stats().scored == 4
         """,
     )
     assert len(results(tmp_path)) == 4

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
@@ -22,46 +19,12 @@ from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import AnnotatorKind
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import Findings, ScriptedJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import EMBEDDINGS, JudgeServer
-
-GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
-
-
-class Metrics:
-    """What a reader of the application sees."""
-
-    def __init__(self) -> None:
-        self.reader = InMemoryMetricReader()
-        self.provider = MeterProvider([self.reader])
-
-    def points(self, name: str) -> list[Any]:
-        data = self.reader.get_metrics_data()
-        return [
-            point
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == name
-            for point in metric.data.data_points
-        ]
-
-    def by(self, name: str, *keys: str) -> dict[Any, float]:
-        """Values (of a histogram its count) by the short names of some attributes."""
-        told: dict[Any, float] = {}
-        for point in self.points(name):
-            key = tuple(
-                next(v for k, v in point.attributes.items() if k.endswith(one)) for one in keys
-            )
-            value = point.count if hasattr(point, "count") else point.value
-            told[key if len(key) != 1 else key[0]] = told.get(key, 0) + value
-        return told
-
-    def level(self, name: str) -> float:
-        (point,) = self.points(name)
-        return float(point.value)
-
+from tests.support.evaluation import FAITHFUL, faithful_judge
+from tests.support.otel import Metrics
+from tests.waiting import until
 
 Make = Callable[..., RagEval]
 
@@ -156,7 +119,7 @@ def test_a_judge_of_ones_own_is_told_by_task(make: Make, metrics: Metrics) -> No
         annotator_kind = AnnotatorKind.LLM
         name = "mine"
 
-    make(Own(GOOD)).evaluate(sample())
+    make(Own(FAITHFUL)).evaluate(sample())
     assert metrics.by("rag.eval.judge.calls", "judge.name", "outcome") == {("mine", "ok"): 2}
 
 
@@ -179,13 +142,6 @@ def test_inline_evaluations_are_paid_for_too(make: Make, metrics: Metrics) -> No
     assert told == {"input": used.input_tokens, "output": used.output_tokens}
 
 
-def until(what: Callable[[], bool]) -> bool:
-    end = time.monotonic() + 20
-    while not what() and time.monotonic() < end:
-        time.sleep(0.05)
-    return what()
-
-
 def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None:
     """Of the states one is 1: closed, open while a judge is dead, half open before the probe."""
 
@@ -203,13 +159,13 @@ def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None
         )
         evals = make(judge)
         evals.evaluate(sample())
-        assert until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
+        until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
         evals.evaluate(sample())
-        assert until(lambda: states() == {"closed": 0, "open": 1, "half_open": 0})
-        assert until(lambda: states() == {"closed": 0, "open": 0, "half_open": 1})
+        until(lambda: states() == {"closed": 0, "open": 1, "half_open": 0})
+        until(lambda: states() == {"closed": 0, "open": 0, "half_open": 1})
         server.faults.clear()
         evals.evaluate(sample())
-        assert until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
+        until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
 
 
 def test_the_adaptive_limit_is_seen(make: Make, metrics: Metrics) -> None:
@@ -222,7 +178,7 @@ def test_the_adaptive_limit_is_seen(make: Make, metrics: Metrics) -> None:
     def level(name: str) -> list[float]:
         return [p.value for p in metrics.points(f"rag.eval.judge.concurrency.{name}")]
 
-    assert until(lambda: (level("limit"), level("usage"), level("waiting")) == ([4], [0], [0]))
+    until(lambda: (level("limit"), level("usage"), level("waiting")) == ([4], [0], [0]))
 
 
 def open_interaction(evals: RagEval, number: int, *, end: bool) -> None:
@@ -245,8 +201,8 @@ def test_what_waits_is_seen_with_its_limits(
     go = threading.Event()
 
     def wait(_task: object) -> Findings:
-        go.wait(20)
-        return GOOD
+        go.wait(120)
+        return FAITHFUL
 
     monkeypatch.setattr(limits, "HELD_SPANS", 20)
     evals = make(
@@ -260,9 +216,9 @@ def test_what_waits_is_seen_with_its_limits(
     for number in range(4):
         open_interaction(evals, number, end=True)
     open_interaction(evals, 9, end=False)
-    assert until(lambda: metrics.level("rag.eval.queue.size") == 3)
-    assert until(lambda: metrics.points("rag.eval.spool.size") != [])
-    assert until(lambda: metrics.level("rag.eval.spool.size") == 4)
+    until(lambda: metrics.value("rag.eval.queue.size") == 3)
+    until(lambda: metrics.points("rag.eval.spool.size") != [])
+    until(lambda: metrics.value("rag.eval.spool.size") == 4)
     levels = {
         "queue.capacity": 50,
         "queue.text": 3 * 12,
@@ -273,19 +229,19 @@ def test_what_waits_is_seen_with_its_limits(
         "interactions.text": 12,
         "spool.limit": 7_000_000,
     }
-    assert {name: metrics.level(f"rag.eval.{name}") for name in levels} == levels
-    assert 4096 <= metrics.level("rag.eval.spool.usage") < 1_000_000
+    assert {name: metrics.value(f"rag.eval.{name}") for name in levels} == levels
+    assert 4096 <= metrics.value("rag.eval.spool.usage") < 1_000_000
     go.set()
     assert evals.flush(10)
     for name in ("queue.size", "queue.text", "held.size"):
-        assert metrics.level(f"rag.eval.{name}") == 0
-    assert until(lambda: metrics.level("rag.eval.spool.size") == 0)
+        assert metrics.value(f"rag.eval.{name}") == 0
+    until(lambda: metrics.value("rag.eval.spool.size") == 0)
 
 
 def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> None:
     """Chosen, left out and refused, each by what decided; feedback by what became of it."""
     evals = make(
-        ScriptedJudge(GOOD),
+        faithful_judge(),
         rules=[
             {"tags": ["vip"], "rate": 1.0, "name": "vip"},
             {"tags": ["bot"], "rate": 0.0, "name": "bot"},
@@ -317,9 +273,9 @@ def test_a_reading_that_fails_takes_no_other_with_it(
         raise RuntimeError
 
     monkeypatch.setattr(Recorder, "opened", fail)
-    evals = make(ScriptedJudge(GOOD))
+    evals = make(faithful_judge())
     assert not metrics.points("rag.eval.interactions.size")
-    assert metrics.level("rag.eval.queue.size") == 0
+    assert metrics.value("rag.eval.queue.size") == 0
     assert metrics.by("rag.eval.incidents", "incident")["telemetry metrics: RuntimeError"] >= 1
     assert evals.stats().incidents["telemetry metrics: RuntimeError"] >= 1
 
