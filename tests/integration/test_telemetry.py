@@ -11,9 +11,9 @@ import pytest
 from opentelemetry._logs import NoOpLoggerProvider
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import MeterProvider, TraceBasedExemplarFilter
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.metrics import TraceBasedExemplarFilter
+from opentelemetry.sdk.metrics.export import HistogramDataPoint
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
@@ -27,6 +27,7 @@ from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from rag_eval_hooks.usage import Usage
 from rag_eval_hooks.work import Evaluation
 from tests.servers.judge_server import JudgeServer
+from tests.support.otel import Metrics, Spans
 
 SECRET = "Cats can fly, says the handbook."
 HALF = Findings(
@@ -46,21 +47,18 @@ class World:
         sinks: Any = None,
         **config: Any,
     ) -> None:
-        self.spans = InMemorySpanExporter()
-        self.tracers = TracerProvider(sampler=sampler, span_limits=limits)
-        self.tracers.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.spans = Spans(sampler=sampler, span_limits=limits)
         self.logs = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
         self.loggers = LoggerProvider()
         self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
-        self.reader = InMemoryMetricReader()
-        self.meters = MeterProvider([self.reader], exemplar_filter=TraceBasedExemplarFilter())
+        self.metrics = Metrics(exemplar_filter=TraceBasedExemplarFilter())
         self.evals = RagEval(
             metrics=metrics,
             judge=judge or ScriptedJudge(HALF),
             sinks=sinks,
             config=RagEvalConfig(**config),
-            tracer_provider=self.tracers,
-            meter_provider=self.meters,
+            tracer_provider=self.spans.provider,
+            meter_provider=self.metrics.provider,
             logger_provider=self.loggers,
         )
         self._runs = 0
@@ -77,28 +75,10 @@ class World:
         recorder.end(run)
         recorder.end(root)
         if flush:
-            assert self.evals.flush(10)
-
-    def named(self, start: str) -> list[ReadableSpan]:
-        return [s for s in self.spans.get_finished_spans() if s.name.startswith(start)]
-
-    def one(self, start: str) -> ReadableSpan:
-        (span,) = self.named(start)
-        return span
+            assert self.evals.flush(60)
 
     def events(self) -> list[Any]:
         return [data.log_record for data in self.logs.get_finished_logs()]
-
-    def points(self, name: str) -> list[Any]:
-        data = self.reader.get_metrics_data()
-        return [
-            point
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            if metric.name == name
-            for point in metric.data.data_points
-        ]
 
 
 def attributes(span: ReadableSpan) -> Mapping[str, Any]:
@@ -115,7 +95,7 @@ def world() -> Iterator[World]:
 def test_the_carrier_has_every_result_and_one_link(world: World) -> None:
     """A trace of its own, one link to the RAG span, which links back; by OpenInference's keys."""
     world.ask()
-    rag, carrier = world.one("invoke_workflow"), world.one("evaluation")
+    rag, carrier = world.spans.one("invoke_workflow"), world.spans.one("evaluation")
     assert carrier.name == "evaluation help"
     assert carrier.parent is None
     assert carrier.context.trace_id != rag.context.trace_id
@@ -149,7 +129,7 @@ def test_a_child_carrier_is_in_the_same_trace() -> None:
     """On request the carrier stands below the RAG span, with the same link."""
     world = World(carrier="child")
     world.ask()
-    rag, carrier = world.one("invoke_workflow"), world.one("evaluation")
+    rag, carrier = world.spans.one("invoke_workflow"), world.spans.one("evaluation")
     assert carrier.context.trace_id == rag.context.trace_id
     assert carrier.parent is not None
     assert carrier.parent.span_id == rag.context.span_id
@@ -161,9 +141,9 @@ def test_no_carrier_on_request() -> None:
     """Off means none; the scores are on the RAG span all the same."""
     world = World(carrier="off")
     world.ask()
-    assert world.named("evaluation") == []
-    assert attributes(world.one("invoke"))["rag.eval.ragas.faithfulness.score"] == 0.5
-    assert world.one("invoke").links == ()
+    assert world.spans.named("evaluation") == []
+    assert attributes(world.spans.one("invoke"))["rag.eval.ragas.faithfulness.score"] == 0.5
+    assert world.spans.one("invoke").links == ()
     world.evals.shutdown()
 
 
@@ -178,7 +158,7 @@ def test_a_late_result_is_on_the_carrier(config: dict[str, Any], status: str | N
     """What comes after the RAG span's end is on the carrier, which links to it."""
     world = World(judge=ScriptedJudge(HALF, latency=0.6), **config)
     world.ask()
-    rag, carrier = world.one("invoke_workflow"), world.one("evaluation")
+    rag, carrier = world.spans.one("invoke_workflow"), world.spans.one("evaluation")
     assert attributes(rag).get("rag.eval.status") == status
     assert "rag.eval.ragas.faithfulness.score" not in attributes(rag)
     assert attributes(carrier)["evaluations.0.evaluation.score"] == 0.5
@@ -202,7 +182,7 @@ def test_carriers_hold_at_most_twenty_results_and_lose_none(limit: int | None) -
     limits = SpanLimits(max_span_attributes=limit or SpanLimits.UNSET)
     world = World(metrics=many(45), limits=limits)
     world.ask()
-    carriers = world.named("evaluation")
+    carriers = world.spans.named("evaluation")
     names = [
         value
         for span in carriers
@@ -213,9 +193,9 @@ def test_carriers_hold_at_most_twenty_results_and_lose_none(limit: int | None) -
     assert all(span.dropped_attributes == 0 for span in carriers)
     assert all(attributes(span)["openinference.span.kind"] == "EVALUATOR" for span in carriers)
     assert {link.context.span_id for span in carriers for link in span.links} == {
-        world.one("invoke").context.span_id
+        world.spans.one("invoke").context.span_id
     }
-    assert len(world.one("invoke").links) == len(carriers)
+    assert len(world.spans.one("invoke").links) == len(carriers)
     if limit is None:
         assert len(carriers) == 3
     world.evals.shutdown()
@@ -225,7 +205,7 @@ def test_a_full_rag_span_loses_none_of_its_own_attributes() -> None:
     """Where scores find no room, they are left to the carrier, and the span says how many."""
     world = World(metrics=many(100))
     world.ask()
-    rag = world.one("invoke")
+    rag = world.spans.one("invoke")
     assert rag.dropped_attributes == 0
     assert len(attributes(rag)) == 128
     assert attributes(rag)["gen_ai.operation.name"] == "invoke_workflow"
@@ -247,7 +227,7 @@ def test_a_retrieval_span_with_many_documents_keeps_its_first_attributes() -> No
     recorder.documents(run, documents)
     recorder.end(root)
     assert world.evals.flush(10)
-    span = world.one("retrieval")
+    span = world.spans.one("retrieval")
     assert span.dropped_attributes == 0
     assert attributes(span)["openinference.span.kind"] == "RETRIEVER"
     fields = [key for key in attributes(span) if key.startswith("retrieval.documents.")]
@@ -259,7 +239,7 @@ def test_a_retrieval_span_with_many_documents_keeps_its_first_attributes() -> No
 def test_events_have_the_rag_spans_context(world: World) -> None:
     """One event a metric, by the GenAI conventions, in the trace of the request."""
     world.ask()
-    rag = world.one("invoke")
+    rag = world.spans.one("invoke")
     (event,) = world.events()
     assert event.event_name == "gen_ai.evaluation.result"
     assert (event.trace_id, event.span_id) == (rag.context.trace_id, rag.context.span_id)
@@ -284,7 +264,7 @@ def test_each_score_tells_its_own_probability_wherever_it_is() -> None:
         world.logs.clear()
         world.ask()
     world.evals.shutdown()
-    told = attributes(world.one("evaluation"))
+    told = attributes(world.spans.one("evaluation"))
     expected = {"ragas.faithfulness": 0.25, "lexical.source_citation": 1.0}
     places = range(len(expected))
     assert expected == {
@@ -336,8 +316,8 @@ def test_a_failed_metric_is_an_event_with_its_cause() -> None:
         "gen_ai.evaluation.name": "ragas.faithfulness",
         "error.type": "judge_failed",
     }
-    assert attributes(world.one("invoke"))["rag.eval.failed"] == ("ragas.faithfulness",)
-    assert attributes(world.one("evaluation"))["rag.eval.failed"] == ("ragas.faithfulness",)
+    assert attributes(world.spans.one("invoke"))["rag.eval.failed"] == ("ragas.faithfulness",)
+    assert attributes(world.spans.one("evaluation"))["rag.eval.failed"] == ("ragas.faithfulness",)
     world.evals.shutdown()
 
 
@@ -363,19 +343,19 @@ def test_the_content_switch(
         monkeypatch.setenv(name, variable)
     world = World()
     world.ask()
-    spans = str([dict(attributes(span)) for span in world.spans.get_finished_spans()])
+    spans = str([dict(attributes(span)) for span in world.spans.all()])
     assert (SECRET in spans) is on_spans
     assert ("a chunk" in spans) is on_spans
     assert (SECRET in str([dict(e.attributes) for e in world.events()])) is in_events
-    assert SECRET not in str(world.points("rag.eval.score"))
+    assert SECRET not in str(world.metrics.points("rag.eval.score"))
     world.evals.shutdown()
 
 
 def test_a_bad_bucket_leads_to_its_trace(world: World) -> None:
     """The score histogram is normalised, has tenths as bounds, and exemplars of the RAG span."""
     world.ask()
-    rag = world.one("invoke")
-    (point,) = world.points("rag.eval.score")
+    rag = world.spans.one("invoke")
+    (point,) = world.metrics.points("rag.eval.score")
     assert isinstance(point, HistogramDataPoint)
     assert (point.count, point.sum) == (1, 0.5)
     assert list(point.explicit_bounds) == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
@@ -388,7 +368,7 @@ def test_a_bad_bucket_leads_to_its_trace(world: World) -> None:
     }
     (exemplar,) = point.exemplars
     assert (exemplar.trace_id, exemplar.span_id) == (rag.context.trace_id, rag.context.span_id)
-    (duration,) = world.points("rag.eval.duration")
+    (duration,) = world.metrics.points("rag.eval.duration")
     assert duration.count == 1
 
 
@@ -401,14 +381,14 @@ def test_metrics_count_what_stats_count() -> None:
     world.ask(flush=False)
     counted = {
         (p.attributes["rag.eval.outcome"], p.attributes.get("rag.eval.reason")): p.value
-        for p in world.points("rag.eval.samples")
+        for p in world.metrics.points("rag.eval.samples")
     }
     assert counted == {
         ("scored", None): 2,
         ("sampled_out", None): 0,
         ("dropped", "shutdown"): 1,
     }
-    assert [p.value for p in world.points("rag.eval.queue.size")] == [0]
+    assert [p.value for p in world.metrics.points("rag.eval.queue.size")] == [0]
 
 
 def test_judge_metrics_are_the_sum_of_what_the_scores_cost(tmp_path: Path) -> None:
@@ -434,13 +414,13 @@ def test_judge_metrics_are_the_sum_of_what_the_scores_cost(tmp_path: Path) -> No
         spent = sum(used, start=Usage())
         assert spent.calls > 0
         assert spent.cost
-        assert sum(p.value for p in world.points("rag.eval.judge.calls")) == spent.calls
+        assert sum(p.value for p in world.metrics.points("rag.eval.judge.calls")) == spent.calls
         tokens = {
             p.attributes["gen_ai.token.type"]: p.value
-            for p in world.points("rag.eval.judge.tokens")
+            for p in world.metrics.points("rag.eval.judge.tokens")
         }
         assert tokens == {"input": spent.input_tokens, "output": spent.output_tokens}
-        (cost,) = world.points("rag.eval.judge.cost")
+        (cost,) = world.metrics.points("rag.eval.judge.cost")
         assert cost.value == pytest.approx(spent.cost)
         assert "test-model" in cost.attributes["rag.eval.judge.name"]
         world.evals.shutdown()
@@ -464,7 +444,7 @@ def test_labels_and_workflows_cannot_make_ever_more_series() -> None:
         recorder.documents(run, [])
         recorder.end(root)
     assert world.evals.flush(10)
-    told = [dict(point.attributes) for point in world.points("rag.eval.score")]
+    told = [dict(point.attributes) for point in world.metrics.points("rag.eval.score")]
     assert len({t["gen_ai.evaluation.score.label"] for t in told}) == 51
     assert len({t["gen_ai.workflow.name"] for t in told}) == 51
     world.evals.shutdown()
@@ -474,8 +454,8 @@ def test_a_trace_that_is_not_sampled_has_no_carrier() -> None:
     """No span points to a trace that nobody keeps; metrics count without exemplar."""
     world = World(sampler=ALWAYS_OFF)
     world.ask()
-    assert world.spans.get_finished_spans() == ()
-    (point,) = world.points("rag.eval.score")
+    assert world.spans.all() == ()
+    (point,) = world.metrics.points("rag.eval.score")
     assert point.count == 1
     assert list(point.exemplars) == []
     world.evals.shutdown()
@@ -493,11 +473,13 @@ def test_a_trace_that_is_not_sampled_has_no_carrier() -> None:
 def test_which_spans_are_ours_to_write(mode: str, names: list[str]) -> None:
     """The setting says; with none, the carrier links to the application's own span."""
     world = World(spans=mode)
-    with world.tracers.get_tracer("app").start_as_current_span("outer"):
+    with world.spans.provider.get_tracer("app").start_as_current_span("outer"):
         world.ask()
-    assert sorted(span.name for span in world.spans.get_finished_spans()) == names
-    target = world.one("outer" if mode == "none" else "invoke")
-    assert [ln.context.span_id for ln in world.one("evaluation").links] == [target.context.span_id]
+    assert sorted(span.name for span in world.spans.all()) == names
+    target = world.spans.one("outer" if mode == "none" else "invoke")
+    assert [ln.context.span_id for ln in world.spans.one("evaluation").links] == [
+        target.context.span_id
+    ]
     (event,) = world.events()
     assert event.span_id == target.context.span_id
     world.evals.shutdown()
@@ -512,12 +494,12 @@ class _Broken(SimpleSpanProcessor):
 def test_a_signal_that_fails_takes_no_other_with_it() -> None:
     """Providers are the application's; what they raise is counted, all else is sent."""
     world = World()
-    world.tracers.add_span_processor(_Broken(InMemorySpanExporter()))
+    world.spans.provider.add_span_processor(_Broken(InMemorySpanExporter()))
     world.ask()
     assert world.evals.stats().incidents == {"telemetry carrier: OSError": 1}
-    assert attributes(world.one("invoke"))["rag.eval.status"] == "ok"
+    assert attributes(world.spans.one("invoke"))["rag.eval.status"] == "ok"
     assert len(world.events()) == 1
-    assert len(world.points("rag.eval.score")) == 1
+    assert len(world.metrics.points("rag.eval.score")) == 1
     world.evals.shutdown()
 
 
@@ -526,11 +508,11 @@ def test_low_attribute_limits_push_nothing_out(limit: int, monkeypatch: pytest.M
     """However few attributes a span may have, an ended one of the application loses none."""
     monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", str(limit))
     world = World(metrics="ragas.faithfulness", spans="none")
-    with world.tracers.get_tracer("app").start_as_current_span("outer") as outer:
+    with world.spans.provider.get_tracer("app").start_as_current_span("outer") as outer:
         for number in range(limit):
             outer.set_attribute(f"own.{number}", number)
         world.ask()
-    ended = world.one("outer")
+    ended = world.spans.one("outer")
     assert ended.dropped_attributes == 0
     assert dict(attributes(ended)) == {f"own.{number}": number for number in range(limit)}
     world.evals.shutdown()
@@ -544,7 +526,7 @@ def test_low_attribute_limits_leave_content_on_our_spans(
     monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", str(limit))
     world = World(metrics=many(30), capture_content=True)
     world.ask()
-    rag = world.one("invoke")
+    rag = world.spans.one("invoke")
     assert rag.dropped_attributes == 0
     assert attributes(rag)["session.id"] == "s1"
     assert attributes(rag)["input.value"] == "q"
@@ -561,7 +543,7 @@ def test_explanations_stay_json_within_a_length_limit(
     monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", str(limit))
     world = World(capture_content=True)
     world.ask()
-    told = attributes(world.one("evaluation"))
+    told = attributes(world.spans.one("evaluation"))
     for field in ("explanation", "metadata"):
         if text := told.get(f"evaluations.0.evaluation.{field}"):
             assert len(text) <= limit
@@ -576,7 +558,7 @@ def test_links_of_ours_push_out_none(limit: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", str(limit))
     world = World(metrics=many(45))
     world.ask()
-    rag, carriers = world.one("invoke"), world.named("evaluation")
+    rag, carriers = world.spans.one("invoke"), world.spans.named("evaluation")
     assert len(carriers) == 3
     assert rag.dropped_links == 0
     first = [span.context.span_id for span in carriers][:limit]
@@ -588,7 +570,7 @@ def test_span_events_are_stamped_with_the_requests_end() -> None:
     """On request each score is an event of the RAG span, within its time; by default none is."""
     world = World(metrics=many(5), span_events=True)
     world.ask()
-    rag = world.one("invoke")
+    rag = world.spans.one("invoke")
     assert [event.name for event in rag.events] == ["gen_ai.evaluation.result"] * 5
     assert {event.timestamp for event in rag.events} == {rag.end_time}
     logged = [dict(event.attributes) for event in world.events()]
@@ -596,7 +578,7 @@ def test_span_events_are_stamped_with_the_requests_end() -> None:
     world.evals.shutdown()
     plain = World()
     plain.ask()
-    assert plain.one("invoke").events == ()
+    assert plain.spans.one("invoke").events == ()
     plain.evals.shutdown()
 
 
@@ -605,7 +587,7 @@ def test_span_events_push_out_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "3")
     world = World(metrics=many(5), span_events=True)
     world.ask()
-    rag = world.one("invoke")
+    rag = world.spans.one("invoke")
     assert len(rag.events) == 3
     assert rag.dropped_events == 0
     world.evals.shutdown()

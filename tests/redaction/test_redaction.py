@@ -6,9 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import ConfigError, Context, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.capture import RunKind
@@ -20,6 +17,7 @@ from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.redaction.cases import CASES, Case
 from tests.redaction.table import all_rules, found
 from tests.servers.judge_server import JudgeServer
+from tests.support.otel import Spans
 from tests.support.size import size
 
 MAIL, PHONE, CARD = "jane.doe@example.com", "+49 30 901820", "4111 1111 1111 1111"
@@ -134,7 +132,7 @@ def test_what_cannot_be_redacted_is_not_used(bad: Any) -> None:
     sink = MemorySink()
     with RagEval(judge=ScriptedJudge(), sinks=[sink], redact=bad) as evals:
         evals.offer(FULL)
-        evals.flush(10)
+        evals.flush(60)
         stats = evals.stats()
         assert stats.dropped == {"redaction_failed": 1}
         assert stats.offered == 1
@@ -185,21 +183,24 @@ def traced(evals: RagEval) -> None:
     model.prompt, model.text = (FULL.question,), FULL.answer
     recorder.end(model)
     recorder.end(root)
-    evals.flush(10)
+    evals.flush(60)
 
 
 def exported(**options: Any) -> tuple[str, MemorySink]:
     """All attributes of the spans of one interaction, and what its sink got."""
-    exporter, sink = InMemorySpanExporter(), MemorySink()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    app, sink = Spans(), MemorySink()
     config = RagEvalConfig(capture_content=True, carrier="off")
     judge = ScriptedJudge()
     with RagEval(
-        ["lexical"], judge, sinks=[sink], config=config, tracer_provider=provider, **options
+        ["lexical"],
+        judge,
+        sinks=[sink],
+        config=config,
+        tracer_provider=app.provider,
+        **options,
     ) as evals:
         traced(evals)
-    spans = exporter.get_finished_spans()
+    spans = app.all()
     assert len(spans) == 3
     return json.dumps([dict(span.attributes or {}) for span in spans]), sink
 
@@ -235,7 +236,7 @@ def test_what_the_limit_divides_is_redacted() -> None:
         recorder.documents(run, (Context(text="z" * 490 + MAIL),))
         recorder.end(run)
         recorder.end(root)
-        assert evals.flush(10)
+        assert evals.flush(60)
     (delivery,) = sink.results
     sample = delivery.sample
     assert "jane" not in repr(sample)
@@ -251,7 +252,7 @@ def test_what_an_open_interaction_keeps_is_enough_to_be_redacted() -> None:
         with evals.interaction("Where?") as it:
             it.contexts(["y" * 95 + " " + MAIL])
             it.answer("z" * 95 + " " + MAIL)
-        assert evals.flush(10)
+        assert evals.flush(60)
     assert MAIL[:3] not in repr(sink.results[0].sample)
 
 

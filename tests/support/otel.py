@@ -32,6 +32,10 @@ class Spans:
         """Return all spans, in the order of their ends."""
         return self._exporter.get_finished_spans()
 
+    def clear(self) -> None:
+        """Forget all spans so far."""
+        self._exporter.clear()
+
     def named(self, start: str) -> list[ReadableSpan]:
         """Return the spans whose name begins so."""
         return [span for span in self.all() if span.name.startswith(start)]
