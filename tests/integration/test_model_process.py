@@ -117,7 +117,9 @@ async def test_it_prints_and_logs_nothing(
     assert "secret" not in out + err + caplog.text
 
 
-@pytest.mark.parametrize("deed", ["kill", "crash", "exit"])
+@pytest.mark.parametrize(
+    "deed", ["kill", *(pytest.param(d, marks=pytest.mark.long) for d in ("crash", "exit"))]
+)
 async def test_a_text_that_ends_the_process_fails_alone(
     make: Make, deed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -134,17 +136,16 @@ async def test_a_text_that_ends_the_process_fails_alone(
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV])
 async def test_a_killed_process_is_replaced_and_nothing_lost(
-    make: Make, how: signal.Signals, caplog: pytest.LogCaptureFixture
+    make: Make, how: signal.Signals, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Texts that were in a killed process get their results from the next one."""
     model = make()
     before = (await about(model))["pid"]
-    batch = asyncio.create_task(model.run(["sleep", "sleep", "sleep"]))
-    await asyncio.sleep(0.05)
-    os.kill(before, how)
-    results: list[Any] = await batch
-    assert {result["text"] for result in results} == {"sleep"}
-    assert {result["pid"] for result in results} != {before}
+    texts = ["one", f"{how.name} once {tmp_path / 'killed'}", "two"]
+    results: list[Any] = await model.run(texts)
+    assert [result["text"] for result in results] == texts
+    (after,) = {result["pid"] for result in results}
+    assert after != before
     assert is_gone(before)
     assert caplog.text.count(how.name) == 1
 
@@ -158,6 +159,7 @@ async def test_a_stopped_process_is_killed(make: Make) -> None:
     until(lambda: is_gone(pid))
 
 
+@pytest.mark.long
 async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
     """After a few ends in a row batches fail at once instead of waiting for pauses that grow."""
     model = make()
@@ -167,9 +169,10 @@ async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
         await model.run(["text"])
 
 
+@pytest.mark.long
 def test_a_process_that_hangs_is_killed() -> None:
     """A text that holds the interpreter forever is an error; other texts get their results."""
-    process: ModelProcess[str, dict[str, Any]] = ModelProcess("own", load, reply_timeout=1.5)
+    process: ModelProcess[str, dict[str, Any]] = ModelProcess("own", load, reply_timeout=5.0)
     (before,) = process.run(["text"])
     hung, other = process.run(["hang", "text"])
     process.close()

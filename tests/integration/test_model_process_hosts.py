@@ -104,12 +104,14 @@ def test_a_script_without_a_guard(tmp_path: Path) -> None:
     assert gone(there["pid"])
 
 
+@pytest.mark.long
 def test_a_command_line(tmp_path: Path) -> None:
     """`python -c` has a process too."""
     (there,) = output(tmp_path, "-c", script(PRINT))
     assert gone(there["pid"])
 
 
+@pytest.mark.long
 def test_standard_input_is_not_touched(tmp_path: Path) -> None:
     """A program read from standard input runs to its end."""
     with host(
@@ -123,6 +125,7 @@ def test_standard_input_is_not_touched(tmp_path: Path) -> None:
     assert json.loads(out)["pid"], err
 
 
+@pytest.mark.long
 def test_a_zipped_application_in_another_folder(tmp_path: Path) -> None:
     """A zipped application with a model inside, started from elsewhere by a relative path."""
     elsewhere = tmp_path / "elsewhere"
@@ -147,6 +150,7 @@ def load():
     assert there.endswith("app.pyz/inside.py")
 
 
+@pytest.mark.long
 def test_what_lies_in_the_working_directory_is_not_imported(tmp_path: Path) -> None:
     """A module of the application named as one of the standard library harms nothing."""
     (tmp_path / "socket.py").write_text("raise SystemExit('imported')")
@@ -158,6 +162,7 @@ def test_what_lies_in_the_working_directory_is_not_imported(tmp_path: Path) -> N
     assert there["folder"] == str(tmp_path)
 
 
+@pytest.mark.long
 def test_tracers_that_start_with_python_do_not_start_there(tmp_path: Path) -> None:
     """A `sitecustomize` on PYTHONPATH, as `opentelemetry-instrument` puts it, runs here alone."""
     folder = tmp_path / "tracer"
@@ -177,6 +182,7 @@ sys.exit(subprocess.run([sys.executable, "-c", sys.argv[1]], env=env).returncode
     assert starts.read_text().count("started") == 1
 
 
+@pytest.mark.long
 def test_an_application_that_exports_by_the_environment(tmp_path: Path) -> None:
     """A provider that the environment names is made in the application and not in the process."""
     lines = output(
@@ -193,6 +199,7 @@ def test_an_application_that_exports_by_the_environment(tmp_path: Path) -> None:
     assert lines == [True, [False, ["OTEL_SDK_DISABLED"]]]
 
 
+@pytest.mark.long
 def test_a_process_at_work_does_not_keep_the_application(tmp_path: Path) -> None:
     """An application ends within its limit, and the process with it."""
     began = time.monotonic()
@@ -212,6 +219,7 @@ def test_a_process_at_work_does_not_keep_the_application(tmp_path: Path) -> None
     assert gone(lines[0])
 
 
+@pytest.mark.long
 def test_samples_are_finished_at_exit(tmp_path: Path) -> None:
     """What waits when the application ends is evaluated with the process and delivered."""
     output(
@@ -229,6 +237,7 @@ def test_samples_are_finished_at_exit(tmp_path: Path) -> None:
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == 5
 
 
+@pytest.mark.long
 def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
     """`kill -9` of the application ends the process, also one that holds the interpreter."""
     for text in ("text", "hang"):
@@ -244,6 +253,7 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
             assert gone(there["pid"], 5)
 
 
+@pytest.mark.long
 def test_a_sibling_does_not_keep_it(tmp_path: Path) -> None:
     """A forked worker that lives on hides the application's end from nobody."""
     code = script("""
@@ -269,6 +279,7 @@ def test_a_sibling_does_not_keep_it(tmp_path: Path) -> None:
             os.kill(workers[0], signal.SIGKILL)
 
 
+@pytest.mark.long
 def test_a_worker_holds_no_end_of_its_parents_socket(tmp_path: Path) -> None:
     """After a fork the worker's copy of the socket is closed: the process reads its end."""
     lines = output(
@@ -323,6 +334,7 @@ def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
     assert gone(worker["pid"])
 
 
+@pytest.mark.long
 def test_a_fork_before_the_first_sample(tmp_path: Path) -> None:
     """An evaluator made before workers are forked, as by a preloading server, serves them all."""
     lines = output(
@@ -342,6 +354,7 @@ def test_a_fork_before_the_first_sample(tmp_path: Path) -> None:
     assert all(map(gone, lines))
 
 
+@pytest.mark.long
 def test_a_host_that_has_its_children_reaped(tmp_path: Path) -> None:
     """A host that ignores the ends of its children gets its scores, also after a restart."""
     lines = output(
@@ -406,6 +419,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.long
 def test_a_uvicorn_application(tmp_path: Path, end: signal.Signals) -> None:
     """A server's requests are scored in a process that ends with the server, however it ends."""
     (tmp_path / "served.py").write_text(SERVER)

@@ -75,9 +75,18 @@ def load_badly(deed: str) -> Run[str, dict[str, Any]]:
     raise FileNotFoundError("secret path")
 
 
+def _end_once(deed: str) -> None:
+    """End the process by the named signal, unless the named file is there: then do nothing."""
+    name, _, path = deed.partition(" once ")
+    if path and not Path(path).exists():
+        Path(path).touch()
+        os.kill(os.getpid(), signal.Signals[name])
+
+
 def _run(texts: Sequence[str]) -> list[dict[str, Any]]:
     for text in texts:
         _DEEDS.get(text, int)()
+        _end_once(text)
     there = _about()
     return [{"text": text, **there} for text in texts]
 
