@@ -1,48 +1,36 @@
-"""Callback handler that passes LangChain's run events on to the recorder."""
+"""Callback handler that users pass to LangChain, or enable for a whole process."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from typing import Any, Self
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
-from langchain_core.outputs import LLMResult
-
-from rag_eval_hooks import RagEval, semconv
-from rag_eval_hooks.capture import Origin, Run, RunKind
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import Origin
+from rag_eval_hooks.capture.scopes import enclosing_scopes
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import host_edge
-from rag_eval_hooks_langchain import models
-from rag_eval_hooks_langchain.choices import Choice, Choices
-from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents, snapshot
+from rag_eval_hooks_langchain.choices import (
+    Choice,
+    Choices,
+    name_or_none,
+    names,
+)
+from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
 from rag_eval_hooks_langchain.graphs import (
-    ChainState,
-    checkpoint_of,
-    is_interrupt,
-    is_no_error,
-    is_step,
-    state_of,
     with_graph_events,
 )
-from rag_eval_hooks_langchain.names import class_name, name_or_none, names, users_tags
-from rag_eval_hooks_langchain.question_answer import message_texts
-from rag_eval_hooks_langchain.run_outputs import RunOutputs
-from rag_eval_hooks_langchain.surroundings import current_run_id, note_belonging
-from rag_eval_hooks_langchain.switch import SWITCH
-from rag_eval_hooks_langchain.tools import text_of_tool
-from rag_eval_hooks_langchain.turns import Turns
-from rag_eval_hooks_langchain.vendor_spans import vendor_span
+from rag_eval_hooks_langchain.run_events import RunEvents
+from rag_eval_hooks_langchain.surroundings import SWITCH, current_handlers, current_run_id
 
-__all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler"]
+__all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
 
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents that the model is given."""
 
 
-class RagEvalCallbackHandler(BaseCallbackHandler):
+class RagEvalCallbackHandler(RunEvents):
     """Captures RAG interactions of LangChain runs. Pass it in `config={"callbacks": [...]}`.
 
     One handler serves any number of chains, threads and tasks at once. It does dictionary work
@@ -95,18 +83,13 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         if not isinstance(run_inline, bool):
             raise ConfigError("run_inline", run_inline, "True or False")
         self.run_inline = run_inline
-        self._evals = evals
-        self._recorder = evals.recorder
-        self._incidents = evals.incidents
-        self._instrumentors = evals.instrumentors
-        self._choices = Choices(question, contexts, answer)
-        self._root = name_or_none("root", root)
         self._documents = Documents(names("document_keys", document_keys))
-        parts = self._recorder, self._documents, self._choices, self._incidents
-        self._turns = Turns(*parts)
-        self._outputs = RunOutputs(*parts)
-        self._retrieval_tools = (
-            None if retrieval_tools is None else names("retrieval_tools", retrieval_tools)
+        super().__init__(
+            evals,
+            Choices(question, contexts, answer),
+            name_or_none("root", root),
+            self._documents,
+            None if retrieval_tools is None else names("retrieval_tools", retrieval_tools),
         )
         self._recorder.locators.add(current_run_id)
 
@@ -134,197 +117,10 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
         SWITCH.set(None)
 
     @host_edge
-    def on_chain_start(
-        self,
-        serialized: dict[str, Any] | None,
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **extra: Any,
-    ) -> None:
-        """Begin a chain run; a root's input holds the question."""
-        run = self._start(RunKind.CHAIN, serialized, run_id, parent_run_id, extra)
-        if run is None:
-            return
-        run.state = ChainState(inputs)
-        parent = run.parent
-        if run.outermost:
-            self._turns.begin(run, inputs)
-        elif parent is not None and is_step(extra.get("tags")):
-            self._turns.step(run, parent, extra.get("metadata"))
-        elif parent is not None and parent.checkpoint is not None:
-            # A task of an entrypoint is a step of its own.
-            checkpoint = checkpoint_of(extra.get("metadata"))
-            run.checkpoint = None if checkpoint == parent.checkpoint else checkpoint
-
-    @host_edge
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **extra: Any) -> None:
-        """End a chain run; its output may hold documents, a root's holds the answer."""
-        run = self._recorder.get(run_id.int)
-        if run is None:
-            return
-        state = state_of(run)
-        # A stream reports its input only now.
-        given = extra.get("inputs", state.given)
-        try:
-            if run.outermost:
-                self._turns.ends(run, extra)
-                self._turns.gave(run, outputs)
-                self._outputs.note_answer(run, outputs, given)
-            if state.is_graph:
-                self._outputs.note_final_state(run, outputs)
-            elif not state.is_resuming and not self._outputs.note_documents(run, outputs, given):
-                self._outputs.note_joined_text(run, outputs, given)
-            self._outputs.note_choice(run, outputs)
-        finally:
-            self._recorder.end(run)
-            state.given = state.unseen = None
-
-    @host_edge
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **extra: Any) -> None:
-        """End a run that raised, was cancelled or interrupted, or whose stream was closed."""
-        run = self._recorder.get(run_id.int)
-        if run is None:
-            return
-        if run.state is not None:
-            run.state.given = None
-        self._recorder.stop(run, run.checkpoint)
-        if run.outermost:
-            self._turns.ends(run, extra)
-        if is_interrupt(error):
-            self._recorder.interrupt(run)
-        if is_no_error(error):
-            self._recorder.end(run)
-        else:
-            self._recorder.fail(run, error)
-
-    @host_edge
-    def on_retriever_start(
-        self,
-        serialized: dict[str, Any] | None,
-        query: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **extra: Any,
-    ) -> None:
-        """Begin a retrieval."""
-        run = self._start(RunKind.RETRIEVER, serialized, run_id, parent_run_id, extra)
-        if run is not None:
-            self._recorder.question(run, query)
-            source = (extra.get("metadata") or {}).get("ls_vector_store_provider") or run.name
-            run.facts = {semconv.GEN_AI_DATA_SOURCE_ID: str(source)}
-
-    @host_edge
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
-        """End a retrieval with its documents, possibly none."""
-        run = self._recorder.get(run_id.int)
-        if run is not None:
-            try:
-                self._recorder.documents(run, tuple(map(snapshot, documents)))
-            finally:
-                self._recorder.end(run)
-
-    @host_edge
-    def on_chat_model_start(
-        self,
-        serialized: dict[str, Any] | None,
-        messages: list[list[BaseMessage]],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **extra: Any,
-    ) -> None:
-        """Begin a call of a chat model."""
-        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
-        if run is not None:
-            self._recorder.prompt(run, message_texts(messages))
-            run.facts = models.model_facts(extra)
-            if messages:
-                self._outputs.note_unseen(run, messages[0])
-
-    @host_edge
-    def on_llm_start(
-        self,
-        serialized: dict[str, Any] | None,
-        prompts: list[str],
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **extra: Any,
-    ) -> None:
-        """Begin a call of a plain model."""
-        run = self._start(RunKind.MODEL, serialized, run_id, parent_run_id, extra)
-        if run is not None:
-            self._recorder.prompt(run, prompts)
-            run.facts = models.model_facts(extra)
-            self._outputs.note_unseen(run, "\n".join(prompts))
-
-    @host_edge
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **_: Any) -> None:
-        """End a model call; a streamed reply arrives here put together."""
-        run = self._recorder.get(run_id.int)
-        if run is not None:
-            try:
-                generation = models.first_generation(response)
-                self._recorder.answer(run, models.reply_text(generation))
-                self._recorder.reply(run, *models.reply_details(generation))
-            finally:
-                self._recorder.end(run)
-
-    @host_edge
-    def on_tool_start(
-        self,
-        serialized: dict[str, Any] | None,
-        input_str: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **extra: Any,
-    ) -> None:
-        """Begin a tool call."""
-        run = self._start(RunKind.TOOL, serialized, run_id, parent_run_id, extra)
-        if run is not None:
-            run.facts = {semconv.GEN_AI_TOOL_NAME: run.name}
-
-    @host_edge
-    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
-        """End a tool call; its output or artifact may hold documents, else its text counts."""
-        run = self._recorder.get(run_id.int)
-        if run is None:
-            return
-        try:
-            self._outputs.note_choice(run, output)
-            tools = self._retrieval_tools
-            if not self._outputs.note_documents(run, output) and (
-                tools is None or run.name in tools
-            ):
-                self._outputs.note_text(run, text_of_tool(output))
-        finally:
-            self._recorder.end(run)
-
-    on_retriever_error = on_llm_error = on_tool_error = on_chain_error
-
-    @host_edge
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
         """Record documents that the application dispatched as `CONTEXTS_EVENT`."""
         if name == CONTEXTS_EVENT:
             self._record(data, run_id.int)
-
-    @host_edge
-    def on_interrupt(self, event: Any) -> None:
-        """Note that a graph waits for somebody."""
-        run = None if event.run_id is None else self._recorder.get(event.run_id.int)
-        if run is not None:
-            self._recorder.interrupt(run, event.checkpoint_id)
-
-    @host_edge
-    def on_resume(self, event: Any) -> None:
-        """Continue what a graph was interrupted in."""
-        run = None if event.run_id is None else self._recorder.get(event.run_id.int)
-        if run is not None:
-            self._turns.resumed(run, event.checkpoint_id)
 
     @host_edge
     def record(self, documents: Any, run_id: int) -> None:
@@ -340,28 +136,29 @@ class RagEvalCallbackHandler(BaseCallbackHandler):
             raise TypeError(type(documents).__name__)
         self._recorder.documents(run, contexts, Origin.STATED)
 
-    def _start(
-        self,
-        kind: RunKind,
-        serialized: Mapping[str, Any] | None,
-        run_id: UUID,
-        parent_run_id: UUID | None,
-        extra: Mapping[str, Any],
-    ) -> Run | None:
-        name = extra.get("name") or class_name(serialized) or kind.value
-        # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
-        parent_id = None if parent_run_id is None else parent_run_id.int
-        # With `root`, only runs of that name and what is inside them count.
-        if not (self._root in (None, name) or self._recorder.is_inside(parent_id)):
-            return None
-        metadata = extra.get("metadata")
-        run = self._recorder.start(run_id.int, parent_id, kind, name, metadata)
-        if run is None:
-            return None
-        if run.outermost and (tags := extra.get("tags")):
-            run.interaction.add_tags(users_tags(tags))
-        if run.parent is not None:
-            note_belonging(run, metadata)
-            if kind is RunKind.RETRIEVER or run.interaction.others is None:
-                self._instrumentors.note(run, vendor_span)
-        return run
+
+def record_contexts(documents: Any) -> bool:
+    """Record documents as what the running step gives to the model.
+
+    For what no event shows: a search in a middleware whose result goes into the system prompt, a
+    call of a service, text put together by hand. Call it in a node, tool, middleware or lambda;
+    whether the model really saw the documents is still found from its prompt.
+
+    In an `evals.interaction(...)` outside of any run it records what `it.contexts` records.
+
+    Args:
+        documents: Texts, documents of LangChain, pairs with a score, mappings, or one of them.
+
+    Returns:
+        Whether a handler of ours, or an interaction, received it.
+    """
+    run_id = current_run_id()
+    ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]
+    if run_id is not None and ours:
+        for handler in ours:
+            handler.record(documents, run_id)
+        return True
+    scopes = enclosing_scopes()
+    for scope in scopes:
+        scope.contexts(documents)
+    return bool(scopes)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, TypeAlias
@@ -14,7 +15,7 @@ from rag_eval_hooks_langchain import question_answer as values
 from rag_eval_hooks_langchain.documents import Documents
 from rag_eval_hooks_langchain.structured import entries
 
-__all__ = ["Choice", "Choices"]
+__all__ = ["Choice", "Choices", "class_name", "name_or_none", "names", "users_tags"]
 
 Choice: TypeAlias = str | Callable[[Any], Any] | None
 """The name of a key, or a function from what a run was given or gave."""
@@ -117,3 +118,47 @@ def _called(name: str, choice: Callable[[Any], Any], value: Any, incidents: Inci
     except Exception as error:  # noqa: BLE001 - the host's edge: a function of its own
         incidents.report(f"choice {name}", error)
         return None
+
+
+def class_name(serialized: Mapping[str, Any] | None) -> str | None:
+    """The name of a tool, or the class behind a run that has no name of its own."""
+    told = serialized or {}
+    path = told.get("id")
+    name = path[-1] if path else told.get("name")
+    return None if name is None else str(name)
+
+
+_FRAMEWORKS_TAG = re.compile(
+    r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
+    r"|langsmith:hidden|(langsmith:)?nostream"
+)
+"""What LangChain and LangGraph tag their steps with."""
+
+
+def users_tags(tags: Sequence[str]) -> list[str]:
+    """The tags that the application gave."""
+    return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]
+
+
+def name_or_none(field: str, value: Any) -> str | None:
+    """A name that an argument gives, or None.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if value is not None and (not isinstance(value, str) or not value):
+        raise ConfigError(field, value, "a run's name")
+    return None if value is None else str(value)
+
+
+def names(field: str, value: Any) -> frozenset[str]:
+    """The names that an argument gives.
+
+    Raises:
+        ConfigError: It is no collection of names; one text is none.
+    """
+    if isinstance(value, str) or not isinstance(value, Collection):
+        raise ConfigError(field, value, "a list of names")
+    if not all(isinstance(name, str) for name in value):
+        raise ConfigError(field, value, "a list of names")
+    return frozenset(value)

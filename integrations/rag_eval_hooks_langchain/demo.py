@@ -10,23 +10,26 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from langchain_core.callbacks import CallbackManagerForLLMRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import Runnable, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_text_splitters import RecursiveCharacterTextSplitter
+from pydantic import Field
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.cli.framework import Ask, PipelineSettings
 from rag_eval_hooks.cli.hashed_tfidf import HashedTfidf
-from rag_eval_hooks.cli.quoting import PROMPT
+from rag_eval_hooks.cli.quoting import PROMPT, Mistake, reply
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from rag_eval_hooks_langchain.extractive import ChatExtractive
 
-__all__ = ["build", "build_chain", "has_openai"]
+__all__ = ["ChatExtractive", "build", "build_chain", "has_openai"]
 
 _CHUNK_CHARS = 400
 
@@ -124,3 +127,30 @@ class _SentenceTransformerEmbeddings(Embeddings):
 
     def embed_query(self, text: str) -> list[float]:
         return self.embed_documents([text])[0]
+
+
+class ChatExtractive(BaseChatModel):
+    """Answers with the sentences of the prompt's passages that best match its question.
+
+    Attributes:
+        model: The name that stands on traces.
+        mistakes: By question, how the answer is to be wrong.
+    """
+
+    model: str = "extractive"
+    mistakes: Mapping[str, Mistake] = Field(default_factory=dict)
+
+    @property
+    def _llm_type(self) -> str:
+        return self.model
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        text = reply(str(messages[-1].text), self.mistakes)
+        message = AIMessage(text, response_metadata={"model_name": self.model})
+        return ChatResult(generations=[ChatGeneration(message=message)])

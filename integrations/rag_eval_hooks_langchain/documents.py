@@ -40,7 +40,7 @@ Lists = list[tuple[Context, ...]]
 IsKnown: TypeAlias = Callable[[str], bool]
 
 
-class _Form(Enum):
+class _ValueForm(Enum):
     """What a value is to the search, as its class tells."""
 
     NOTHING = auto()
@@ -50,17 +50,17 @@ class _Form(Enum):
 
 
 @functools.lru_cache(maxsize=256)
-def _form_of(kind: type) -> _Form:
+def _form_of(kind: type) -> _ValueForm:
     for form, kinds in _FORMS:
         if issubclass(kind, kinds):
             return form
-    return _Form.OTHER
+    return _ValueForm.OTHER
 
 
 _FORMS = (
-    (_Form.NOTHING, (*_NO_DOCUMENTS, type(None))),
-    (_Form.LIST, (list, tuple)),
-    (_Form.MESSAGE, (BaseMessage,)),
+    (_ValueForm.NOTHING, (*_NO_DOCUMENTS, type(None))),
+    (_ValueForm.LIST, (list, tuple)),
+    (_ValueForm.MESSAGE, (BaseMessage,)),
 )
 
 
@@ -101,7 +101,7 @@ class Documents:
             artifacts: Whether messages of tools in it are new, and their artifacts a find.
             is_known: By the text of a document, whether it is no find.
         """
-        if _form_of(class_of(outputs)) is _Form.NOTHING:
+        if _form_of(class_of(outputs)) is _ValueForm.NOTHING:
             # A formatter that lets no document pass gives a blank text.
             blank = isinstance(outputs, str) and not outputs.strip() and holds_documents(given)
             return [()] if blank else []
@@ -146,12 +146,12 @@ class _Search:
         if depth == 0 or value is given:
             return
         form = _form_of(class_of(value))
-        if form is _Form.LIST:
+        if form is _ValueForm.LIST:
             self._list(value, given, depth)
-        elif form is _Form.MESSAGE:
+        elif form is _ValueForm.MESSAGE:
             if self._artifacts:
                 self._artifact(getattr(value, "artifact", None), depth)
-        elif form is _Form.NOTHING:
+        elif form is _ValueForm.NOTHING:
             return
         elif (values := entries(update_of(value))) is not None:
             before = entries(given) or {}

@@ -6,25 +6,25 @@ process found is only in the checkpoint. A state may as well hold documents of a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from rag_eval_hooks.capture import Origin, Recorder, Run, RunKind
 from rag_eval_hooks.capture.contexts.search import shown_in
-from rag_eval_hooks.capture.contexts.text_forms import fold
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.choices import Choices
-from rag_eval_hooks_langchain.documents import Documents, IsKnown, Lists
+from rag_eval_hooks_langchain.documents import Documents, IsKnown, Lists, update_of
 from rag_eval_hooks_langchain.graphs import state_of
 from rag_eval_hooks_langchain.question_answer import message_text
 from rag_eval_hooks_langchain.structured import entries, structured
 
-__all__ = ["RunOutputs"]
+__all__ = ["RunOutputs", "text_of_tool"]
 
 
 class RunOutputs:
@@ -199,3 +199,28 @@ def _this_turn(messages: Sequence[BaseMessage] | str) -> list[BaseMessage]:
         return []
     asked = [place for place, m in enumerate(messages) if isinstance(m, HumanMessage)]
     return list(messages[asked[-1] :]) if asked else list(messages)
+
+
+def text_of_tool(output: Any) -> Context | None:
+    """What a tool told the model, where it is long enough to be known again in a prompt.
+
+    A number or a word is no context; nor is the message of a tool that failed, nor that of a
+    command that hands over to another part of a graph.
+    """
+    update = update_of(output)
+    if update is not output:
+        output = None if output.goto or output.graph else _only_message(update)
+    if isinstance(output, ToolMessage):
+        if getattr(output, "status", "success") == "error":
+            return None
+        output = message_text(output)
+    if isinstance(output, str) and is_telling(fold(output)):
+        return Context(text=output)
+    return None
+
+
+def _only_message(update: Mapping[str, Any]) -> ToolMessage | None:
+    messages = update.get("messages")
+    items = messages if isinstance(messages, list | tuple) else [messages]
+    told = [item for item in items if isinstance(item, ToolMessage)]
+    return told[0] if len(told) == 1 else None

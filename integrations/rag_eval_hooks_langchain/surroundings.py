@@ -1,18 +1,20 @@
-"""The run around the caller, and what the run's config tells beside its metadata."""
+"""Run and handlers around the caller, and the handler of the whole process."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tracers.context import register_configure_hook
 
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.capture.interaction import Run
 
-__all__ = ["current_handlers", "current_run_id", "note_belonging"]
-
+__all__ = ["SWITCH", "current_handlers", "current_run_id", "note_belonging"]
 
 _OWN_KEYS = frozenset(OWN_KEYS)
 
@@ -52,3 +54,31 @@ def note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
         told = own_entries(config.get("configurable") or {})
         if told:
             interaction.add_metadata({**told, **interaction.metadata})
+
+
+class _Switch:
+    """What LangChain asks, as it would ask a context variable, at the start of every run.
+
+    A hook cannot be taken back, so it is registered once and the switch is turned off.
+    """
+
+    def __init__(self) -> None:
+        self._handler: BaseCallbackHandler | None = None
+        self._registered = False
+        self._lock = threading.Lock()
+
+    def get(self) -> BaseCallbackHandler | None:
+        """The handler that every run gets, or None."""
+        return self._handler
+
+    def set(self, handler: BaseCallbackHandler | None) -> None:
+        """Turns it on or off."""
+        with self._lock:
+            if handler is not None and not self._registered:
+                register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)
+                self._registered = True
+            self._handler = handler
+
+
+SWITCH = _Switch()
+"""That of the process: the hook is LangChain's, and there is one LangChain."""

@@ -16,7 +16,7 @@ except ImportError as error:
 from rag_eval_hooks_llama_index.evaluators import SuiteEvaluator, llama_index_metric
 from rag_eval_hooks_llama_index.handler import RagEvalHandler
 from rag_eval_hooks_llama_index.instrumentation import Instrumentation, enable
-from rag_eval_hooks_llama_index.judge import LlamaIndexJudge
+from rag_eval_hooks_llama_index.llama_index_judge import LlamaIndexJudge
 
 __all__ = [
     "Instrumentation",

@@ -13,19 +13,24 @@ from typing import Any
 from llama_index.core import Document, PromptTemplate, VectorStoreIndex, set_global_tokenizer
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.base.llms.types import (
+    CompletionResponse,
+    CompletionResponseGen,
+    LLMMetadata,
+)
 from llama_index.core.instrumentation.dispatcher import instrument_tags
-from llama_index.core.llms import LLM
+from llama_index.core.llms import LLM, CustomLLM
+from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.node_parser import SentenceSplitter
-from pydantic import PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.cli.framework import Ask, PipelineSettings
 from rag_eval_hooks.cli.hashed_tfidf import HashedTfidf
-from rag_eval_hooks.cli.quoting import PROMPT
-from rag_eval_hooks_llama_index.extractive import Extractive
+from rag_eval_hooks.cli.quoting import PROMPT, Mistake, reply
 from rag_eval_hooks_llama_index.instrumentation import enable
 
-__all__ = ["build", "build_engine", "has_openai"]
+__all__ = ["Extractive", "build", "build_engine", "has_openai"]
 
 _CHUNK_TOKENS = 80
 
@@ -129,3 +134,37 @@ class _SentenceEmbeddings(_Local):
     def _get_text_embedding(self, text: str) -> list[float]:
         vector: list[float] = self._model.encode(text, normalize_embeddings=True).tolist()
         return vector
+
+
+class Extractive(CustomLLM):
+    """Answers with the sentences of the prompt's passages that best match its question.
+
+    Attributes:
+        model: The name that stands on traces.
+        mistakes: By question, how the answer is to be wrong.
+    """
+
+    model: str = "extractive"
+    mistakes: Mapping[str, Mistake] = Field(default_factory=dict)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """What LlamaIndex asks of a model."""
+        return LLMMetadata(model_name=self.model, context_window=32_000)
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """The quoted answer."""
+        return CompletionResponse(text=reply(prompt, self.mistakes))
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        """The quoted answer, in one piece."""
+        text = reply(prompt, self.mistakes)
+
+        def pieces() -> CompletionResponseGen:
+            yield CompletionResponse(text=text, delta=text)
+
+        return pieces()

@@ -14,9 +14,9 @@ from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import values
-from rag_eval_hooks_llama_index.answers import StreamedAnswers
 from rag_eval_hooks_llama_index.instrumentation import is_enabled
 from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts, told
+from rag_eval_hooks_llama_index.streamed_answers import StreamedAnswers
 
 __all__ = ["RagEvalHandler"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -18,12 +18,15 @@ from llama_index.core.workflow import Workflow
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Facts, RunKind
-from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = [
+    "INPUT_TOKENS",
+    "OUTPUT_TOKENS",
     "Role",
     "class_and_method",
     "facts_of",
+    "field",
+    "first",
     "model_facts",
     "name_of",
     "reply_facts",
@@ -157,3 +160,18 @@ def reply_facts(response: Any) -> Facts:
 def told(facts: Mapping[str, Any]) -> Facts:
     """Those that have a value that a span can carry."""
     return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}
+
+
+INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_eval_count")
+OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
+
+
+def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
+    """The first field of these names that any of the holders has."""
+    found = (field(holder, name) for holder in holders for name in names)
+    return next((value for value in found if value is not None), None)
+
+
+def field(holder: Any, name: str) -> Any:
+    """A field of a mapping or an object, or None."""
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from functools import lru_cache
 from typing import Any
 
-from rag_eval_hooks_llama_index.reading import Reading
+from rag_eval_hooks_llama_index.reading import StreamReading
 from rag_eval_hooks_llama_index.values import class_of
 
 __all__ = ["watch"]
@@ -23,9 +23,9 @@ class _Reader:
 
     __slots__ = ("__weakref__", "_inner", "_reading")
     _inner: Any
-    _reading: Reading
+    _reading: StreamReading
 
-    def __init__(self, inner: Any, reading: Reading) -> None:
+    def __init__(self, inner: Any, reading: StreamReading) -> None:
         object.__setattr__(self, "_inner", inner)
         object.__setattr__(self, "_reading", reading)
         reading.reader = weakref.ref(self)
@@ -172,7 +172,7 @@ def _reader_for(kind: type) -> type[_Reader] | None:
     return None if any(callable(getattr(kind, name, None)) for name in missed) else made
 
 
-def watch(response: Any, run_id: str, most: int) -> Reading | None:
+def watch(response: Any, run_id: str, most: int) -> StreamReading | None:
     """Has the `response_gen` of a streaming response note what is read of it.
 
     Args:
@@ -191,7 +191,7 @@ def watch(response: Any, run_id: str, most: int) -> Reading | None:
     made = _reader_for(class_of(inner))
     if made is None:
         return None
-    reading = Reading(run_id, most)
+    reading = StreamReading(run_id, most)
     try:
         response.response_gen = reader = made(inner, reading)
     except AttributeError:

@@ -12,16 +12,16 @@ from llama_index.core.instrumentation.span import active_span_id
 
 from rag_eval_hooks.sample import Status
 
-__all__ = ["Reading", "run_being_read"]
+__all__ = ["StreamReading", "run_being_read"]
 
 
-class _Place(NamedTuple):
+class _RunBeingRead(NamedTuple):
     run_id: str
     outside: str | None
     """LlamaIndex's span around the reader."""
 
 
-_place: ContextVar[_Place | None] = ContextVar("rag_eval_reading", default=None)
+_place: ContextVar[_RunBeingRead | None] = ContextVar("rag_eval_reading", default=None)
 
 
 def run_being_read(parent_id: str | None) -> str | None:
@@ -34,7 +34,7 @@ def run_being_read(parent_id: str | None) -> str | None:
     return None if place is None or place.outside != parent_id else place.run_id
 
 
-class Reading:
+class StreamReading:
     """What was read of one stream.
 
     Args:
@@ -68,17 +68,17 @@ class Reading:
         """Whether nothing can come any more."""
         return self.status is not None or self.reader is None or self.reader() is None
 
-    def enter(self) -> tuple[_Place, _Place | None]:
+    def enter(self) -> tuple[_RunBeingRead, _RunBeingRead | None]:
         """The generator goes on.
 
         Returns:
             What `leave` needs.
         """
-        before, here = _place.get(), _Place(self._run_id, active_span_id.get())
+        before, here = _place.get(), _RunBeingRead(self._run_id, active_span_id.get())
         _place.set(here)
         return here, before
 
-    def leave(self, entered: tuple[_Place, _Place | None]) -> None:
+    def leave(self, entered: tuple[_RunBeingRead, _RunBeingRead | None]) -> None:
         """The generator pauses or ends."""
         here, before = entered
         # A coroutine may be closed in another context, where the value is not ours to take back.

@@ -16,7 +16,6 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import values
-from rag_eval_hooks_llama_index.answers import StreamedAnswers
 from rag_eval_hooks_llama_index.kinds import (
     Role,
     class_and_method,
@@ -27,6 +26,7 @@ from rag_eval_hooks_llama_index.kinds import (
     role_of,
 )
 from rag_eval_hooks_llama_index.reading import run_being_read
+from rag_eval_hooks_llama_index.streamed_answers import StreamedAnswers
 
 __all__ = ["Tracker"]
 

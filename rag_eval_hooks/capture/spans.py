@@ -37,7 +37,7 @@ Redact: TypeAlias = Callable[[Contents], Attributes]
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _SpanForm:
     """How a kind of run looks as a span."""
 
     operation: str
@@ -45,12 +45,12 @@ class _Form:
     span_kind: SpanKind
 
 
-_FORMS: Mapping[RunKind, _Form] = {
-    RunKind.RETRIEVER: _Form("retrieval", "RETRIEVER", SpanKind.CLIENT),
-    RunKind.MODEL: _Form("chat", "LLM", SpanKind.CLIENT),
-    RunKind.TOOL: _Form("execute_tool", "TOOL", SpanKind.INTERNAL),
-    RunKind.EMBEDDING: _Form("embeddings", "EMBEDDING", SpanKind.CLIENT),
-    RunKind.RERANKER: _Form("rerank", "RERANKER", SpanKind.INTERNAL),
+_FORMS: Mapping[RunKind, _SpanForm] = {
+    RunKind.RETRIEVER: _SpanForm("retrieval", "RETRIEVER", SpanKind.CLIENT),
+    RunKind.MODEL: _SpanForm("chat", "LLM", SpanKind.CLIENT),
+    RunKind.TOOL: _SpanForm("execute_tool", "TOOL", SpanKind.INTERNAL),
+    RunKind.EMBEDDING: _SpanForm("embeddings", "EMBEDDING", SpanKind.CLIENT),
+    RunKind.RERANKER: _SpanForm("rerank", "RERANKER", SpanKind.INTERNAL),
 }
 
 
@@ -211,7 +211,7 @@ class SpanWriter:
             if run.kind is not RunKind.MODEL:
                 parents.add(run, span)
 
-    def _start_child(self, run: Run, form: _Form, parent: OtelContext) -> Span:
+    def _start_child(self, run: Run, form: _SpanForm, parent: OtelContext) -> Span:
         attributes: Attributes = {
             semconv.GEN_AI_OPERATION_NAME: form.operation,
             semconv.OPENINFERENCE_SPAN_KIND: form.openinference_kind,

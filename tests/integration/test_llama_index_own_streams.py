@@ -19,7 +19,7 @@ from llama_index.core.query_engine import CustomQueryEngine
 
 from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
-from rag_eval_hooks_llama_index.reading import Reading
+from rag_eval_hooks_llama_index.reading import StreamReading
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION, QUESTIONS, answer_to, index, top
 from tests.matrix.llama_index.own_streams import Own, words
@@ -356,7 +356,7 @@ def test_a_name_alone_tells_no_answer(plain_world: World) -> None:
 
 def test_what_is_kept_of_a_stream_is_bounded() -> None:
     """Neither signs of life nor what is longer than any answer adds up."""
-    reading = Reading("run", 3)
+    reading = StreamReading("run", 3)
     for _ in range(100):
         reading.note("")
         reading.note("x")

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
 from rag_eval_hooks_langchain.question_answer import answer_of, other_answers, question_of
+from rag_eval_hooks_langchain.run_outputs import text_of_tool
 from rag_eval_hooks_langchain.structured import structured
-from rag_eval_hooks_langchain.tools import text_of_tool
 
 ONE, TWO = Document("one"), Document("two")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.capture.contexts.prompt_positions import Place, Prompts
+from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
 from rag_eval_hooks.capture.contexts.split_texts import in_pieces
 
 TEXT = "The ferry to Skarn leaves the north quay at 07:40 on every working day, but in winter."
@@ -45,6 +45,6 @@ def test_a_text_of_which_something_is_missing_is_not(shown: tuple[str, ...]) -> 
 def test_what_belongs_to_another_text_does_not_count() -> None:
     """A piece that is a part of a text which stands there is that text's."""
     whole = f"{TEXT[40:]} {OTHER}"
-    taken = [Place(1, 0, len(whole))]
+    taken = [Position(1, 0, len(whole))]
     assert in_pieces(TEXT, prompts(TEXT[:40], whole), ()) is not None
     assert in_pieces(TEXT, prompts(TEXT[:40], whole), taken) is None

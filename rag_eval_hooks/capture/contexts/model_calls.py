@@ -21,7 +21,7 @@ def grounding_prompts(interaction: Interaction, answer: str | None) -> list[str]
     calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
     calls = [run for run in calls if not run.within(RunKind.RETRIEVER)]
     prompts = {run: fold("\n".join(run.prompt)) for run in calls}
-    told = _Told(interaction, prompts)
+    told = _Statements(interaction, prompts)
     answering = _answering_calls(calls, fold(answer or ""), told)
     return [prompts[run] for run in _grounding(calls, answering, prompts)]
 
@@ -58,7 +58,7 @@ def _quoted(prompt: str, outputs: Mapping[Run, str]) -> list[Run]:
     return sorted(places, key=places.__getitem__)
 
 
-class _Told:
+class _Statements:
     """Which calls were given retrieved text."""
 
     def __init__(self, interaction: Interaction, prompts: Mapping[Run, str]) -> None:
@@ -85,7 +85,7 @@ class _Told:
         )
 
 
-def _answering_calls(calls: Sequence[Run], answer: str, told: _Told) -> list[Run]:
+def _answering_calls(calls: Sequence[Run], answer: str, told: _Statements) -> list[Run]:
     """The call that gave the answer, or those whose outputs it is made of; else the last.
 
     Of calls that gave the same the last count, as many as the answer says it: the others were

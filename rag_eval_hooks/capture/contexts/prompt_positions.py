@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from rag_eval_hooks.capture.contexts.text_forms import TELLING
 
-__all__ = ["Place", "Prompts"]
+__all__ = ["Position", "Prompts"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where a text stands: the number of the prompt, and the span in it."""
 
     prompt: int
@@ -23,11 +23,11 @@ class Place:
         """The first character behind it."""
         return self.start + self.length
 
-    def holds(self, other: Place) -> bool:
+    def holds(self, other: Position) -> bool:
         """Whether the other place lies within this one."""
         return self.prompt == other.prompt and self.start <= other.start and other.end <= self.end
 
-    def begins(self, other: Place) -> bool:
+    def begins(self, other: Position) -> bool:
         """Whether the other place begins within this one and hardly reaches beyond it.
 
         What follows a text may by chance go on like another one for a few characters.
@@ -50,7 +50,7 @@ class Prompts:
         self._texts = texts
         starts = [text.rfind(question) if question else -1 for text in texts]
         self._asked = [
-            Place(number, start, len(question)) if start >= 0 else None
+            Position(number, start, len(question)) if start >= 0 else None
             for number, start in enumerate(starts)
         ]
 
@@ -58,7 +58,7 @@ class Prompts:
         """How many there are."""
         return len(self._texts)
 
-    def find(self, text: str, taken: Collection[Place] = ()) -> Place | None:
+    def find(self, text: str, taken: Collection[Position] = ()) -> Position | None:
         """The first place of a text behind the question, else the first at all.
 
         Args:
@@ -95,10 +95,12 @@ class Prompts:
         """Whether a text stands in any of them."""
         return any(text in prompt for prompt in self._texts)
 
-    def _free(self, number: int, text: str, start: int, taken: Collection[Place]) -> Place | None:
+    def _free(
+        self, number: int, text: str, start: int, taken: Collection[Position]
+    ) -> Position | None:
         prompt = self._texts[number]
         while (start := prompt.find(text, start)) >= 0:
-            place = Place(number, start, len(text))
+            place = Position(number, start, len(text))
             holder = next((other for other in taken if other.begins(place)), None)
             if holder is None:
                 return place

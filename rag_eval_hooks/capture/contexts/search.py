@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from rag_eval_hooks.capture.contexts.model_calls import grounding_prompts
-from rag_eval_hooks.capture.contexts.prompt_positions import Place, Prompts
+from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
 from rag_eval_hooks.capture.contexts.split_texts import in_pieces
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling, least_shown
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, RunKind
@@ -119,7 +119,7 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Co
     ordered = sorted(
         found.items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
     )
-    kept: list[tuple[str, Place]] = []
+    kept: list[tuple[str, Position]] = []
     for text, place in ordered:
         if not kept or not (kept[-1][1].holds(place) and text in kept[-1][0]):
             kept.append((text, place))
@@ -134,7 +134,7 @@ def _may_stand(text: str, prompts: Prompts) -> bool:
     return any(prompts.hold(form[: least_shown(form)]) for form in forms(head))
 
 
-def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Place]:
+def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Position]:
     found = {}
     for text, context in candidates.items():
         if is_telling(text):
@@ -145,8 +145,8 @@ def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Pla
 
 
 def _cut(
-    candidates: Mapping[str, Context], prompts: Prompts, taken: list[Place]
-) -> dict[str, Place]:
+    candidates: Mapping[str, Context], prompts: Prompts, taken: list[Position]
+) -> dict[str, Position]:
     """Texts of which only the beginning stands in a prompt, each at a place of its own.
 
     The longest beginnings come first, and of equal ones that of the later stage: a beginning
@@ -164,8 +164,8 @@ def _cut(
 
 
 def _divided(
-    candidates: Mapping[str, Context], prompts: Prompts, found: Mapping[str, Place]
-) -> dict[str, Place]:
+    candidates: Mapping[str, Context], prompts: Prompts, found: Mapping[str, Position]
+) -> dict[str, Position]:
     """Texts that begin in one prompt and end in another."""
     taken = list(found.values())
     places = {t: in_pieces(c.text, prompts, taken) for t, c in candidates.items() if is_telling(t)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rag_eval_hooks.capture.contexts.prompt_positions import Place, Prompts
+from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
 from rag_eval_hooks.capture.contexts.text_forms import TELLING, forms, is_telling
 
 __all__ = ["in_pieces"]
@@ -13,7 +13,7 @@ _MOST = 64
 """Pieces of one text."""
 
 
-def in_pieces(text: str, prompts: Prompts, taken: Collection[Place]) -> Place | None:
+def in_pieces(text: str, prompts: Prompts, taken: Collection[Position]) -> Position | None:
     """The place of the longest piece of a text whose pieces stand in one prompt after another.
 
     What packs texts into prompts may begin one at the end of a prompt, with too few characters to
@@ -28,7 +28,7 @@ def in_pieces(text: str, prompts: Prompts, taken: Collection[Place]) -> Place | 
     return next(filter(None, found), None)
 
 
-def _longest(form: str, prompts: Prompts, taken: Collection[Place]) -> Place | None:
+def _longest(form: str, prompts: Prompts, taken: Collection[Position]) -> Position | None:
     if not (prompts.hold(form[:TELLING]) or prompts.hold(form[-TELLING:])):
         # Of two pieces one is long enough to be known.
         return None

@@ -21,7 +21,7 @@ from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, S
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt, ReplyError
-from rag_eval_hooks_llama_index.fields import INPUT_TOKENS, OUTPUT_TOKENS, field, first
+from rag_eval_hooks_llama_index.kinds import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 
