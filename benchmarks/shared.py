@@ -151,7 +151,7 @@ def application(folder: Path, url: str, limit: Spend, number: int, each: int) ->
         metric_rates=RATES,
         spool=str(folder / "spool.sqlite"),
         queue_size=each,
-        evaluator_concurrency=1,
+        judge_concurrency=1,
         **_budget(folder, limit),
     )
     evals = RagEval(
@@ -180,8 +180,11 @@ def application(folder: Path, url: str, limit: Spend, number: int, each: int) ->
 
 def _budget(folder: Path, limit: Spend) -> dict[str, Any]:
     return {
-        "budget": {"calls_per_day": limit.calls, "tokens_per_day": limit.tokens},
-        "budget_path": str(folder / "budget.sqlite"),
+        "budget": {
+            "calls_per_day": limit.calls,
+            "tokens_per_day": limit.tokens,
+            "path": str(folder / "budget.sqlite"),
+        },
     }
 
 

@@ -87,7 +87,7 @@ def run(url: str, batch: Sequence[Sample], metrics: Sequence[str]) -> Run:
     judge = OpenAIJudge("m", base_url=url, api_key="k", concurrency=CONCURRENCY)
     embedder = OpenAIEmbedder("e", base_url=url, api_key="k", concurrency=CONCURRENCY)
     sink = MemorySink()
-    config = RagEvalConfig(evaluator_concurrency=SAMPLES_AT_ONCE)
+    config = RagEvalConfig(judge_concurrency=SAMPLES_AT_ONCE)
     with RagEval(metrics, judge, sinks=[sink], config=config, embedder=embedder) as evals:
         for sample in samples(WARM_UP, seed=1):
             evals.offer(sample)

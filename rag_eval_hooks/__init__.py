@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
     from rag_eval_hooks.judges.bert_scorer import BertScorer
     from rag_eval_hooks.judges.callable_judge import CallableJudge
+    from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge
+    from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
     from rag_eval_hooks.redaction.presidio import Presidio
     from rag_eval_hooks.telemetry.span_processor import RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -70,9 +72,11 @@ __all__ = [
     "LangfuseSink",
     "LimitSettings",
     "Match",
+    "Memo",
     "MemorySink",
     "Metric",
     "NotScored",
+    "OpenAIEmbedder",
     "OpenAIJudge",
     "Outcome",
     "Outcomes",
@@ -109,7 +113,9 @@ _LAZY: Final = {
     "BertScorer": "rag_eval_hooks.judges.bert_scorer",
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
+    "Memo": "rag_eval_hooks.judges.memo",
     "MemorySink": "rag_eval_hooks.testing",
+    "OpenAIEmbedder": "rag_eval_hooks.judges.openai_embedder",
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
     "Presidio": "rag_eval_hooks.redaction.presidio",
     "RagEvalSpanProcessor": "rag_eval_hooks.telemetry.span_processor",

@@ -23,7 +23,6 @@ QUEUE = 10
 _COMMON: dict[str, Any] = {
     "sample_rate": 0.8,
     "queue_size": QUEUE,
-    "evaluator_concurrency": 8,
     "judge_concurrency": 8,
     "judge_timeout": 3.0,
     "sample_timeout": 20.0,
@@ -91,8 +90,10 @@ def variants(folder: Path, url: str, calls_per_hour: float, model: bool) -> Iter
         judge_base_url=url,
         judge_api_key="soak",
         embedder="none",
-        budget={"calls_per_hour": calls_per_hour},
-        budget_path=str(judged.folder / "budget.sqlite"),
+        budget={
+            "calls_per_hour": calls_per_hour,
+            "path": str(judged.folder / "budget.sqlite"),
+        },
     )
     yield judged
     for where in ("thread", "process") if model else ():

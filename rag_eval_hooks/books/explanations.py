@@ -21,7 +21,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "sampled_out": "sample_rate, a rate of its metrics or a rule left it out; the same trace id is "
     "left out in every process",
     "queue_full": "samples came faster than they were evaluated: lower sample_rate, or raise "
-    "queue_size, evaluator_concurrency or judge_concurrency",
+    "queue_size or judge_concurrency",
     "shutdown": "the process ended first: raise exit_timeout, or call flush before the end",
     "no_thread": "the system gave no thread, or the interpreter was ending",
     "capture_failed": "an object of the application could not be read; see incidents in stats()",

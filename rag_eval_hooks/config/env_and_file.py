@@ -109,7 +109,7 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     if content in _CONTENT_ON_SPANS:
         shared["capture_content"] = (_CONTENT_VARIABLE, True)
     if content in _CONTENT_IN_EVENTS:
-        shared["capture_event_content"] = (_CONTENT_VARIABLE, True)
+        shared["telemetry_details"] = (_CONTENT_VARIABLE, "event_quotes")
     return shared
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -32,16 +32,17 @@ __all__ = [
     "OptionalShare",
     "OptionalText",
     "Redactions",
-    "Regions",
     "Seconds",
     "SecretByName",
     "SettingsGroup",
     "Share",
     "Switch",
+    "TelemetryDetails",
     "Temperature",
     "Url",
+    "Variants",
     "Wants",
-    "WeightByName",
+    "Weights",
     "is_secret",
     "setting",
     "wants_of",
@@ -101,19 +102,41 @@ Temperature: TypeAlias = Annotated[
 OptionalText: TypeAlias = Annotated[str | None, _OrNone]
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split)]
 NumberByName: TypeAlias = dict[str, Annotated[float, _Finite]]
-WeightByName: TypeAlias = dict[str, Annotated[float, Field(ge=0), _Finite]]
+Weights: TypeAlias = Annotated[
+    dict[
+        Annotated[str, Field(pattern=r"^(graphrag|whitepaper)\.\w+$")],
+        Annotated[float, Field(ge=0), _Finite],
+    ],
+    Wants("numbers, 0 or more, by graphrag.<part> or whitepaper.<part>"),
+]
 SecretByName: TypeAlias = Annotated[dict[str, SecretStr], Wants("names and values")]
 Url: TypeAlias = Annotated[
     Annotated[str, AfterValidator(_url)] | None,
     Wants("a URL without credentials or parameters, such as http://localhost:8000/v1", secret=True),
 ]
-Regions: TypeAlias = Annotated[
-    tuple[Annotated[str, Field(pattern="^[A-Z]{2}$")], ...],
+Variants: TypeAlias = Annotated[
+    tuple[
+        Literal["dont_know_phrases", "rank_aware_precision", "paired_ratings", "single_calls"], ...
+    ],
     BeforeValidator(_split),
-    Wants("countries such as DE, separated by commas"),
+    Wants(
+        "'dont_know_phrases', 'rank_aware_precision', 'paired_ratings' and 'single_calls', "
+        "separated by commas"
+    ),
 ]
+TelemetryDetails: TypeAlias = Annotated[
+    tuple[Literal["judge_calls", "score_events", "event_quotes"], ...],
+    BeforeValidator(_split),
+    Wants("'judge_calls', 'score_events' and 'event_quotes', separated by commas"),
+]
+_REDACTIONS = "^(none|all|email|phone(:[A-Z]{2})?|card|iban|key|ip|presidio)$"
 Redactions: TypeAlias = Annotated[
-    tuple[Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")], ...],
+    tuple[
+        Annotated[
+            str, Field(pattern="^(none|all|email|phone(:[A-Z]{2})?|card|iban|key|ip|presidio)$")
+        ],
+        ...,
+    ],
     BeforeValidator(_split),
 ]
 

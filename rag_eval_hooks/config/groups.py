@@ -13,16 +13,17 @@ from rag_eval_hooks.config.fields import (
     OptionalShare,
     OptionalText,
     Redactions,
-    Regions,
     Seconds,
     SecretByName,
     SettingsGroup,
     Share,
     Switch,
+    TelemetryDetails,
     Temperature,
     Url,
+    Variants,
     Wants,
-    WeightByName,
+    Weights,
     setting,
 )
 from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, Rules, TailRules
@@ -40,8 +41,9 @@ __all__ = [
 ]
 
 REDACTIONS = (
-    "'none', 'all', or of 'email', 'phone', 'card', 'iban', 'key', 'ip', 'presidio', separated by "
-    "commas; in code also rules and functions (text) -> text or (field, text) -> text"
+    "'none', 'all', or of 'email', 'phone', 'phone:<country>', 'card', 'iban', 'key', 'ip', "
+    "'presidio', separated by commas; in code also rules and functions (text) -> text or "
+    "(field, text) -> text"
 )
 
 
@@ -68,25 +70,19 @@ class ScoringSettings(SettingsGroup):
         "`none` or `bert-score`, with `:` and a name or path for another model than "
         "microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.",
     )
-    dont_know: Annotated[Literal["refusal", "phrases"], Wants("'refusal' or 'phrases'")] = setting(
-        "refusal",
-        "Test by which `graphrag.answer_class` detects DON'T KNOW: `refusal` (the phrase is what "
-        "the answer says) or `phrases` (the phrase occurs anywhere in it).",
+    variants: Variants = setting(
+        (),
+        "Other definitions of metrics: `dont_know_phrases` (`graphrag.answer_class` finds DON'T "
+        "KNOW wherever a phrase for it occurs, not only where the answer says nothing else), "
+        "`rank_aware_precision` (`graphrag.ragas_context_precision` depends on the ranks of the "
+        "contexts), `paired_ratings` (two judge calls for the `nvidia` suite instead of six) and "
+        "`single_calls` (a judge call for each finding, for small models).",
     )
-    graphrag_rank_aware: Switch = setting(
-        False, "Let `graphrag.ragas_context_precision` depend on the ranks of the contexts."
+    weights: Weights = setting(
+        {},
+        "Weights of composite scores, such as `graphrag.faithfulness=2`: of "
+        "`graphrag.ragas_score` and `whitepaper.weighted_score`; parts left out keep theirs.",
     )
-    graphrag_weights: Annotated[
-        WeightByName,
-        Wants(
-            "weights, 0 or more, of faithfulness, context_precision, context_recall, "
-            "answer_relevance"
-        ),
-    ] = setting({}, "Weights of `graphrag.ragas_score`; parts left out keep theirs.")
-    whitepaper_weights: Annotated[
-        WeightByName,
-        Wants("weights, 0 or more, of correctness, faithfulness, precision, recall, relevance"),
-    ] = setting({}, "Weights of `whitepaper.weighted_score`; parts left out keep theirs.")
     question_checks: Annotated[OptionalText, Wants("the path of a TOML file, or 'none'")] = setting(
         None, "Path of a TOML file with checks by `question_id`."
     )
@@ -108,23 +104,37 @@ class ScoringSettings(SettingsGroup):
         )
     )
 
+    @property
+    def dont_know(self) -> Literal["refusal", "phrases"]:
+        """Test by which DON'T KNOW answers are detected."""
+        return "phrases" if "dont_know_phrases" in self.variants else "refusal"
+
+    @property
+    def graphrag_rank_aware(self) -> bool:
+        """Let `graphrag.ragas_context_precision` depend on the ranks of the contexts."""
+        return "rank_aware_precision" in self.variants
+
+    @property
+    def calls(self) -> Literal["fused", "single"]:
+        """Shape of judge calls: all findings in two calls, or one call for each."""
+        return "single" if "single_calls" in self.variants else "fused"
+
+    @property
+    def nvidia_calls(self) -> Literal["independent", "paired"]:
+        """Judge calls for the ratings of the `nvidia` suite."""
+        return "paired" if "paired_ratings" in self.variants else "independent"
+
+    def weights_of(self, suite: str) -> dict[str, float]:
+        """Return the weights given for one suite, by part."""
+        parts = ((name.partition("."), weight) for name, weight in self.weights.items())
+        return {part: weight for (of, _, part), weight in parts if of == suite}
+
 
 class JudgeSettings(SettingsGroup):
     """The judge, its endpoint, and the limits of its calls."""
 
     judge: Annotated[str, AfterValidator(JUDGES.check), Wants(JUDGES.wanted)] = setting(
         "local", "`local` (embedded, no network) or `openai:<model>`."
-    )
-    calls: Annotated[Literal["fused", "single"], Wants("'fused' or 'single'")] = setting(
-        "fused",
-        "`fused` (two judge calls for all claims and verdicts) or `single` (one call for each "
-        "finding, for small models).",
-    )
-    nvidia_calls: Annotated[
-        Literal["independent", "paired"], Wants("'independent' or 'paired'")
-    ] = setting("independent", "`independent` (six calls, as defined) or `paired` (two).")
-    judge_memo: Annotated[OptionalText, Wants("the path of a folder, or 'none'")] = setting(
-        None, "Folder in which replies are stored and served again, or `none` for memory only."
     )
     judge_prices: Annotated[OptionalText, Wants("the path of a TOML file, or 'none'")] = setting(
         None, "Path of a TOML file with prices of models, for the cost on scores."
@@ -138,16 +148,15 @@ class JudgeSettings(SettingsGroup):
     judge_headers: SecretByName = setting(
         {}, "Extra HTTP headers for a gateway; values are secret and never printed."
     )
-    judge_query: SecretByName = setting(
-        {}, "Extra query parameters for a gateway, such as `api-version`; never printed."
-    )
     judge_temperature: Temperature = setting(0.0, "Sampling temperature, or `none` to send none.")
     judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
     judge_retries: Annotated[int, Field(ge=0), Wants("a whole number, 0 or more")] = setting(
         3, "Further tries after a 429, a 5xx or a time-out."
     )
     judge_concurrency: Count = setting(
-        16, "Most judge calls in flight at once: fewer after a 429 or a time-out."
+        16,
+        "Samples evaluated at once, and judge calls in flight at once: fewer after a 429 or a "
+        "time-out.",
     )
 
 
@@ -178,14 +187,26 @@ class SamplingSettings(SettingsGroup):
         RateLimits, Wants("whole numbers, 1 to 1000000, of 'second' and 'minute'")
     ] = setting({}, "Samples evaluated in any `second` and any `minute`, by this process.")
     budget: Annotated[
-        Budgets, Wants("numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day")
+        Budgets,
+        Wants(
+            "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; and path, "
+            "the path of a file"
+        ),
     ] = setting(
         {},
-        "`calls`, `tokens` or `cost` of judge and embedder, each `_per_hour` or `_per_day` (UTC).",
+        "Limits of `calls`, `tokens` or `cost` of judge and embedder, each `_per_hour` or "
+        "`_per_day` (UTC); and `path`, an SQLite file by which processes share one budget.",
     )
-    budget_path: Annotated[OptionalText, Wants("the path of a file, or 'none'")] = setting(
-        None, "SQLite file by which processes share one budget, or `none`: each its own."
-    )
+
+    @property
+    def budget_limits(self) -> dict[str, float]:
+        """Limits by unit and period, such as `calls_per_hour`."""
+        return {name: limit for name, limit in self.budget.items() if isinstance(limit, float)}
+
+    @property
+    def budget_path(self) -> str | None:
+        """Path of the file by which processes share the budget."""
+        return next((path for path in self.budget.values() if isinstance(path, str)), None)
 
 
 class LimitSettings(SettingsGroup):
@@ -196,7 +217,6 @@ class LimitSettings(SettingsGroup):
         "Run local models (sentence-transformers, bert-score) in a child process. `auto`: wherever "
         "one can be started, else in a thread. See [model-process.md](model-process.md).",
     )
-    evaluator_concurrency: Count = setting(16, "Samples evaluated at once.")
     sample_timeout: Seconds = setting(120.0, "Seconds for all findings of one sample.")
     queue_size: Count = setting(1000, "Samples that may wait; one more is dropped and counted.")
     exit_timeout: Seconds = setting(
@@ -216,8 +236,9 @@ class LimitSettings(SettingsGroup):
 class TelemetrySettings(SettingsGroup):
     """Spans, events and their content."""
 
-    hold: Switch = setting(True, "Let RAG spans wait for their scores.")
-    hold_timeout: Seconds = setting(10.0, "Seconds that a span waits at most.")
+    hold_timeout: Annotated[
+        float, Field(ge=0, allow_inf_nan=False), Wants("seconds, 0 or more")
+    ] = setting(10.0, "Seconds that a RAG span waits for its scores at most; 0 lets none wait.")
     spans: Annotated[
         Literal["auto", "all", "root", "none"], Wants("'auto', 'all', 'root' or 'none'")
     ] = setting(
@@ -232,18 +253,34 @@ class TelemetrySettings(SettingsGroup):
             "RAG span) or `off`.",
         )
     )
-    trace_judge: Switch = setting(
-        False,
-        "Write a span for each call of judge, embedder and token scorer below the evaluation span; "
-        "never in the application's own traces otherwise.",
-    )
-    span_events: Switch = setting(
-        False, "Add each score as an event to our RAG span too, with the request's end as its time."
+    telemetry_details: TelemetryDetails = setting(
+        (),
+        "Further telemetry: `judge_calls` (a span for each call of judge, embedder and token "
+        "scorer below the evaluation span), `score_events` (each score as an event of our RAG span "
+        "too, with the request's end as its time) and `event_quotes` (explanations in log events "
+        "may quote the application's texts).",
     )
     capture_content: Switch = setting(False, "Put question, contexts and answer on spans.")
-    capture_event_content: Switch = setting(
-        False, "Let explanations in log events quote the application's texts."
-    )
+
+    @property
+    def hold(self) -> bool:
+        """Let RAG spans wait for their scores."""
+        return self.hold_timeout > 0
+
+    @property
+    def trace_judge(self) -> bool:
+        """Write a span for each judge call."""
+        return "judge_calls" in self.telemetry_details
+
+    @property
+    def span_events(self) -> bool:
+        """Add each score as an event to the RAG span."""
+        return "score_events" in self.telemetry_details
+
+    @property
+    def capture_event_content(self) -> bool:
+        """Let explanations in log events quote the application's texts."""
+        return "event_quotes" in self.telemetry_details
 
 
 class DeliverySettings(SettingsGroup):
@@ -317,15 +354,11 @@ class PrivacySettings(SettingsGroup):
         (),
         "Kinds of text removed from samples, and from content on spans, before anything leaves: "
         "`email`, `phone`, `card`, `iban`, `key` (API keys, tokens, passwords), all of these by "
-        "`all`; besides these `ip` and `presidio`. See [privacy.md](privacy.md).",
+        "`all`; besides these `ip` and `presidio`. `phone:DE` recognises German numbers without "
+        "their prefix, by default those of some 40 large countries. See [privacy.md](privacy.md).",
     )
     redact_patterns: Annotated[dict[str, str], Wants("names and regular expressions")] = setting(
         {}, "Regular expressions by name, likewise removed: `CUSTOMER` makes `<CUSTOMER_1>`."
-    )
-    redact_regions: Regions = setting(
-        (),
-        "Countries, by two letters, whose phone numbers are recognised without their prefix; by "
-        "default some 40 large ones.",
     )
     redact_ids_key: Annotated[SecretStr | None, Wants("a key")] = setting(
         None, "Key with which ids of users and sessions are hashed; never printed."

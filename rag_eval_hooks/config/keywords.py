@@ -39,22 +39,16 @@ class SettingKeywords(TypedDict, total=False):
     telemetry: TelemetrySettings
     delivery: DeliverySettings
     privacy: PrivacySettings
-    dont_know: Literal["refusal", "phrases"]
-    graphrag_rank_aware: bool
-    graphrag_weights: Mapping[str, float]
-    whitepaper_weights: Mapping[str, float]
+    variants: Names
+    weights: Mapping[str, float]
     question_checks: str | None
     references: str | None
     references_threshold: float | None
     thresholds: Mapping[str, float]
-    calls: Literal["fused", "single"]
-    nvidia_calls: Literal["independent", "paired"]
-    judge_memo: str | None
     judge_prices: str | None
     judge_base_url: str | None
     judge_api_key: Secret | None
     judge_headers: Mapping[str, Secret]
-    judge_query: Mapping[str, Secret]
     judge_temperature: float | None
     judge_timeout: float
     judge_retries: int
@@ -63,24 +57,19 @@ class SettingKeywords(TypedDict, total=False):
     rules: Rules
     tail: TailRules
     rate_limit: Mapping[str, int]
-    budget: Mapping[str, float]
-    budget_path: str | None
+    budget: Mapping[str, float | str]
     model_process: Literal["auto"] | bool
-    evaluator_concurrency: int
     sample_timeout: float
     queue_size: int
     exit_timeout: float
     interaction_ttl: float
     max_text_chars: int
     feedback_samples: int
-    hold: bool
     hold_timeout: float
     spans: Literal["auto", "all", "root", "none"]
     carrier: Literal["trace", "child", "off"]
-    trace_judge: bool
-    span_events: bool
+    telemetry_details: Names
     capture_content: bool
-    capture_event_content: bool
     sink_keys: Mapping[str, Secret]
     sink_timeout: float
     sink_retry_for: float
@@ -92,7 +81,6 @@ class SettingKeywords(TypedDict, total=False):
     spool_wait: float
     spool_max_mb: int
     redact_patterns: Mapping[str, str]
-    redact_regions: Names
     redact_ids_key: Secret | None
 
 

@@ -6,7 +6,15 @@ import json
 import re
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    model_validator,
+)
 
 __all__ = [
     "Budgets",
@@ -138,9 +146,24 @@ RateLimits: TypeAlias = dict[
     Annotated[str, Field(pattern=r"^(second|minute)$")],
     Annotated[int, BeforeValidator(_no_bool), Field(ge=1, le=1_000_000)],
 ]
-Budgets: TypeAlias = dict[
-    Annotated[str, Field(pattern=r"^(calls|tokens|cost)_per_(hour|day)$")],
-    Annotated[float, BeforeValidator(_no_bool), Field(ge=0, allow_inf_nan=False)],
+
+
+def _budget(value: object) -> object:
+    """Split a budget into the path, which is text, and the limits, which are numbers."""
+    if not isinstance(value, dict):
+        return value
+    limit = TypeAdapter(Annotated[Number, Field(ge=0)])
+    return {
+        name: each if name == "path" and isinstance(each, str) else limit.validate_python(each)
+        for name, each in value.items()
+    }
+
+
+Budgets: TypeAlias = Annotated[
+    dict[
+        Annotated[str, Field(pattern=r"^((calls|tokens|cost)_per_(hour|day)|path)$")], str | float
+    ],
+    BeforeValidator(_budget),
 ]
 
 _WANTS = {

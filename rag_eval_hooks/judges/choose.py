@@ -73,7 +73,7 @@ def openai_judge(config: RagEvalConfig, model: str, _embedder: Embedder | None) 
     return OpenAIJudge(
         model,
         temperature=config.judge_temperature,
-        memo=Memo(config.judge_memo),
+        memo=Memo(),
         prices=_prices(config),
         calls=config.calls,
         nvidia_calls=config.nvidia_calls,
@@ -138,7 +138,6 @@ def _endpoint(config: RagEvalConfig) -> dict[str, Any]:
         "base_url": config.judge_base_url,
         "api_key": None if key is None else key.get_secret_value(),
         "headers": {k: v.get_secret_value() for k, v in config.judge_headers.items()},
-        "query": {k: v.get_secret_value() for k, v in config.judge_query.items()},
         "timeout": config.judge_timeout,
         "retries": config.judge_retries,
         "concurrency": config.judge_concurrency,

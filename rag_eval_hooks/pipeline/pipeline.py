@@ -98,7 +98,7 @@ class Pipeline:
             on_close=self._close,
             queue_size=config.queue_size,
             queue_chars=limits.QUEUE_CHARS,
-            concurrency=config.evaluator_concurrency,
+            concurrency=config.judge_concurrency,
         )
         self._state = PipelineState(self.stats, self._gauges())
         self._spooled.look_back()

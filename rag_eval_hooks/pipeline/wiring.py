@@ -146,9 +146,9 @@ def chosen_metrics(
 def metric_options(config: RagEvalConfig) -> MetricOptions:
     """The options of the suites."""
     return MetricOptions(
-        graphrag_weights={**GRAPHRAG_WEIGHTS, **config.graphrag_weights},
+        graphrag_weights={**GRAPHRAG_WEIGHTS, **config.weights_of("graphrag")},
         graphrag_rank_aware=config.graphrag_rank_aware,
-        whitepaper_weights={**WHITEPAPER_WEIGHTS, **config.whitepaper_weights},
+        whitepaper_weights={**WHITEPAPER_WEIGHTS, **config.weights_of("whitepaper")},
         dont_know=DontKnow(config.dont_know),
         question_checks=_question_checks(config.question_checks),
     )
@@ -211,7 +211,7 @@ def parts_of(
     """
     if config.trace_judge and config.carrier == "off":
         wants = "carrier 'trace' or 'child', below which the calls are"
-        raise ConfigError("trace_judge", True, wants)
+        raise ConfigError("telemetry_details", "judge_calls", wants)
     metrics = available if chosen is None else chosen
     thresholds = Thresholds(config.thresholds, metrics)
     incidents = Incidents()

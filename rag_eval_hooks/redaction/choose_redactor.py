@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hmac
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.config.groups import REDACTIONS
@@ -24,19 +25,19 @@ RedactSpec: TypeAlias = (
 )
 
 
-def _phones(config: RagEvalConfig) -> Rule:
+def _phones(regions: Sequence[str]) -> Rule:
     from rag_eval_hooks.redaction.phones import REGIONS, Phones
 
-    return Phones(config.redact_regions or REGIONS)
+    return Phones(regions or REGIONS)
 
 
-def _presidio(_: RagEvalConfig) -> Rule:
+def _presidio(_: Sequence[str]) -> Rule:
     from rag_eval_hooks.redaction.presidio import Presidio
 
     return Presidio()
 
 
-_RULES: Final[Mapping[str, Callable[[RagEvalConfig], Rule]]] = {
+_RULES: Final[Mapping[str, Callable[[Sequence[str]], Rule]]] = {
     "key": lambda _: Keys(),
     "email": lambda _: Emails(),
     "iban": lambda _: Ibans(),
@@ -46,6 +47,8 @@ _RULES: Final[Mapping[str, Callable[[RagEvalConfig], Rule]]] = {
     "presidio": _presidio,
 }
 """Rules by name, in order of precedence."""
+_REGION: Final = "phone:"
+"""Prefix of a country whose phone numbers are recognised without their own prefix."""
 _ALL: Final = ("key", "email", "iban", "card", "phone")
 """Rules of `all`: neither IP addresses, which look like versions, nor Presidio, which is slow."""
 
@@ -69,11 +72,14 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
         from rag_eval_hooks.redaction.patterns import Patterns
 
         rules.insert(0, Patterns(config.redact_patterns))
-    rules += [make(config) for name, make in _RULES.items() if name in names]
+    regions = sorted({name[len(_REGION) :] for name in chosen if _is_region(name)})
+    rules += [make(regions) for name, make in _RULES.items() if name in names]
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
     ids_key = None if key is None else key.get_secret_value().encode()
-    return Redactor(rules, functions, ids_key, _mark(config, sorted(names), chosen, ids_key))
+    return Redactor(
+        rules, functions, ids_key, _mark(config, [*sorted(names), *regions], chosen, ids_key)
+    )
 
 
 def _mark(
@@ -87,7 +93,6 @@ def _mark(
     settings = [
         *names,
         sorted(config.redact_patterns.items()),
-        config.redact_regions,
         [_qualified_name(each) for each in objects if each is not str],
     ]
     # Keyed, so that nobody can test guesses of the key against the digest.
@@ -107,11 +112,17 @@ def _as_list(redact: RedactSpec) -> list[Any]:
     return list(redact)
 
 
+def _is_region(name: object) -> bool:
+    return isinstance(name, str) and re.fullmatch(_REGION + "[A-Z]{2}", name) is not None
+
+
 def _expanded(name: str) -> tuple[str, ...]:
     if name == "none":
         return ()
     if name == "all":
         return _ALL
+    if _is_region(name):
+        return ("phone",)
     if name not in _RULES:
         raise ConfigError("redact", name, REDACTIONS)
     return (name,)

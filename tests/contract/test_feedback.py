@@ -226,7 +226,7 @@ def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None
             return await super()._reply(task)
 
     judge, memory = Thinking(CLAIMS), MemorySink()
-    evals = make(judge, [memory], evaluator_concurrency=2)
+    evals = make(judge, [memory], judge_concurrency=2)
     hard, easy = sample(question="hard"), sample(question="easy")
     evals.offer(hard)
     for _ in range(5):

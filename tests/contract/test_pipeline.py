@@ -132,7 +132,7 @@ def test_sampled_out_is_counted(make: Make) -> None:
 
 def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -> None:
     """With a stuck judge offers return at once; what does not fit is dropped and counted."""
-    config = RagEvalConfig(queue_size=10, evaluator_concurrency=2)
+    config = RagEvalConfig(queue_size=10, judge_concurrency=2)
     evals = make(ScriptedJudge(GOOD, latency=60), config=config)
     began = time.monotonic()
     accepted = sum(evals.offer(sample()) for _ in range(1000))
@@ -146,7 +146,7 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
 
 def test_shutdown_accounts_for_what_it_drops(make: Make) -> None:
     """What shutdown does not wait for is dropped as such, and nothing is pending after it."""
-    config = RagEvalConfig(queue_size=10, evaluator_concurrency=2)
+    config = RagEvalConfig(queue_size=10, judge_concurrency=2)
     evals = make(ScriptedJudge(GOOD, latency=60), config=config)
     for _ in range(6):
         evals.offer(sample())
@@ -416,7 +416,7 @@ def test_each_delivery_has_its_own_time(make: Make) -> None:
         time.sleep(0.5)
         taken.append(sample)
 
-    config = RagEvalConfig(sink_timeout=0.8, evaluator_concurrency=2)
+    config = RagEvalConfig(sink_timeout=0.8, judge_concurrency=2)
     evals = make(sinks=[slow], config=config)
     for _ in range(4):
         evals.offer(sample())
@@ -452,7 +452,7 @@ def test_waiting_samples_are_bounded_by_size_too(
 ) -> None:
     """However large samples are, what waits holds no more text than allowed."""
     monkeypatch.setattr(limits, "QUEUE_CHARS", 100_000)
-    config = RagEvalConfig(evaluator_concurrency=1)
+    config = RagEvalConfig(judge_concurrency=1)
     evals = make(ScriptedJudge(GOOD, latency=60), config=config)
     for _ in range(50):
         evals.offer(sample(contexts=("x" * 30_000,)))

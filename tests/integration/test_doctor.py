@@ -180,7 +180,7 @@ def test_sources_are_told_and_secrets_masked(judge: JudgeServer, tmp_path: Path)
     assert rows["judge"]["source"] == "variable RAG_EVAL_JUDGE"
     assert rows["judge_api_key"]["source"] == "variable OPENAI_API_KEY"
     assert rows["judge_api_key"]["value"] == rows["judge_headers"]["value"]["X-Key"] == "*" * 10
-    assert rows["hold"]["source"] == "default"
+    assert rows["hold_timeout"]["source"] == "default"
 
 
 @pytest.mark.parametrize(
@@ -198,15 +198,14 @@ def test_sources_are_told_and_secrets_masked(judge: JudgeServer, tmp_path: Path)
         ({"RAG_EVAL_SINKS": "jsonl:/no/such/x.jsonl"}, "sinks", "/no/such", "a folder that exists"),
         ({"RAG_EVAL_QUESTION_CHECKS": "gone.toml"}, "metrics", "gone.toml", "question_checks"),
         ({"RAG_EVAL_JUDGE_PRICES": "gone.toml"}, "judge_prices", "gone.toml", "mend"),
-        ({"RAG_EVAL_JUDGE_MEMO": "/proc/memo"}, "judge_memo", "cannot be written", "the right"),
         ({"RAG_EVAL_SPOOL": "/no/such/s.db"}, "spool", "/no/such", "a folder that exists"),
         ({"RAG_EVAL_REFERENCES": "gone.jsonl"}, "references", "gone.jsonl", "mend"),
         ({"RAG_EVAL_BUDGET": "cost_per_day=1"}, "budget", "openai:good", "judge_prices"),
         (
-            {"RAG_EVAL_BUDGET": "calls_per_day=1", "RAG_EVAL_BUDGET_PATH": "/no/such/b.db"},
+            {"RAG_EVAL_BUDGET": "calls_per_day=1,path=/no/such/b.db"},
             "budget",
             "/no/such",
-            "set budget_path",
+            "set budget.path",
         ),
         ({"RAG_EVAL_REDACT_PATTERNS": "a=("}, "redaction", "redact_patterns", "redact_patterns"),
         ({"RAG_EVAL_METRIC_RATES": "rags=1"}, "sampling", "rags", "metric_rates"),
@@ -247,7 +246,7 @@ def test_a_judge_that_keeps_to_no_shape_is_a_problem(tmp_path: Path) -> None:
         code, rows = results(tmp_path, **openai(server))
     assert code == 1
     assert "no valid reply" in rows["judge"]["text"]
-    assert "calls=single" in rows["judge"]["advice"]
+    assert "variants=single_calls" in rows["judge"]["advice"]
 
 
 @pytest.mark.parametrize("status", [401, 404])
@@ -372,7 +371,7 @@ def test_golden_questions_are_counted(tmp_path: Path) -> None:
 def test_a_budget_is_looked_at(tmp_path: Path) -> None:
     """What is spent of a shared file is told; a file that is none of ours has failed."""
     path = tmp_path / "budget.db"
-    settings = {"RAG_EVAL_BUDGET": "calls_per_day=5", "RAG_EVAL_BUDGET_PATH": str(path)}
+    settings = {"RAG_EVAL_BUDGET": f"calls_per_day=5,path={path}"}
     _code, told = results(tmp_path, RAG_EVAL_EMBEDDER="none", **settings)
     assert "not there yet" in told["budget"]["text"]
     assert not path.exists()

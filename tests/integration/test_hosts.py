@@ -239,7 +239,7 @@ def test_children_of_multiprocessing_finish_their_samples(
 def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path: Path) -> None:
     """What a child cannot finish is given up at its end, for the parent to take over."""
     source = (APP + POOLS).replace(
-        "exit_timeout=10", 'exit_timeout=0.2, spool="spool.sqlite", evaluator_concurrency=1'
+        "exit_timeout=10", 'exit_timeout=0.2, spool="spool.sqlite", judge_concurrency=1'
     )
     more = """
     if __name__ == "__main__":

@@ -14,7 +14,16 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks import Context, Metric, RagEval, RagEvalConfig, RagEvalError, Sample
+from rag_eval_hooks import (
+    Context,
+    Memo,
+    Metric,
+    OpenAIJudge,
+    RagEval,
+    RagEvalConfig,
+    RagEvalError,
+    Sample,
+)
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from tests.servers.faults import Fault, FaultKind
@@ -59,13 +68,24 @@ def logged() -> Iterator[list[str]]:
     root.setLevel(level)
 
 
+def _judge(server: JudgeServer, **options: Any) -> OpenAIJudge:
+    return OpenAIJudge(
+        "m",
+        base_url=server.url,
+        api_key=KEY,
+        headers={"X-Gateway": KEY},
+        query={"code": KEY},
+        retries=1,
+        **options,
+    )
+
+
 def _settings(server: JudgeServer, **changes: Any) -> RagEvalConfig:
     values = {
         "judge": "openai:m",
         "judge_base_url": server.url,
         "judge_api_key": KEY,
         "judge_headers": {"X-Gateway": KEY},
-        "judge_query": {"code": KEY},
         "judge_timeout": 0.5,
         "judge_retries": 1,
         "embedder": "openai:e",
@@ -127,8 +147,9 @@ def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: l
     """No log record, error, statistic, repr or span holds content or a key, at level DEBUG."""
     faults = [] if kind is None else [Fault(kind=kind)]
     with JudgeServer(faults=faults) as server:
-        config = _settings(server, judge_timeout=0.2 if kind is FaultKind.HANG else 0.5)
-        told, spans = _run(config, metrics=["ragas.faithfulness", "nvidia.answer_accuracy"])
+        judge = _judge(server, timeout=0.2 if kind is FaultKind.HANG else 0.5)
+        metrics = ["ragas.faithfulness", "nvidia.answer_accuracy"]
+        told, spans = _run(_settings(server), metrics=metrics, judge=judge)
         assert {request.query for request in server.requests} == {f"code={KEY}"}
     assert any("rag_eval_hooks" in line or "openai" in line for line in logged)
     assert _leaks([*logged, *told, *spans], CANARY, KEY) == []
@@ -167,10 +188,10 @@ def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
         config = _settings(
             server,
             capture_content=True,
-            judge_memo=str(tmp_path / "memo"),
             sinks=[f"jsonl:{tmp_path}/scores.jsonl"],
         )
-        told, spans = _run(config, metrics=["ragas"])
+        judge = _judge(server, memo=Memo(tmp_path / "memo"))
+        told, spans = _run(config, metrics=["ragas"], judge=judge)
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert any(CANARY.encode() in data for data in written)
     assert not any(KEY.encode() in data for data in written)

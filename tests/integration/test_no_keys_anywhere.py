@@ -19,6 +19,7 @@ from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.endpoint import ClientOptions
+from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from tests.integration.test_no_content_in_logs import _Everything, _leaks
 from tests.servers.judge_server import JudgeServer
@@ -117,7 +118,6 @@ def test_reprs_and_dumps_are_masked() -> None:
     config = RagEvalConfig(
         judge_api_key=KEY,
         judge_headers={"a": KEY},
-        judge_query={"a": KEY},
         redact_ids_key=KEY,
         sink_keys={"phoenix": KEY, "langfuse": f"p:{KEY}"},
     )
@@ -226,8 +226,8 @@ def test_the_memo_is_its_owner_s_alone(tmp_path: Path) -> None:
     folder = tmp_path / "memo"
     folder.mkdir(mode=0o755)
     with JudgeServer() as server:
-        config = RagEvalConfig(judge="openai:m", judge_base_url=server.url, judge_memo=str(folder))
-        with RagEval(["ragas.faithfulness"], config=config) as evals:
+        judge = OpenAIJudge("m", base_url=server.url, memo=Memo(folder))
+        with RagEval(["ragas.faithfulness"], judge) as evals:
             evals.evaluate(ASKED)
             modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
     assert "replies.sqlite" in modes

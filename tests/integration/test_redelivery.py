@@ -204,7 +204,7 @@ def test_a_sink_that_is_too_slow_keeps_no_other_waiting(make: Make) -> None:
             raise ConnectionError("no database")
         rows[sample.sample_id] += 1
 
-    evals = make(slow, others, sink_timeout=0.3, evaluator_concurrency=8)
+    evals = make(slow, others, sink_timeout=0.3, judge_concurrency=8)
     offer(evals, 60)
     assert sum(others.rows.values()) == 60
     down.clear()

@@ -147,7 +147,7 @@ def test_feedback_finds_a_request_by_trace_and_by_run(
 def test_a_budget_stops_a_judge_over_http(tmp_path: Path) -> None:
     """No request is sent beyond the budget; what needs no judge is still scored, all counted."""
     config = RagEvalConfig(
-        budget={"calls_per_hour": 5}, budget_path=str(tmp_path / "b.db"), embedder="none"
+        budget={"calls_per_hour": 5, "path": str(tmp_path / "b.db")}, embedder="none"
     )
     memory = MemorySink()
     metrics = ["ragas.faithfulness", "lexical.source_citation"]

@@ -207,7 +207,7 @@ def test_what_waits_is_seen_with_its_limits(
     monkeypatch.setattr(limits, "HELD_SPANS", 20)
     evals = make(
         ScriptedJudge(wait),
-        evaluator_concurrency=1,
+        judge_concurrency=1,
         queue_size=50,
         hold_timeout=60,
         spool=str(tmp_path / "spool.db"),

@@ -495,7 +495,7 @@ def test_a_deleted_file_is_made_again(make: Make, tmp_path: Path) -> None:
 
 def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
     """Beyond its size samples are scored from memory, counted; the file does not grow."""
-    evals = make(ScriptedJudge(GOOD, latency=1.0), spool_max_mb=1, evaluator_concurrency=64)
+    evals = make(ScriptedJudge(GOOD, latency=1.0), spool_max_mb=1, judge_concurrency=64)
     for number in range(60):
         evals.offer(sample(number, contexts=("x" * 60_000,)))
     assert evals.flush(60)
@@ -547,7 +547,7 @@ def test_what_finds_no_room_is_not_taken_over_without_pause(
             judge=ScriptedJudge(GOOD, latency=60),
             redact=redact,
             config=RagEvalConfig(
-                spool=str(tmp_path / "spool.sqlite"), evaluator_concurrency=1, **config
+                spool=str(tmp_path / "spool.sqlite"), judge_concurrency=1, **config
             ),
         )
 

@@ -151,7 +151,7 @@ def test_no_carrier_on_request() -> None:
     ("config", "status"),
     [
         ({"hold_timeout": 0.01}, "timeout"),
-        ({"hold": False}, None),
+        ({"hold_timeout": 0}, None),
     ],
 )
 def test_a_late_result_is_on_the_carrier(config: dict[str, Any], status: str | None) -> None:
@@ -568,7 +568,7 @@ def test_links_of_ours_push_out_none(limit: int, monkeypatch: pytest.MonkeyPatch
 
 def test_span_events_are_stamped_with_the_requests_end() -> None:
     """On request each score is an event of the RAG span, within its time; by default none is."""
-    world = World(metrics=many(5), span_events=True)
+    world = World(metrics=many(5), telemetry_details="score_events")
     world.ask()
     rag = world.spans.one("invoke")
     assert [event.name for event in rag.events] == ["gen_ai.evaluation.result"] * 5
@@ -585,7 +585,7 @@ def test_span_events_are_stamped_with_the_requests_end() -> None:
 def test_span_events_push_out_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """No more events than the SDK keeps: none is dropped for another."""
     monkeypatch.setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "3")
-    world = World(metrics=many(5), span_events=True)
+    world = World(metrics=many(5), telemetry_details="score_events")
     world.ask()
     rag = world.spans.one("invoke")
     assert len(rag.events) == 3

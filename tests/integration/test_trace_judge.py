@@ -77,7 +77,7 @@ def when(span: ReadableSpan) -> tuple[int, int]:
 
 def test_calls_stand_below_the_carrier(server: JudgeServer) -> None:
     """Each request is a span of the GenAI conventions below the carrier, within its time."""
-    world = World(server, trace_judge=True)
+    world = World(server, telemetry_details="judge_calls")
     world.ask()
     (carrier,) = world.named("evaluation")
     chats, embeddings = world.named("chat judge-1"), world.named("embeddings embed-1")
@@ -108,7 +108,7 @@ def test_calls_stand_below_the_carrier(server: JudgeServer) -> None:
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> None:
     """With or without, the trace of the request holds the application's own spans and ours."""
-    world = World(server, trace_judge=shown)
+    world = World(server, telemetry_details="judge_calls" if shown else ())
     world.ask()
     (request,) = world.named("GET /ask")
     trace = [
@@ -126,14 +126,17 @@ def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> No
 def test_usage_adds_up(server: JudgeServer) -> None:
     """The tokens on the spans are those on the scores."""
     used: list[Any] = []
-    world = World(server, trace_judge=True)
+    world = World(server, telemetry_details="judge_calls")
     world.evals.shutdown()
     world.evals = RagEval(
         "ragas",
         "openai:judge-1",
         sinks=lambda _, outcomes: used.extend(one.usage for one in outcomes.values()),
         config=RagEvalConfig(
-            judge_base_url=server.url, judge_api_key="none", embedder="none", trace_judge=True
+            judge_base_url=server.url,
+            judge_api_key="none",
+            embedder="none",
+            telemetry_details="judge_calls",
         ),
         tracer_provider=world.tracers,
     )
@@ -148,7 +151,9 @@ def test_usage_adds_up(server: JudgeServer) -> None:
 def test_a_failed_try_is_seen() -> None:
     """A try that was answered 500 is a span with an error, beside the one that succeeded."""
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({1}))]) as server:
-        world = World(server, trace_judge=True, metrics="ragas.faithfulness", embedder="none")
+        world = World(
+            server, telemetry_details="judge_calls", metrics="ragas.faithfulness", embedder="none"
+        )
         world.ask()
         failed, *fine = sorted(world.named("chat"), key=when)
         world.evals.shutdown()
@@ -160,7 +165,7 @@ def test_a_failed_try_is_seen() -> None:
 
 def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
     """Evaluated together, each sample has its own calls below its own carrier; none is lost."""
-    world = World(server, trace_judge=True)
+    world = World(server, telemetry_details="judge_calls")
     for number in range(8):
         world.ask(f"The crossing takes {50 + number} minutes.")
     carriers = {span.context.span_id: span for span in world.named("evaluation")}
@@ -175,7 +180,7 @@ def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
 
 def test_content_is_on_none_of_them(server: JudgeServer) -> None:
     """Prompts quote the application; spans of calls do not, whatever is captured elsewhere."""
-    world = World(server, trace_judge=True, capture_content=True)
+    world = World(server, telemetry_details="judge_calls", capture_content=True)
     world.ask()
     for span in [*world.named("chat"), *world.named("embeddings")]:
         assert "crossing" not in str(told(span))
@@ -184,7 +189,7 @@ def test_content_is_on_none_of_them(server: JudgeServer) -> None:
 
 def test_a_child_carrier_has_them_too(server: JudgeServer) -> None:
     """Where the carrier stands in the request's trace on demand, so do the calls below it."""
-    world = World(server, trace_judge=True, carrier="child", embedder="none")
+    world = World(server, telemetry_details="judge_calls", carrier="child", embedder="none")
     world.ask()
     (carrier,), chats = world.named("evaluation"), world.named("chat")
     world.evals.shutdown()
@@ -194,8 +199,8 @@ def test_a_child_carrier_has_them_too(server: JudgeServer) -> None:
 
 def test_without_a_carrier_it_is_a_mistake() -> None:
     """What is to stand below a span that is not written is refused at start-up."""
-    with pytest.raises(ConfigError, match="trace_judge"):
-        RagEval(config=RagEvalConfig(trace_judge=True, carrier="off"))
+    with pytest.raises(ConfigError, match="telemetry_details"):
+        RagEval(config=RagEvalConfig(telemetry_details="judge_calls", carrier="off"))
 
 
 def test_the_number_is_limited() -> None:
@@ -219,7 +224,7 @@ def test_a_call_that_takes_too_long_is_a_time_out(server: JudgeServer) -> None:
     world.evals = RagEval(
         "ragas.faithfulness",
         judge,
-        config=RagEvalConfig(trace_judge=True),
+        config=RagEvalConfig(telemetry_details="judge_calls"),
         tracer_provider=world.tracers,
     )
     world.ask()
@@ -242,7 +247,7 @@ def test_a_models_own_object_is_seen_too(server: JudgeServer) -> None:
     world.evals = RagEval(
         "ragas.faithfulness",
         CallableJudge(ask, name="my-model"),
-        config=RagEvalConfig(trace_judge=True),
+        config=RagEvalConfig(telemetry_details="judge_calls"),
         tracer_provider=world.tracers,
     )
     world.ask()

@@ -316,7 +316,7 @@ def test_a_pattern_that_runs_away_is_stopped() -> None:
         ({"redact": ["email", "names"]}, "redact"),
         ({"redact": 5}, "redact"),
         ({"redact_patterns": "x"}, "redact_patterns"),
-        ({"redact_regions": ["Germany"]}, "redact_regions"),
+        ({"redact": ["phone:Germany"]}, "redact"),
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:

@@ -34,9 +34,11 @@ from rag_eval_hooks import (
     LangfuseSink,
     LimitSettings,
     Match,
+    Memo,
     MemorySink,
     Metric,
     NotScored,
+    OpenAIEmbedder,
     OpenAIJudge,
     Outcome,
     Outcomes,
@@ -74,7 +76,8 @@ def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> 
     RagEval()
     RagEval("ragas", "local", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
     RagEval(
-        judge=OpenAIJudge("gpt-4o-mini", retries=1),
+        judge=OpenAIJudge("gpt-4o-mini", retries=1, memo=Memo("replies")),
+        embedder=OpenAIEmbedder("text-embedding-3-small"),
         sampling=SamplingSettings(
             sample_rate=0.1,
             rules=(RuleSettings(rate=1.0, tags=("beta",)),),

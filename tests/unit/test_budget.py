@@ -370,7 +370,7 @@ def test_eight_processes_share_one_budget_and_one_rate(
         ({"budget": {"calls_per_day": -1}}, "budget"),
         ({"budget": {"calls_per_day": True}}, "budget"),
         ({"budget": {"cost_per_day": 3}}, "budget"),
-        ({"budget": {"calls_per_day": 3}, "budget_path": "/no/such/folder/b.db"}, "budget_path"),
+        ({"budget": {"calls_per_day": 3, "path": "/no/such/folder/b.db"}}, "budget.path"),
     ],
 )
 def test_a_wrong_budget_is_refused_at_start(settings: dict[str, Any], field: str) -> None:

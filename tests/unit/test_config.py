@@ -62,9 +62,9 @@ def test_lists_in_the_environment_are_separated_by_commas(
 
 def test_pairs_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mapping in an environment variable is written as name=value pairs."""
-    monkeypatch.setenv("RAG_EVAL_JUDGE_QUERY", "api-version=2024-06-01, x=y=z")
-    query = RagEvalConfig.load().judge_query
-    values = {name: value.get_secret_value() for name, value in query.items()}
+    monkeypatch.setenv("RAG_EVAL_JUDGE_HEADERS", "api-version=2024-06-01, x=y=z")
+    headers = RagEvalConfig.load().judge_headers
+    values = {name: value.get_secret_value() for name, value in headers.items()}
     assert values == {"api-version": "2024-06-01", "x": "y=z"}
 
 
@@ -136,7 +136,7 @@ def test_content_capture_follows_opentelemetry(
         ("sample_rate", "often"),
         ("judge_temperature", 3),
         ("queue_size", 0),
-        ("hold_timeout", 0),
+        ("hold_timeout", -1),
         ("hold_timeout", float("inf")),
         ("judge_base_url", "localhost:8000"),
         ("judge_base_url", "http://"),
@@ -144,7 +144,7 @@ def test_content_capture_follows_opentelemetry(
         ("sample_rate", True),
         ("queue_size", True),
         ("metrics", 5),
-        ("hold", "maybe"),
+        ("capture_content", "maybe"),
     ],
 )
 def test_wrong_value_names_field_value_and_wants(field: str, value: object) -> None:

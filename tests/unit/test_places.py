@@ -21,11 +21,10 @@ JUDGE: dict[str, Any] = {"judge": "openai:m", "judge_api_key": "k"}
     [
         ("spool", lambda: RagEval(config=RagEvalConfig(spool=NOWHERE))),
         ("sinks", lambda: RagEval(sinks=f"jsonl:{NOWHERE}")),
-        ("judge_memo", lambda: RagEval(config=RagEvalConfig(**JUDGE, judge_memo=NOWHERE))),
         (
-            "budget_path",
+            "budget.path",
             lambda: RagEval(
-                config=RagEvalConfig(**JUDGE, budget={"calls_per_day": 1}, budget_path=NOWHERE)
+                config=RagEvalConfig(**JUDGE, budget={"calls_per_day": 1, "path": NOWHERE})
             ),
         ),
     ],

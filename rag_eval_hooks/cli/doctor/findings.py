@@ -41,7 +41,7 @@ _ADVICE = {
     "no JSON": "check judge_base_url, which mostly ends with /v1: no API of OpenAI's kind answers",
     "the connection": "check judge_base_url, and that the endpoint runs and can be reached",
     "no reply": "check that the endpoint answers, or raise judge_timeout",
-    "valid reply": "the model does not keep to the shape; try calls=single, or another model",
+    "valid reply": "the model does not keep the shape; try variants=single_calls or another model",
 }
 
 

@@ -14,13 +14,9 @@ __all__ = ["check_files", "check_sinks"]
 
 
 def check_files(setup: Setup) -> Iterator[Result]:
-    """The price table and the folder of the memo; the metrics' check reads question checks."""
+    """Check the price table; the metrics' check reads question checks."""
     if setup.config.judge_prices is not None:
         yield _prices(setup.config.judge_prices)
-    if setup.config.judge_memo is not None:
-        folder = Path(setup.config.judge_memo)
-        there = folder if folder.exists() else folder.parent
-        yield _writable("judge_memo", folder, there)
 
 
 def check_sinks(setup: Setup) -> Iterator[Result]:

@@ -64,7 +64,7 @@ def _by_likeness(config: RagEvalConfig) -> Iterator[Result]:
 def check_budget(setup: Setup) -> Iterator[Result]:
     """Prices, and the file that processes share; one that is not there yet is not made."""
     config = setup.config
-    if not config.budget:
+    if not config.budget_limits:
         return
     try:
         sources = finding_sources(config, None, None, None)
@@ -79,7 +79,10 @@ def check_budget(setup: Setup) -> Iterator[Result]:
 def _spent(budget: Budget, config: RagEvalConfig) -> Result:
     path = config.budget_path
     if path is None:
-        text, advice = "of this process alone", "set budget_path to share it among processes"
+        text, advice = (
+            "of this process alone",
+            "write budget.path to share it",
+        )
         return Result(check="budget", status=Status.NOTE, text=text, advice=advice)
     if not Path(path).exists():
         text = f"{path} is not there yet; the first call makes it"
@@ -94,7 +97,7 @@ def _spent(budget: Budget, config: RagEvalConfig) -> Result:
         budget.close()
     figures: dict[str, float] = {}
     told = []
-    for name, limit in config.budget.items():
+    for name, limit in config.budget_limits.items():
         unit, _, period = name.partition("_per_")
         figures[name] = used = float(getattr(spent[period], unit))
         told.append(f"{used:g} of {limit:g} {unit} this {period}")

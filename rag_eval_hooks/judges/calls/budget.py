@@ -190,23 +190,25 @@ def budget_of(
         ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
             folder does not exist.
     """
-    if not config.budget:
+    if not config.budget_limits:
         return None
     price = embedding_price = None
-    if any(name.startswith("cost") for name in config.budget):
+    if any(name.startswith("cost") for name in config.budget_limits):
         if judge.annotator_kind is AnnotatorKind.LLM:
             price = _price(config, judge.name)
         if isinstance(embedder, MeteredEmbedder):
             embedding_price = _price(config, embedder.name)
     store = _store(config.budget_path)
-    return Budget(config.budget, store, price, embedding_price=embedding_price, incidents=incidents)
+    return Budget(
+        config.budget_limits, store, price, embedding_price=embedding_price, incidents=incidents
+    )
 
 
 def _store(path: str | None) -> BudgetStore:
     if path is None:
         return MemoryStore()
     if not is_place(Path(path)):
-        raise ConfigError("budget_path", path, "a file in a folder that exists")
+        raise ConfigError("budget.path", path, "a file in a folder that exists")
     return SqliteStore(path)
 
 
@@ -215,7 +217,7 @@ def _price(config: RagEvalConfig, model: str) -> Price:
     price = prices.of(model)
     if price is None:
         wants = f"a cost only with a price of {model} in the table that judge_prices names"
-        raise ConfigError("budget", dict(config.budget), wants)
+        raise ConfigError("budget", config.budget_limits, wants)
     return price
 
 
