@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.evaluation import trivial_findings as known
-from rag_eval_hooks.evaluation.plan import Plan, closed
+from rag_eval_hooks.evaluation.plan import EvaluationPlan, closed
 from rag_eval_hooks.findings import (
     DECOMPOSED,
     EMBEDDED,
@@ -82,7 +82,7 @@ class FindingsCollector:
         self,
         sample: Sample,
         metrics: Sequence[Metric],
-        plan: Plan,
+        plan: EvaluationPlan,
         sources: Sources,
         incidents: Incidents,
     ) -> None:

@@ -11,7 +11,7 @@ from rag_eval_hooks.metrics import Field, Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Unavailable
 
-__all__ = ["Plan", "closed", "missing_inputs"]
+__all__ = ["EvaluationPlan", "closed", "missing_inputs"]
 
 _NONE: Final[frozenset[Finding]] = frozenset()
 
@@ -34,7 +34,7 @@ def closed(kinds: Iterable[Finding]) -> frozenset[Finding]:
     return wanted | {BUILDS_ON[kind] for kind in wanted if kind in BUILDS_ON}
 
 
-class Plan:
+class EvaluationPlan:
     """Findings that each metric reads, computed once where every sample needs the same.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.evaluation.collect_findings import FindingsCollector, Sources
-from rag_eval_hooks.evaluation.plan import Plan, missing_inputs
+from rag_eval_hooks.evaluation.plan import EvaluationPlan, missing_inputs
 from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import AskedMetric, Metric
@@ -53,7 +53,7 @@ class Scorer:
         only_fed: bool,
     ) -> None:
         self._metrics = metrics
-        self._plan = Plan(metrics, incidents)
+        self._plan = EvaluationPlan(metrics, incidents)
         self._sources = sources
         self._sample_timeout = sample_timeout
         self._incidents = incidents

@@ -63,7 +63,7 @@ class Evaluator(Generic[W]):
         self._ready = threading.Event()
         self._wake_event = asyncio.Event()
         self._woken = False
-        self._calls: set[_Call[Any]] = set()
+        self._calls: set[_LoopCall[Any]] = set()
 
     def room(self) -> int:
         """Return how many more items may wait of those that can wait elsewhere.
@@ -156,7 +156,7 @@ class Evaluator(Generic[W]):
             if self._closed or self._loop is None:
                 coroutine.close()
                 raise RuntimeError(CLOSED)
-            call = _Call(coroutine)
+            call = _LoopCall(coroutine)
             self._calls.add(call)
             call.future.add_done_callback(lambda _: self._calls.discard(call))
             self._loop.call_soon_threadsafe(call.start)
@@ -243,7 +243,7 @@ class Evaluator(Generic[W]):
         self._wake_event.set()
 
 
-class _Call(Generic[R]):
+class _LoopCall(Generic[R]):
     """A coroutine to be run in the loop for a caller in another thread."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, R]) -> None:

@@ -61,7 +61,7 @@ class Batcher(Generic[I, R]):
         self.window = window
         self.concurrency = concurrency
         self.divisible = divisible
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line[I, R]] = WeakKeyDictionary()
+        self._jobs: WeakKeyDictionary[asyncio.AbstractEventLoop, _Jobs[I, R]] = WeakKeyDictionary()
 
     async def submit(self, items: Sequence[I]) -> list[R]:
         """Return one result per item, in order.
@@ -73,19 +73,19 @@ class Batcher(Generic[I, R]):
         if not items:
             return []
         loop = asyncio.get_running_loop()
-        line = self._lines.get(loop)
-        if line is None:
-            line = self._lines[loop] = _Line(self)
-        return await line.submit(_Job(items, loop.create_future()))
+        queue = self._jobs.get(loop)
+        if queue is None:
+            queue = self._jobs[loop] = _Jobs(self)
+        return await queue.submit(_Job(items, loop.create_future()))
 
     async def aclose(self) -> None:
         """Cancel what this event loop has running; its callers get a `JudgeError`."""
-        line = self._lines.pop(asyncio.get_running_loop(), None)
-        if line is not None:
-            await line.aclose()
+        queue = self._jobs.pop(asyncio.get_running_loop(), None)
+        if queue is not None:
+            await queue.aclose()
 
 
-class _Line(Generic[I, R]):
+class _Jobs(Generic[I, R]):
     """The jobs of one event loop."""
 
     def __init__(self, batcher: Batcher[I, R]) -> None:

@@ -16,7 +16,7 @@ from rag_eval_hooks.metrics.graphrag import CORRECT, DONT_KNOW, WRONG
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Outcomes, Score
 
-__all__ = ["Group", "Summary", "aggregate"]
+__all__ = ["Group", "MetricSummary", "aggregate"]
 
 Scored: TypeAlias = tuple[Sample, Outcomes]
 
@@ -25,7 +25,7 @@ _CLASSED: Final = "graphrag.answer_class"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class MetricSummary:
     """One metric over many samples.
 
     Attributes:
@@ -49,7 +49,7 @@ class Summary:
     absences: Mapping[Cause, int]
 
     @classmethod
-    def of(cls, metric: str, outcomes: Sequence[Outcome]) -> Summary:
+    def of(cls, metric: str, outcomes: Sequence[Outcome]) -> MetricSummary:
         """Return the summary of one metric's outcomes."""
         scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
         ranked = sorted(scores, key=lambda score: score.normalised)
@@ -77,7 +77,7 @@ class Group:
 
     key: str | None
     samples: int
-    metrics: Mapping[str, Summary]
+    metrics: Mapping[str, MetricSummary]
 
     @property
     def grades(self) -> Mapping[str, int]:
@@ -126,5 +126,5 @@ def _group(key: str | None, members: Sequence[Outcomes]) -> Group:
     for outcomes in members:
         for metric, outcome in outcomes.items():
             columns.setdefault(metric, []).append(outcome)
-    summaries = {metric: Summary.of(metric, column) for metric, column in columns.items()}
+    summaries = {metric: MetricSummary.of(metric, column) for metric, column in columns.items()}
     return Group(key=key, samples=len(members), metrics=summaries)

@@ -8,7 +8,7 @@ from typing import Final
 from rag_eval_hooks.metrics.formulas import mean
 from rag_eval_hooks.results.aggregate import Group
 
-__all__ = ["EXCELLENT", "HIGH", "LOW", "RULES", "Rule", "rules_met"]
+__all__ = ["EXCELLENT", "HIGH", "LOW", "RULES", "ScorePattern", "rules_met"]
 
 HIGH: Final = 0.8
 """Least normalised mean that counts as high."""
@@ -17,7 +17,7 @@ LOW: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ScorePattern:
     """A pattern of means and what to look for where it shows.
 
     Attributes:
@@ -42,30 +42,30 @@ class Rule:
 
 
 RULES: Final = (
-    Rule(
+    ScorePattern(
         name="exact but incomplete",
         meaning="The answer is right, yet details or context may be missing.",
         high=("lexical.exact_match",),
         low=("lexical.keyword_coverage",),
     ),
-    Rule(
+    ScorePattern(
         name="right but phrased otherwise",
         meaning="The information is there, in other words or among more than was asked for.",
         high=("lexical.keyword_coverage",),
         low=("lexical.exact_match",),
     ),
-    Rule(
+    ScorePattern(
         name="right concepts, wrong numbers",
         meaning="The right things are named with wrong values: critical where results count.",
         high=("lexical.keyword_coverage",),
         low=("lexical.number_match",),
     ),
-    Rule(
+    ScorePattern(
         name="sources not named",
         meaning="Answers cannot be traced, which makes them hard to verify and to debug.",
         low=("lexical.source_citation",),
     ),
-    Rule(
+    ScorePattern(
         name="matches the reference, not the contexts",
         meaning=(
             "Answers meet expectations without being grounded in what was retrieved: they may "
@@ -75,12 +75,12 @@ RULES: Final = (
         low=("ragas",),
     ),
 )
-EXCELLENT: Final = Rule(
+EXCELLENT: Final = ScorePattern(
     name="high throughout", meaning="The system does well in every respect that was measured."
 )
 
 
-def rules_met(group: Group, *, high: float = HIGH, low: float = LOW) -> tuple[Rule, ...]:
+def rules_met(group: Group, *, high: float = HIGH, low: float = LOW) -> tuple[ScorePattern, ...]:
     """Return the rules that a group of results meets.
 
     Args:

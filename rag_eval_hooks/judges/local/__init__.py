@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rag_eval_hooks.judges.local.judge import LocalJudge
+from rag_eval_hooks.judges.local.local_judge import LocalJudge
 
 __all__ = ["LocalJudge"]

@@ -8,9 +8,9 @@ from typing import Any, Final
 from rag_eval_hooks.findings import Finding, Findings, Stance
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local.claims import claims
-from rag_eval_hooks.judges.local.rate import RATE, indistinct, rated
+from rag_eval_hooks.judges.local.ratings import RATE, indistinct, rated
 from rag_eval_hooks.judges.local.vectors import Vectors
-from rag_eval_hooks.judges.local.verify import VERIFY, Verification
+from rag_eval_hooks.judges.local.verdicts import VERIFY, Verification
 from rag_eval_hooks.judges.local.windows import RULES, Rules
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify

@@ -41,7 +41,7 @@ _NO_ANSWER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rating:
+class _RateRequest:
     """A task with the claims of its reference and the vectors of its sentences."""
 
     task: Rate
@@ -63,17 +63,17 @@ async def rated(task: Rate, embedder: Embedder | None, rules: Rules) -> Mapping[
         vectors = await Vectors.of(
             embedder, [task.question, *reference, *(unit.text for unit in answer)]
         )
-    rating = _Rating(task, reference, vectors, rules)
-    return {kind.value: RATE[kind](rating) if kind in RATE else _NO_RUBRIC for kind in task.wanted}
+    request = _RateRequest(task, reference, vectors, rules)
+    return {kind.value: RATE[kind](request) if kind in RATE else _NO_RUBRIC for kind in task.wanted}
 
 
-def _classification(rating: _Rating) -> Verdict:
+def _classification(request: _RateRequest) -> Verdict:
     """Return whether the answer states all that the reference does and denies none of it."""
-    task, rules = rating.task, rating.rules
+    task, rules = request.task, request.rules
     question = frozenset(terms(task.question))
     answer = Passage(task.answer)
-    for text in rating.reference:
-        stated = agrees(Claim.of(text), answer, question, rating.vectors, rules)
+    for text in request.reference:
+        stated = agrees(Claim.of(text), answer, question, request.vectors, rules)
         if not stated.holds:
             return stated
     other = Passage(task.reference or "")
@@ -83,19 +83,19 @@ def _classification(rating: _Rating) -> Verdict:
     return stated
 
 
-def _direct_relevance(rating: _Rating) -> float:
+def _direct_relevance(request: _RateRequest) -> float:
     """Return the degree to which an answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
 
     The share of the question's content words that the answer holds, with vectors its mean with
     the cosine, to the nearest step. An answer that states nothing is at 0; a short one, which
     need not repeat the question, at 0.5 or above.
     """
-    question, answer = rating.task.question, rating.task.answer
+    question, answer = request.task.question, request.task.answer
     if indistinct(answer):
         return 0.0
     asked, said = frozenset(terms(question)), Passage(answer)
     share = len(asked & said.index.keys()) / len(asked) if asked else 1.0
-    cosine = rating.vectors.best(question, said)
+    cosine = request.vectors.best(question, said)
     if cosine is not None:
         share = (share + max(cosine, 0.0)) / 2
     if len(said.index) <= _SHORT:
@@ -123,7 +123,7 @@ def _states_nothing(claim: str) -> bool:
     return not (parts.names or parts.unit.numbers)
 
 
-RATE: Mapping[Finding, Callable[[_Rating], Any]] = {
+RATE: Mapping[Finding, Callable[[_RateRequest], Any]] = {
     Finding.CLASSIFICATION: _classification,
     Finding.DIRECT_RELEVANCE: _direct_relevance,
 }
