@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -16,6 +15,8 @@ W = TypeVar("W")
 R = TypeVar("R")
 
 CLOSED = "rag_eval_hooks was shut down"
+_LONGEST_TURN = 0.005
+"""Seconds for which a worker may keep the event loop busy with items that never suspend."""
 
 
 class Evaluator(Generic[W]):
@@ -205,18 +206,18 @@ class Evaluator(Generic[W]):
         with self._lock:
             self._loop = asyncio.get_running_loop()
         self._ready.set()
-        running: set[asyncio.Task[None]] = set()
+        workers: set[asyncio.Task[None]] = set()
         try:
             while not self._stopping:
                 await self._wake_event.wait()
-                self._take(running)
+                self._start_workers(workers)
         finally:
-            await self._finish(running)
+            await self._finish(workers)
 
-    async def _finish(self, running: set[asyncio.Task[None]]) -> None:
-        for task in running:
+    async def _finish(self, workers: set[asyncio.Task[None]]) -> None:
+        for task in workers:
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*workers, return_exceptions=True)
         await self._on_close()
         with self._lock:
             self._loop = None
@@ -224,23 +225,47 @@ class Evaluator(Generic[W]):
         for call in calls:
             call.give_up()
 
-    def _take(self, running: set[asyncio.Task[None]]) -> None:
-        """Start as many items as may run at once."""
+    def _start_workers(self, workers: set[asyncio.Task[None]]) -> None:
+        """Start as many workers as there are items, up to the concurrency."""
         with self._lock:
             self._woken = False
             self._wake_event.clear()
-            room = min(self._concurrency - len(running), len(self._queue))
-            taken = [self._queue.popleft() for _ in range(room)]
-            self._waiting_chars -= sum(size for _, size in taken)
-        for item, _ in taken:
-            task = asyncio.create_task(self._work(item))
-            running.add(task)
-            task.add_done_callback(running.discard)
-            task.add_done_callback(functools.partial(self._done, item))
+            missing = min(self._concurrency - len(workers), len(self._queue))
 
-    def _done(self, item: W, _task: asyncio.Task[None]) -> None:
-        self._on_end(item)
-        self._wake_event.set()
+        def ended(task: asyncio.Task[None]) -> None:
+            workers.discard(task)
+            # An item may have come after the worker's last look at the queue.
+            self._wake_event.set()
+
+        for _ in range(missing):
+            task = asyncio.create_task(self._work_off())
+            workers.add(task)
+            task.add_done_callback(ended)
+
+    async def _work_off(self) -> None:
+        """Work on items until none waits.
+
+        One task for many items: a task for each costs more than a small metric.
+        """
+        loop = asyncio.get_running_loop()
+        yield_at = loop.time() + _LONGEST_TURN
+        while (item := self._next()) is not None:
+            try:
+                await self._work(item)
+            finally:
+                self._on_end(item)
+            if loop.time() >= yield_at:
+                # An item may never suspend; timers and inline evaluations must not starve.
+                await asyncio.sleep(0)
+                yield_at = loop.time() + _LONGEST_TURN
+
+    def _next(self) -> W | None:
+        with self._lock:
+            if self._stopping or not self._queue:
+                return None
+            item, size = self._queue.popleft()
+            self._waiting_chars -= size
+            return item
 
 
 class _LoopCall(Generic[R]):
