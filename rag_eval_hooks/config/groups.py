@@ -28,6 +28,7 @@ from rag_eval_hooks.config.fields import (
 )
 from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, Rules, TailRules
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
+from rag_eval_hooks.sink_providers import keys_wanted, sinks_wanted
 
 __all__ = [
     "REDACTIONS",
@@ -286,43 +287,21 @@ class TelemetrySettings(SettingsGroup):
 class DeliverySettings(SettingsGroup):
     """Sinks, retries, and the spool that outlives the process."""
 
-    sinks: Annotated[
-        Names,
-        Wants(
-            "'jsonl:<path>', 'phoenix:<url>', 'mlflow:<url>' or 'langfuse:<url>', separated by "
-            "commas"
-        ),
-    ] = setting(
-        (),
-        "Destinations of scores besides the span: `jsonl:<path>`, `phoenix:<url>`, "
-        "`mlflow:<url>`, `langfuse:<url>`.",
+    sinks: Annotated[Names, Wants(f"{sinks_wanted()}, separated by commas")] = setting(
+        (), "Destinations of scores besides the span."
     )
-    sink_keys: Annotated[
-        dict[Literal["phoenix", "mlflow", "langfuse"], SecretStr],
-        Wants("keys by platform: phoenix, mlflow, langfuse"),
-    ] = setting(
-        {},
-        "Keys of platforms: `phoenix=<key>`, `mlflow=<token>`, "
-        "`langfuse=<public key>:<secret key>`; never printed.",
+    sink_keys: Annotated[dict[str, SecretStr], Wants(keys_wanted())] = setting(
+        {}, "Keys of platforms; never printed."
     )
     sink_timeout: Seconds = setting(
         3.0,
-        "Seconds that a sink may take for one sample; while it takes longer, it misses what comes, "
-        "or gets it later from the spool.",
+        "Seconds that one call of a sink, or one request to a platform, may take; while a call "
+        "takes longer, the sink misses what comes, or gets it later from the spool.",
     )
     sink_retry_for: Seconds = setting(
-        60.0, "Seconds for which scores that a platform did not take are sent again."
-    )
-    sink_queue_chars: Count = setting(
-        10_000_000,
-        "Characters of scores and explanations that may wait in memory for one platform; with a "
-        "spool, of samples for sinks that failed.",
-    )
-    sink_keep_for: Seconds = setting(
-        86_400.0, "Seconds for which they wait in the spool, where there is one, beyond that."
-    )
-    sink_keep_mb: Count = setting(
-        100, "Megabytes of scores that may wait in the spool for one platform."
+        60.0,
+        "Seconds for which a platform that fails is sent the same scores again; with a spool, any "
+        "sink, and at least so long.",
     )
     spool: Annotated[
         OptionalText, Wants("the path of a file in a folder that exists, or 'none'")

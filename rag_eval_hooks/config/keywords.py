@@ -73,9 +73,6 @@ class SettingKeywords(TypedDict, total=False):
     sink_keys: Mapping[str, Secret]
     sink_timeout: float
     sink_retry_for: float
-    sink_queue_chars: int
-    sink_keep_for: float
-    sink_keep_mb: int
     spool: str | None
     durability: Literal["batch", "sync"]
     spool_wait: float

@@ -1,8 +1,7 @@
 """Delivery of results to sinks: one outbox for each."""
 
-from rag_eval_hooks.delivery.delivery import AnySink, Delivery
+from rag_eval_hooks.delivery.delivery import AnySink, Delivery, SinkSpec, sink_list
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.delivery.providers import SinkSpec, sink_list
 from rag_eval_hooks.delivery.sink import CallableSink, FeedbackSink, Resumable, Sink
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from opentelemetry import trace
@@ -16,15 +16,25 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.destination import Destination, Limits, Store
 from rag_eval_hooks.delivery.outbox import Outbox
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink
-from rag_eval_hooks.delivery.sink import FeedbackSink, Sink, TwoArgumentSink, UserSink
+from rag_eval_hooks.delivery.sink import (
+    CallableSink,
+    FeedbackSink,
+    Sink,
+    SinkFunction,
+    TwoArgumentSink,
+    UserSink,
+)
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import Score
+from rag_eval_hooks.sink_providers import SINKS, keys_wanted, sink_named, sinks_wanted
 from rag_eval_hooks.work import Evaluation
 
-__all__ = ["AnySink", "Delivery"]
+__all__ = ["AnySink", "Delivery", "SinkSpec", "sink_list"]
 
 AnySink: TypeAlias = Sink | TwoArgumentSink | FeedbackSink | PlatformSink
+SinkSpec: TypeAlias = AnySink | SinkFunction | str
 
 _CLOSE_TIMEOUT: Final = 1.5
 """Seconds in which all sinks together send what is left, and close."""
@@ -183,6 +193,46 @@ class Delivery:
         exporting.join(timeout)
         if exporting.is_alive():
             self._incidents.report("span flush", TimeoutError())
+
+
+def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[AnySink]:
+    """Return the sinks of one evaluator.
+
+    Args:
+        sinks: Sinks, one or several, that were given in code; None for those of the settings.
+        config: Names of sinks, each `<name>:<address>`, and keys of platforms.
+
+    Raises:
+        ConfigError: A sink or key is none that can be used.
+        ImportError: The extra of a platform is not installed.
+    """
+    for name in config.sink_keys:
+        if name not in SINKS or SINKS[name].key is None:
+            raise ConfigError("sink_keys", name, keys_wanted())
+    if sinks is None:
+        sinks = config.sinks
+    if isinstance(sinks, str | Sink) or callable(sinks) or not isinstance(sinks, Iterable):
+        sinks = [sinks]
+    made = [_sink(spec, config) for spec in sinks]
+    for sink in made:
+        if isinstance(sink, PlatformSink):
+            sink.claim()
+    return made
+
+
+def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
+    if isinstance(spec, str):
+        key = config.sink_keys.get(spec.partition(":")[0])
+        sink: AnySink = sink_named(spec, None if key is None else key.get_secret_value())
+        return sink
+    if isinstance(spec, type):
+        raise ConfigError("sinks", spec, f"an object, such as {spec.__name__}()")
+    if isinstance(spec, Sink | FeedbackSink | PlatformSink):
+        return spec
+    if callable(spec):
+        return CallableSink(spec)
+    wants = f"a Sink, a callable (evaluation) or (sample, outcomes), {sinks_wanted()}"
+    raise ConfigError("sinks", spec, wants)
 
 
 def _destinations(

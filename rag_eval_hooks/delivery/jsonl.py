@@ -25,9 +25,14 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["JsonlSink", "outcome_to_dict"]
+__all__ = ["JsonlSink", "from_settings", "outcome_to_dict"]
 
 _CONTENT = ("question", "contexts", "answer", "reference")
+
+
+def from_settings(path: str, key: str | None) -> JsonlSink:
+    """Return the sink that `jsonl:<path>` names."""
+    return JsonlSink(path)
 
 
 class JsonlSink:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
@@ -81,8 +82,8 @@ class Spooled(Observer):
                 room=host.reports,
                 take=host.take_report,
                 lost=host.lost_reports,
-                max_bytes=config.sink_keep_mb * 1_000_000,
-                keep_for=config.sink_keep_for,
+                max_bytes=100_000_000,
+                keep_for=limits.SINK_KEEP_SECONDS,
             ),
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery.delivery import Delivery, sink_list
 from rag_eval_hooks.delivery.destination import (
     Limits,
     Rejected,
@@ -23,7 +23,6 @@ from rag_eval_hooks.delivery.destination import (
 )
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink, Report
-from rag_eval_hooks.delivery.providers import sink_list
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -26,6 +27,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
@@ -133,7 +135,9 @@ SINKS: dict[str, Callable[[Parts, str], None]] = {
 def run(sink: str, fault: str, samples: int = SAMPLES) -> Cell:
     """Evaluates samples with one sink whose back end has a fault."""
     parts = Parts()
-    with Backend(fault) as backend, _sdk_logs() as told:
+    small = pytest.MonkeyPatch.context()
+    with Backend(fault) as backend, _sdk_logs() as told, small as patch:
+        patch.setattr(limits, "SINK_QUEUE_CHARS", CHARS)
         SINKS[sink](parts, backend.url)
         evals = RagEval(
             "lexical.source_citation",
@@ -141,7 +145,6 @@ def run(sink: str, fault: str, samples: int = SAMPLES) -> Cell:
             config=RagEvalConfig(
                 sink_timeout=TIMEOUT,
                 sink_retry_for=1.0,
-                sink_queue_chars=CHARS,
                 carrier="off",
                 exit_timeout=2.0,
             ),

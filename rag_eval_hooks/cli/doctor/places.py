@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
-from rag_eval_hooks.delivery.providers import is_platform, sink_list
+from rag_eval_hooks.delivery import sink_list
 from rag_eval_hooks.errors import ConfigError
 
 __all__ = ["check_files", "check_sinks"]
@@ -28,9 +28,10 @@ def check_sinks(setup: Setup) -> Iterator[Result]:
         yield Result(check="sinks", status=Status.FAILED, text=str(error), advice=advice)
         return
     for spec in setup.config.sinks:
-        if is_platform(spec):
+        name, _, address = spec.partition(":")
+        if name != "jsonl":
             continue
-        path = Path(spec.partition(":")[2])
+        path = Path(address)
         yield _appendable(path) if path.exists() else _writable(f"sink {spec}", path, path.parent)
     if not setup.config.sinks:
         text = "none in the settings: scores stand on spans, and go where the code sends them"

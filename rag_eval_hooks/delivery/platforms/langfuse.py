@@ -12,7 +12,21 @@ from rag_eval_hooks.delivery.destination import Rejected, RetryLater, SendError,
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink, Report, Result, checked, needs
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["LangfuseSink"]
+__all__ = ["LangfuseSink", "from_settings"]
+
+
+def from_settings(url: str, key: str | None) -> LangfuseSink:
+    """Return the sink that `langfuse:<url>` names, with its keys in `sink_keys`.
+
+    Raises:
+        ConfigError: The keys are missing or have another form.
+    """
+    public, _, secret = (key or "").partition(":")
+    if not (public and secret):
+        raise ConfigError(
+            "sink_keys", "**********", "langfuse=<public key>:<secret key> for the Langfuse sink"
+        )
+    return LangfuseSink(url, public_key=public, secret_key=secret)
 
 
 class LangfuseSink(PlatformSink):

@@ -10,12 +10,17 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks.delivery.destination import SendError
 from rag_eval_hooks.delivery.platforms.platform import Http, PlatformSink, Report, Result, needs
 
-__all__ = ["MlflowSink"]
+__all__ = ["MlflowSink", "from_settings"]
 
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
 _Key: TypeAlias = tuple[str, str, str]
+
+
+def from_settings(url: str, key: str | None) -> MlflowSink:
+    """Return the sink that `mlflow:<url>` names, with its key in `sink_keys`."""
+    return MlflowSink(url, token=key)
 
 
 class MlflowSink(PlatformSink):

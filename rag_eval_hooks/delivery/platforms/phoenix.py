@@ -8,9 +8,14 @@ from typing import Any
 from rag_eval_hooks.delivery.destination import SendError, SpanUnknown
 from rag_eval_hooks.delivery.platforms.platform import Http, PlatformSink, Report, Result, needs
 
-__all__ = ["PhoenixSink"]
+__all__ = ["PhoenixSink", "from_settings"]
 
 _PATH = "v1/span_annotations"
+
+
+def from_settings(url: str, key: str | None) -> PhoenixSink:
+    """Return the sink that `phoenix:<url>` names, with its key in `sink_keys`."""
+    return PhoenixSink(url, api_key=key)
 
 
 class PhoenixSink(PlatformSink):

@@ -1,0 +1,104 @@
+"""Table of the sinks that settings can name.
+
+A new one is a module with a factory, and a row here: settings, error texts, `doctor` and the
+choice at start-up read this table. Factories are named by text, as nothing may be imported before
+it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from rag_eval_hooks.errors import ConfigError
+
+__all__ = ["SINKS", "SinkProvider", "keys_wanted", "sink_named", "sinks_wanted"]
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return bool(
+            parts.scheme in ("http", "https")
+            and parts.hostname
+            and parts.username is None
+            and not parts.query
+        ) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkProvider:
+    """One row: what `<name>:<address>` in the settings stands for.
+
+    Attributes:
+        factory: `module:function` that makes the sink from an address and a key or None. It may
+            raise `ConfigError`, or `ImportError` for an extra that is not installed.
+        address: Form of the address, such as `<url>`.
+        wants: What the address must be, in words.
+        check: Returns whether an address has that form.
+        key: Form of its key in `sink_keys`; None for a sink that is no platform and takes none.
+    """
+
+    factory: str
+    address: str = "<url>"
+    wants: str = "a URL without credentials or parameters"
+    check: Callable[[str], bool] = _is_url
+    key: str | None = None
+
+
+def _platform(name: str, key: str) -> SinkProvider:
+    module = f"rag_eval_hooks.delivery.platforms.{name}"
+    return SinkProvider(factory=f"{module}:from_settings", key=key)
+
+
+SINKS: Final[Mapping[str, SinkProvider]] = {
+    "jsonl": SinkProvider(
+        factory="rag_eval_hooks.delivery.jsonl:from_settings",
+        address="<path>",
+        wants="a file in a folder that exists",
+        check=bool,
+    ),
+    "phoenix": _platform("phoenix", "<key>"),
+    "mlflow": _platform("mlflow", "<token>"),
+    "langfuse": _platform("langfuse", "<public key>:<secret key>"),
+}
+"""Rows by the name of the sink."""
+
+
+def sinks_wanted() -> str:
+    """Return the forms that name a sink, for errors and docs."""
+    forms = [f"'{name}:{row.address}'" for name, row in SINKS.items()]
+    return f"{', '.join(forms[:-1])} or {forms[-1]}"
+
+
+def keys_wanted() -> str:
+    """Return the forms of the keys of platforms, for errors and docs."""
+    return ", ".join(f"{name}={row.key}" for name, row in SINKS.items() if row.key is not None)
+
+
+def sink_named(spec: str, key: str | None) -> Any:
+    """Return the sink that a text such as `phoenix:http://localhost:6006` names.
+
+    Args:
+        spec: Name and address.
+        key: Key of the platform, if it has one.
+
+    Raises:
+        ConfigError: There is no such name, the address is none, or the key does not fit.
+        ImportError: The extra of the platform is not installed.
+    """
+    name, _, address = spec.partition(":")
+    row = SINKS.get(name)
+    if row is None:
+        raise ConfigError("sinks", spec, sinks_wanted())
+    if not row.check(address):
+        # A URL with credentials must not be repeated.
+        shown = spec if "@" not in spec else f"{name}:**********"
+        raise ConfigError("sinks", shown, f"'{name}:{row.address}' with {row.wants}")
+    module, _, function = row.factory.partition(":")
+    return getattr(importlib.import_module(module), function)(address, key)
