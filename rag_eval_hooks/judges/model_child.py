@@ -29,7 +29,15 @@ _NICE: Final = 10
 _PARENT_CHECK: Final = 1.0
 """Seconds between checks that the application still runs."""
 _PR_SET_PDEATHSIG: Final = 1
-_WORK_ERRORS: Final = (RuntimeError, ValueError, IndexError, TypeError, ArithmeticError)
+_WORK_ERRORS: Final = (
+    RuntimeError,
+    ValueError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    AttributeError,
+    OSError,
+)
 
 
 class ModelLoadError(JudgeError):
@@ -73,9 +81,6 @@ def _load_errors() -> tuple[type[Exception], ...]:
     return (
         *_WORK_ERRORS,
         ImportError,
-        OSError,
-        LookupError,
-        AttributeError,
         AssertionError,
         EOFError,
         pickle.UnpicklingError,

@@ -85,6 +85,14 @@ def _interpreter() -> str | None:
     return None
 
 
+def _working_directory() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:
+        # It was deleted.
+        return None
+
+
 @dataclass(frozen=True, slots=True)
 class _Child:
     process: subprocess.Popen[bytes]
@@ -109,8 +117,8 @@ class ModelProcess(Generic[I, R]):
         self._source = source
         self._load = load
         self._reply_timeout = reply_timeout
-        self._path = tuple(str(Path.cwd() / entry) for entry in sys.path)
-        self._folder = Path.cwd()
+        self._folder = _working_directory()
+        self._path = tuple(str(Path(self._folder or "/", entry)) for entry in sys.path)
         self._closed = False
         self._child: _Child | None = None
         self._restart_at = 0.0
@@ -216,7 +224,7 @@ class ModelProcess(Generic[I, R]):
             stdin=theirs.fileno(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            cwd=self._folder if self._folder.is_dir() else None,
+            cwd=self._folder if self._folder and self._folder.is_dir() else None,
             env=model_environment(),
         )
 

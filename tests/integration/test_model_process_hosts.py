@@ -355,6 +355,37 @@ def test_a_fork_before_the_first_sample(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+def test_a_daemonic_process(tmp_path: Path) -> None:
+    """A worker that `multiprocessing` allows no children of its own, as Celery's, has a model."""
+    (there,) = output(
+        tmp_path,
+        "-c",
+        script("""
+            import multiprocessing
+            def work():
+                print(json.dumps(told()), flush=True)
+                evals.shutdown()
+            worker = multiprocessing.get_context("fork").Process(target=work, daemon=True)
+            worker.start()
+            worker.join()
+        """),
+    )
+    assert there["parent"] != there["pid"]
+    assert gone(there["pid"])
+
+
+@pytest.mark.long
+def test_a_working_directory_that_is_gone(tmp_path: Path) -> None:
+    """An application whose working directory was deleted has its model all the same."""
+    (there,) = output(
+        tmp_path,
+        "-c",
+        HEAD + "os.mkdir('gone')\nos.chdir('gone')\nos.rmdir('../gone')\n" + MAKE + PRINT,
+    )
+    assert gone(there["pid"])
+
+
+@pytest.mark.long
 def test_a_host_that_has_its_children_reaped(tmp_path: Path) -> None:
     """A host that ignores the ends of its children gets its scores, also after a restart."""
     lines = output(

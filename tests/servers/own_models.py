@@ -99,13 +99,20 @@ def _schedulers() -> list[int]:
     return [os.sched_getscheduler(t) for t in threads if t not in mostly_asleep]
 
 
+def _folder() -> str | None:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None
+
+
 def _about() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "parent": os.getppid(),
         "nice": os.nice(0),
         "schedulers": _schedulers(),
-        "folder": os.getcwd(),
+        "folder": _folder(),
         "main": getattr(sys.modules["__main__"], "__file__", None),
         "otel": sorted(name for name in os.environ if name.startswith("OTEL_")),
         "own": sorted(name for name in os.environ if name.startswith("RAG_EVAL_")),
