@@ -80,7 +80,7 @@ def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
     memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
     evals = make(judge, [memory], sample_rate=1.0, metric_rates={"ragas": 0.0})
     evals.offer(sample())
-    evals.flush(5)
+    evals.flush(60)
     outcomes = memory.results[0].outcomes
     left_out, scored = outcomes[FAITH], outcomes[WORDS]
     assert isinstance(left_out, NotScored)
@@ -95,7 +95,7 @@ def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
     evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
     one = sample(reference=None)
     evals.offer(one)
-    evals.flush(5)
+    evals.flush(60)
     assert evals.stats().failed == {"missing_input": 1}
     assert "missing_input" in str(evals.explain(one.sample_id)[0])
 
@@ -106,7 +106,7 @@ def test_every_outcome_tells_its_own_probability(make: Make) -> None:
     evals = make(None, [memory], metric_rates={"lexical": 1.0, "ragas": 0.5})
     for _ in range(40):
         evals.offer(sample())
-    evals.flush(5)
+    evals.flush(60)
     scored = [r.outcomes[FAITH] for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
     assert 0 < len(scored) < 40 == len(memory.results)
     assert {outcome.probability for outcome in scored} == {0.5}
@@ -123,7 +123,7 @@ def test_rules_see_the_request(make: Make) -> None:
     evals = make(sample_rate=0.0, rules=rules)
     told: list[dict[str, Any]] = [{"tags": ["beta"]}, {"user_id": "u1"}, {"latency": 3.5}, {}]
     assert [evals.offer(sample(**fields)) for fields in told] == [True, True, True, False]
-    evals.flush(5)
+    evals.flush(60)
     names = ("rule:beta", "rule:user", "rule:slow", "sampled_out")
     assert evals.stats().decisions == dict.fromkeys(names, 1)
 
@@ -139,7 +139,7 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
             assert run is not None
             run.text = text
             evals.recorder.end(run)
-    evals.flush(5)
+    evals.flush(60)
     assert [result.sample.answer for result in memory.results] == [GOOD]
     assert evals.stats().decisions == {"rule:1": 1, "sampled_out": 1}
 
@@ -157,7 +157,7 @@ def test_rules_see_the_question_that_is_judged(make: Make) -> None:
         evals.recorder.documents(run, [Context(text=GOOD)])
         evals.recorder.end(run)
         evals.recorder.end(root)
-    evals.flush(5)
+    evals.flush(60)
     assert [result.sample.question for result in memory.results] == ["When did the quay open?"]
 
 
@@ -183,7 +183,7 @@ def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
     evals = make(None, [memory], rules=[{"error": "Timeout", "rate": 1.0}])
     assert not evals.offer(sample(status=Status.ERROR, error_type="KeyError"))
     assert evals.offer(sample(status=Status.ERROR, error_type="ReadTimeout"))
-    evals.flush(5)
+    evals.flush(60)
     assert evals.stats().dropped == {"error": 1}
     assert memory.results[0].sample.answer is None
     assert all(isinstance(o, NotScored) for o in memory.results[0].outcomes.values())
@@ -198,7 +198,7 @@ def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
 
     evals = make(sample_rate=1.0, rules=[{"metadata": {"k": "v"}, "rate": 0.0}])
     assert evals.offer(sample(metadata={"k": Broken()}))
-    evals.flush(5)
+    evals.flush(60)
     stats = evals.stats()
     assert (stats.scored, stats.incidents) == (1, {"rules: RuntimeError": 1})
 
@@ -212,7 +212,7 @@ def test_what_is_suspicious_is_evaluated_whatever_the_rate(make: Make) -> None:
     evals = make(None, [memory], sample_rate=0.0, tail=[SUSPECT])
     for answer in (GOOD, BAD, GOOD):
         assert evals.offer(sample(answer=answer))
-    evals.flush(5)
+    evals.flush(60)
     (result,) = memory.results
     assert result.sample.answer == BAD
     assert (result.outcomes[FAITH].probability, result.outcomes[FAITH].reason) == (
@@ -231,7 +231,7 @@ def test_a_suspect_that_the_rate_would_choose_is_certain_all_the_same(make: Make
     for _ in range(30):
         evals.offer(sample(answer=BAD))
         evals.offer(sample(answer=GOOD))
-    evals.flush(5)
+    evals.flush(60)
     judged = [r for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
     by_answer = {r.sample.answer: r.outcomes[FAITH].probability for r in judged}
     assert by_answer == {BAD: 1.0, GOOD: 0.5}
@@ -244,7 +244,7 @@ def test_every_dont_know_is_evaluated(make: Make) -> None:
     evals = make(None, [memory], sample_rate=0.0, tail=[{"dont_know": True, "then": "ragas"}])
     for answer in ("I don't know.", GOOD, None):
         evals.offer(sample(answer=answer))
-    evals.flush(5)
+    evals.flush(60)
     assert [r.sample.answer for r in memory.results] == ["I don't know."]
     assert memory.results[0].outcomes[FAITH].reason == "tail:dont_know"
 
@@ -255,10 +255,10 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
     tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
     evals = make(judge, [memory], sample_rate=0.0, tail=tail)
     evals.offer(sample(contexts=(GOOD,), answer=GOOD))
-    evals.flush(5)
+    evals.flush(60)
     assert judge.tasks == []
     evals.offer(sample(contexts=(GOOD,), answer="The quay opened in 1977 and sank in 1980."))
-    evals.flush(5)
+    evals.flush(60)
     assert len(judge.tasks) > 0
     assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
     assert memory.results[0].outcomes[FAITH].value == 1.0  # type: ignore[union-attr]
@@ -316,7 +316,7 @@ def test_the_rate_limit_drops_and_counts(make: Make) -> None:
     memory = MemorySink()
     evals = make(None, [memory], rate_limit={"minute": 5})
     assert sum(evals.offer(sample()) for _ in range(50)) == 5
-    evals.flush(5)
+    evals.flush(60)
     stats = evals.stats()
     assert (stats.scored, stats.dropped) == (5, {"rate_limit": 45})
     outcome = memory.results[-1].outcomes[WORDS]
@@ -329,7 +329,7 @@ def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:
     evals = make(sample_rate=0.0, tail=[SUSPECT], rate_limit={"minute": 2})
     for answer in (GOOD, BAD, GOOD, BAD, BAD, BAD):
         evals.offer(sample(answer=answer))
-    evals.flush(5)
+    evals.flush(60)
     stats = evals.stats()
     assert (stats.scored, stats.sampled_out, stats.dropped) == (2, 2, {"rate_limit": 2})
 
@@ -379,7 +379,7 @@ def test_weighted_means_are_unbiased() -> None:
             memory.results.clear()
             for number, one in enumerate(stream):
                 evals.offer(replace(one, sample_id=f"{repeat} {number}"))
-            assert evals.flush(30)
+            assert evals.flush(60)
             outcomes = [result.outcomes["my.costly"] for result in memory.results]
             scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
             weighted.append(sum(s.value / (s.probability or 0) for s in scores) / len(stream))
@@ -429,7 +429,7 @@ def test_the_books_add_up_whatever_happens(
             told = {"reference": {"reference": GOOD}, "up": {"score": 1}}.get(feedback)
             name = "nobody" if feedback == "unknown" else one.sample_id
             joined += evals.feedback(name, **(told or {"label": "thumbs_down"}))  # type: ignore[arg-type]
-    assert evals.flush(20)
+    assert evals.flush(60)
     stats = evals.stats()
     evals.shutdown()
     assert stats.offered == total(stats) >= len(offers)

@@ -192,7 +192,7 @@ def test_no_signal_handler_is_installed(tmp_path: Path) -> None:
         import signal
         before = [signal.getsignal(n) for n in signal.valid_signals()]
         answer()
-        evals.flush(10)
+        evals.flush(60)
         assert before == [signal.getsignal(n) for n in signal.valid_signals()]
         """,
     )
@@ -301,7 +301,7 @@ def test_a_flush_before_a_freeze_leaves_nothing_open(tmp_path: Path) -> None:
         import signal
         for _ in range(3):
             answer()
-            assert evals.flush(10)
+            assert evals.flush(60)
             done = len(open("results.jsonl").readlines())
             print(done, flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)

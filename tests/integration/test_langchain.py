@@ -148,11 +148,11 @@ class World:
         return {"callbacks": [self.handler]}
 
     def samples(self) -> list[Sample]:
-        assert self.evals.flush(20)
+        assert self.evals.flush(60)
         return [result.sample for result in self.memory.results]
 
     def spans(self, name: str = "") -> list[ReadableSpan]:
-        self.evals.flush(20)
+        self.evals.flush(60)
         return [s for s in self.exporter.get_finished_spans() if s.name.startswith(name)]
 
 
@@ -438,7 +438,7 @@ def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
     judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
     evals = RagEval(metrics=["lexical.source_citation"], judge=judge, sinks=[memory])
     build_chain().invoke("one?", {"callbacks": [RagEvalCallbackHandler(evals)]})
-    evals.flush(5)
+    evals.flush(60)
     check(memory.results[0].sample, "one?")
     assert memory.results[0].sample.trace_id is None
     evals.shutdown()
@@ -461,7 +461,7 @@ def test_sampled_out_spans_end_without_an_evaluation_and_say_so() -> None:
     """A request that is not evaluated has its spans, with the status that says why."""
     world = World(sample_rate=0.0)
     build_chain().invoke("one?", world.config)
-    assert world.evals.flush(10)
+    assert world.evals.flush(60)
     (root,) = [s for s in world.exporter.get_finished_spans() if s.parent is None]
     assert (root.attributes or {})["rag.eval.status"] == "sampled_out"
     assert world.evals.stats().sampled_out == 1
@@ -543,7 +543,7 @@ def test_a_judge_that_uses_a_chain_is_not_captured() -> None:
     )
     world.handler = RagEvalCallbackHandler(evals)
     build_chain().invoke("outer?", world.config)
-    assert evals.flush(10)
+    assert evals.flush(60)
     assert asked == ["You asked: inner?"]
     assert [result.sample.question for result in world.memory.results] == ["outer?"]
     evals.shutdown()

@@ -81,7 +81,7 @@ def run(folder: Path, endpoint: str) -> None:
         [sys.executable, "-c", SCRIPT, endpoint],
         cwd=folder,
         check=True,
-        timeout=60,
+        timeout=120,
         env={"PYTHONPATH": ":".join(sys.path)},
     )
 

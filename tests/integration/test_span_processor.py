@@ -94,7 +94,7 @@ class World:
         ]
 
     def flushed(self, exporter: int = 0) -> list[ReadableSpan]:
-        assert self.evals.flush(10)
+        assert self.evals.flush(60)
         assert self.provider.force_flush()
         return self.exported(exporter)
 
@@ -248,7 +248,7 @@ def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> Non
     world.evals.instrumentors.note(child, lambda _: (True, span))
     recorder.documents(child, [Context(text="a chunk")])
     recorder.end(root)
-    assert world.evals.flush(10)
+    assert world.evals.flush(60)
     assert world.exported() == []
     span.end()
     (out,) = world.flushed()
@@ -290,7 +290,7 @@ def test_an_inner_processor_that_raises_is_counted_and_harms_no_other() -> None:
     recorder.documents(child, [Context(text="a chunk")])
     span.end()
     recorder.end(root)
-    assert world.evals.flush(10)
+    assert world.evals.flush(60)
     assert [s.name for s in exporter.get_finished_spans() if s.name == "theirs"] == ["theirs"]
     assert world.evals.stats().incidents["span end: OSError"] >= 1
     world.evals.shutdown()

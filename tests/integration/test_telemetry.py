@@ -226,7 +226,7 @@ def test_a_retrieval_span_with_many_documents_keeps_its_first_attributes() -> No
     documents = [Context(text=f"t{n}", id=str(n), score=1.0, metadata={"n": n}) for n in range(60)]
     recorder.documents(run, documents)
     recorder.end(root)
-    assert world.evals.flush(10)
+    assert world.evals.flush(60)
     span = world.spans.one("retrieval")
     assert span.dropped_attributes == 0
     assert attributes(span)["openinference.span.kind"] == "RETRIEVER"
@@ -443,7 +443,7 @@ def test_labels_and_workflows_cannot_make_ever_more_series() -> None:
         root.query = f"label {number}"
         recorder.documents(run, [])
         recorder.end(root)
-    assert world.evals.flush(10)
+    assert world.evals.flush(60)
     told = [dict(point.attributes) for point in world.metrics.points("rag.eval.score")]
     assert len({t["gen_ai.evaluation.score.label"] for t in told}) == 51
     assert len({t["gen_ai.workflow.name"] for t in told}) == 51

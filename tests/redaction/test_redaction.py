@@ -159,7 +159,7 @@ def test_judge_and_sink_get_redacted_samples() -> None:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")
         with RagEval(["ragas"], judge, sinks=[sink], embedder="none", redact="all") as evals:
             evals.offer(FULL)
-            assert evals.flush(20)
+            assert evals.flush(60)
             evals.evaluate(FULL)
         sent = json.dumps([request.body for request in server.requests])
     assert "<EMAIL_1>" in sent

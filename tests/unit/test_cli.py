@@ -163,7 +163,7 @@ def test_missing_package_is_named() -> None:
         [sys.executable, "-c", program + "sys.exit(m.main(['demo']))"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.returncode == 2
     assert 'pip install "rag-eval-hooks[demo]"' in done.stderr
