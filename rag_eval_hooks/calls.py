@@ -24,7 +24,7 @@ _MAX_LOGGED: Final = 500
 
 
 class Operation(StrEnum):
-    """What a call is for."""
+    """Purpose of a call."""
 
     CHAT = "chat"
     EMBEDDINGS = "embeddings"
@@ -32,39 +32,39 @@ class Operation(StrEnum):
 
 
 class CallOutcome(StrEnum):
-    """How a call that was sent ended."""
+    """Outcome of a call that was sent."""
 
     OK = "ok"
-    """There was a reply; whether it can be read is another question."""
+    """There was a reply, readable or not."""
     RATE_LIMITED = "rate_limited"
     """The endpoint wants fewer calls."""
     TIMEOUT = "timeout"
     REFUSED = "refused"
     """The endpoint refused this request."""
     ERROR = "error"
-    """It could not be reached, had a fault of its own, or let us in no more."""
+    """The endpoint could not be reached, had an internal error, or denied access."""
     CANCELLED = "cancelled"
-    """The sample's time was over, or the evaluator ended."""
+    """The sample's time ran out, or the evaluator ended."""
 
 
 class BreakerState(StrEnum):
-    """Whether calls are made."""
+    """State of a circuit breaker."""
 
     CLOSED = "closed"
     OPEN = "open"
     HALF_OPEN = "half_open"
-    """One call is made, to see."""
+    """One call is let through as a probe."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateState:
-    """A gate at one moment.
+    """State of a gate at one moment.
 
     Attributes:
         limit: Calls that may be in flight at once.
         in_flight: Calls that are.
-        waiting: Calls that wait.
-        breaker: Whether calls are made.
+        waiting: Calls that wait for a slot.
+        breaker: State of the circuit breaker.
     """
 
     limit: int
@@ -75,13 +75,13 @@ class GateState:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is called.
+    """Model that is called.
 
     Attributes:
         name: Kind and model, such as `openai:gpt-4o-mini`.
-        operation: What for.
-        provider: Who serves it, by the GenAI conventions, or None where that is unknown.
-        local: Whether the model runs in the evaluator itself.
+        operation: Purpose of the calls.
+        provider: Provider by the GenAI conventions, or None if unknown.
+        local: True for a model that runs in the evaluator itself.
     """
 
     name: str
@@ -91,24 +91,24 @@ class Caller:
 
     @property
     def model(self) -> str:
-        """The model without its kind; all of the name where it runs here."""
+        """Name of the model without its kind; all of the name for a local model."""
         kind, _, model = self.name.partition(":")
         return self.name if self.local else model or kind
 
 
 @dataclass(slots=True)
 class Call:
-    """A call, without what was asked and told; each retry is one of its own.
+    """One call without its content; each retry is a call of its own.
 
     Attributes:
-        caller: Who is called.
-        outcome: How it ended.
-        start: When it was sent, in nanoseconds since the epoch.
-        end: When it ended.
-        response_model: The model that replied, as the endpoint tells it.
-        response_id: The reply's id, likewise.
-        input_tokens: Likewise; 0 for unknown.
-        output_tokens: The same.
+        caller: Model that is called.
+        outcome: Outcome of the call.
+        start: Time of sending, in nanoseconds since the epoch.
+        end: Time of the end, in nanoseconds since the epoch.
+        response_model: Name of the model that replied, as the endpoint reports it.
+        response_id: The reply's id.
+        input_tokens: Tokens of the prompt; 0 for unknown.
+        output_tokens: Tokens of the reply; 0 for unknown.
         error: HTTP status or type of what it raised, or None.
     """
 
@@ -124,44 +124,44 @@ class Call:
 
     @property
     def seconds(self) -> float:
-        """What it took."""
+        """Duration in seconds."""
         return (self.end - self.start) / 1e9
 
 
 class Gated(Protocol):
-    """What lets calls through."""
+    """Part that limits the calls to one model."""
 
     def state(self) -> GateState:
-        """As of now; from any thread."""
+        """Return the present state; may be called from any thread."""
         ...
 
 
 class CallWatch(Protocol):
-    """Who listens to all calls of an evaluator. Raises nothing, never waits."""
+    """Observer of all calls of an evaluator. Raises nothing, never waits."""
 
     def called(self, call: Call) -> None:
-        """Takes note of a call that has ended; of models that run here none is told."""
+        """Record a call that has ended. Calls of local models are not reported."""
         ...
 
     def passes(self, caller: Caller, gate: Gated) -> None:
-        """Takes note of the gate through which calls go; the same one is told with each."""
+        """Record the gate of a model; reported with each call."""
         ...
 
 
 @dataclass(slots=True)
 class CallLog:
-    """The calls of one evaluation, in the order of their ends.
+    """Calls of one evaluation, in the order in which they ended.
 
     Attributes:
-        calls: The first ones.
-        omitted: How many more there were.
+        calls: The first 500 calls.
+        omitted: Number of further calls.
     """
 
     calls: list[Call] = field(default_factory=list)
     omitted: int = 0
 
     def called(self, call: Call) -> None:
-        """Keeps a call, or that there was one more."""
+        """Add a call, or count it if the log is full."""
         if len(self.calls) < _MAX_LOGGED:
             self.calls.append(call)
         else:

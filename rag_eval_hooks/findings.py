@@ -104,9 +104,6 @@ BUILDS_ON: Final[Mapping[Finding, Finding]] = {
 """Findings that are about the items of another finding: one verdict for each item, in order."""
 
 
-_KINDS: Final = tuple(Finding)
-
-
 @dataclass(frozen=True, slots=True)
 class Support:
     """Support of one claim by the chunks.

@@ -1,4 +1,4 @@
-"""Asking a model for items until each has a valid content, or no attempt is left."""
+"""Requests for items to a model, repeated until each has a valid content."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from rag_eval_hooks.usage import Usage
 __all__ = ["Answers", "Asker", "Call", "findings_of", "without"]
 
 Call: TypeAlias = tuple[Ask, Items]
-"""What to ask for in one prompt."""
+"""Items to ask for in one prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What could be learned.
+    """Valid contents, and the reasons for missing ones.
 
     Attributes:
-        values: The items with a valid content.
-        failures: Why asking ended early, for the findings concerned.
-        usage: What each finding took: every call's equal share, failed calls included.
+        values: Contents of the items that have a valid one.
+        failures: Reasons why asking ended early, by finding.
+        usage: Usage of each finding: an equal share of every call, failed calls included.
     """
 
     values: Values = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Answers:
     usage: Mapping[Finding, Usage] = field(default_factory=dict)
 
     def __or__(self, other: Answers) -> Answers:
-        """Both together; of two contents of one item the other's."""
+        """Return both together; of two contents of one item, the other's."""
         values = {kind: dict(found) for kind, found in self.values.items()}
         for kind, found in other.values.items():
             values.setdefault(kind, {}).update(found)
@@ -53,11 +53,11 @@ class Answers:
 
 
 class Asker:
-    """Asks one model.
+    """Asks one model for items.
 
     Args:
         chat: The model.
-        attempts: How often one item may be asked for in all.
+        attempts: Times that one item may be asked for in all.
     """
 
     def __init__(self, chat: Chat, attempts: int) -> None:
@@ -66,11 +66,11 @@ class Asker:
         self._secret = secrets.token_bytes(16)
 
     async def ask_all(self, calls: Iterable[Call]) -> Answers:
-        """What all calls told; they are made at the same time."""
+        """Make all calls at the same time, and return their answers together."""
         return (await self.ask_groups([list(calls)]))[0]
 
     async def ask_groups(self, groups: Sequence[Sequence[Call]]) -> list[Answers]:
-        """What the calls of each group told; all are made at the same time."""
+        """Make all calls at the same time, and return the answers of each group."""
         calls = [(place, call) for place, group in enumerate(groups) for call in group if call[1]]
         results = await asyncio.gather(
             *(self.ask(*call) for _place, call in calls), return_exceptions=True
@@ -78,13 +78,13 @@ class Asker:
         told = [Answers() for _group in groups]
         for (place, _call), result in zip(calls, results, strict=True):
             if isinstance(result, BaseException):
-                # Raised only when all have ended: none goes on behind the caller's back.
+                # Raised only when all have ended: none goes on unobserved.
                 raise result
             told[place] |= result
         return told
 
     async def ask(self, ask: Ask, items: Items) -> Answers:
-        """What the model says about the items; asks again for those that did not fit."""
+        """Ask for items, and again for those whose content was not valid."""
         answers = Answers()
         problems: tuple[str, ...] = ()
         for _ in range(self._attempts):
@@ -117,7 +117,7 @@ class Asker:
         return reading, completion.usage
 
     async def _completed(self, prompt: Prompt) -> Completion:
-        """The model's reply; past the sample's deadline a `JudgeTimeout` with what it took."""
+        """Return the model's reply, or raise `JudgeTimeout` with the usage at the deadline."""
         if not is_in_time():
             raise out_of_time(Usage())
         spent = UsageMeter()
@@ -130,7 +130,7 @@ class Asker:
 
 
 def without(items: Items, values: Values) -> Items:
-    """The items that have no content yet."""
+    """Return the items that have no content yet."""
     still = {
         kind: tuple(key for key in keys if key not in values.get(kind, {}))
         for kind, keys in items.items()
@@ -139,7 +139,7 @@ def without(items: Items, values: Values) -> Items:
 
 
 def findings_of(ask: Ask, wanted: frozenset[Finding], answers: Answers) -> Findings:
-    """The findings, each complete or absent with its cause; with what each took."""
+    """Return the findings, each complete or absent with its cause, and the usage of each."""
     items = ask.items()
     contents: dict[str, Any] = {}
     for kind in wanted:

@@ -1,4 +1,4 @@
-"""What judges and embedders are to the pipeline."""
+"""Interfaces of judges, embedders and token scorers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Judge(Protocol):
     """Makes findings. Runs in the evaluator's event loop only, never on a request.
 
     Attributes:
-        name: What stands on scores as annotator: kind and model.
+        name: Annotator on the scores: kind and model.
         annotator_kind: `LLM` for a language model, `CODE` for anything else.
         version: Version of the prompts or rules; scores of different versions do not compare.
     """
@@ -33,7 +33,7 @@ class Judge(Protocol):
     def version(self) -> str: ...
 
     async def decompose(self, task: Decompose) -> Findings:
-        """Makes the wanted findings, each either its content or an absence with the cause.
+        """Make the wanted findings, each either its content or an absence with the cause.
 
         Raises:
             JudgeError: None of them could be made.
@@ -41,19 +41,19 @@ class Judge(Protocol):
         ...
 
     async def verify(self, task: Verify) -> Findings:
-        """The same for the second task."""
+        """Make the findings of the second task, as by `decompose`."""
         ...
 
     async def rate(self, task: Rate) -> Findings:
-        """The same for the third task."""
+        """Make the findings of the third task, as by `decompose`."""
         ...
 
     async def grade(self, task: Grade) -> Findings:
-        """The same for the fourth task."""
+        """Make the findings of the fourth task, as by `decompose`."""
         ...
 
     async def aclose(self) -> None:
-        """Releases connections and models. Called once, at shutdown."""
+        """Release connections and models. Called once, at shutdown."""
         ...
 
 
@@ -65,7 +65,7 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector per text, in order, all of one length.
+        """Return one vector per text, in order, all of one length.
 
         Raises:
             JudgeError: The model cannot be loaded or did not answer.
@@ -73,16 +73,16 @@ class Embedder(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Releases connections and models. Called once, at shutdown."""
+        """Release connections and models. Called once, at shutdown."""
         ...
 
 
 @runtime_checkable
 class MeteredEmbedder(Embedder, Protocol):
-    """An embedder that tells what it took."""
+    """Embedder that reports the tokens it took."""
 
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        """What `embed` gives, and this caller's part of the tokens; nothing for cached texts."""
+        """Return the vectors, and this caller's part of the tokens; cached texts take none."""
         ...
 
 
@@ -94,7 +94,7 @@ class TokenScorer(Protocol):
     def name(self) -> str: ...
 
     async def score(self, candidate: str, reference: str) -> TokenScore:
-        """Precision, recall and F1 of a candidate against a reference.
+        """Return precision, recall and F1 of a candidate against a reference.
 
         Raises:
             JudgeError: The model cannot be loaded.
@@ -102,5 +102,5 @@ class TokenScorer(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Releases the model. Called once, at shutdown."""
+        """Release the model. Called once, at shutdown."""
         ...

@@ -1,4 +1,4 @@
-"""Finding entities that stand in a chunk word for word, which nobody needs to be asked about."""
+"""Search for entities that stand in a chunk word for word, so that no judge is asked."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rag_eval_hooks.text.folding import fold
 __all__ = ["stated"]
 
 # Only white space and sentence punctuation end a word here: "36" is not stated by "-36", "36.5"
-# or "1,036". Whatever this misses, the judge is asked about.
+# or "1,036". The judge is asked about everything that this misses.
 _BEFORE = re.compile(r"(?<![^\s(\"'\[])")
 _AFTER = re.compile(r"[.,;:!?)\"'\]]*(?:\s|$)")
 
 
 def stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
-    """Whether each entity stands in a chunk as whole words, after folding.
+    """Tell for each entity if it stands in a chunk as whole words, after folding.
 
     Args:
         entities: Names, dates, places and numbers.

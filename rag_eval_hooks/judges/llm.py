@@ -114,29 +114,29 @@ class LLMJudge:
         return self._model.output_mode if isinstance(self._model, ChatAdapter) else None
 
     async def decompose(self, task: Decompose) -> Findings:
-        """Claims, entities, questions, stance; a text that the task lacks is `missing_input`."""
+        """Make claims, entities, questions and stance; without their text, `missing_input`."""
         ask = DecomposeAsk(task)
         answers = await self._asker.ask_all(self._calls(ask, ask.items()))
         return findings_of(ask, task.wanted, answers)
 
     async def verify(self, task: Verify) -> Findings:
-        """Verdicts; an entity that a chunk holds literally is found without asking."""
+        """Make verdicts; an entity that a chunk holds literally is found without asking."""
         return await verify(task, self._asker, self._calls, self._verify_tokens)
 
     async def rate(self, task: Rate) -> Findings:
-        """Ratings by rubrics."""
+        """Make ratings by rubrics."""
         ask = RateAsk(task)
         answers = await self._asker.ask_all(self._calls(ask, ask.items()))
         return findings_of(ask, task.wanted, answers)
 
     async def grade(self, task: Grade) -> Findings:
-        """Ratings by two templates each; one valid rating of the two is enough."""
+        """Make ratings by two templates each; one valid rating of the two is enough."""
         ask = GradeAsk(task)
         answers = await self._asker.ask_all(self._grade_calls(ask))
         return findings_of(ask, task.wanted, _one_is_enough(answers))
 
     async def aclose(self) -> None:
-        """Closes the model's connections."""
+        """Close the model's connections."""
         await self._chat.aclose()
 
     def _calls(self, ask: Ask, items: Items) -> list[Call]:

@@ -1,4 +1,4 @@
-"""Replies that were read as valid, kept and served again."""
+"""Memo of valid replies, which serves equal prompts again."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ __all__ = ["Memo", "MemoChat"]
 
 
 class Memo:
-    """Replies by what was asked of whom, in memory and, if a folder is given, on disk.
+    """Replies by model and prompt, in memory and, if a folder is given, on disk.
 
     One memo may serve several judges, and one folder several processes. Replies hold claims of
-    the samples: whoever may not read the samples must not read the folder.
+    the samples: the folder needs the same protection as the samples.
 
     Args:
         path: Folder for replies that outlive the process; made when it is not there.
@@ -65,7 +65,7 @@ class Memo:
         self._lock = threading.Lock()
 
     def recall(self, key: bytes) -> str | None:
-        """The text in memory, or None."""
+        """Return the text in memory, or None."""
         with self._lock:
             text = self._texts.get(key)
             if text is not None:
@@ -74,7 +74,7 @@ class Memo:
             return text
 
     async def load(self, key: bytes) -> str | None:
-        """The text on disk, or None; a disk that fails has none."""
+        """Return the text on disk, or None; a disk that fails has none."""
         text = None if self._disk is None else await self._disk.get(key)
         with self._lock:
             self._counts["asked" if text is None else "disk"] += 1
@@ -83,18 +83,18 @@ class Memo:
         return text
 
     def keep(self, key: bytes, text: str) -> None:
-        """Keeps a text in memory, and soon on disk."""
+        """Keep a text in memory, and soon on disk."""
         self._remember(key, text)
         if self._disk is not None:
             self._disk.put(key, text)
 
     def stats(self) -> Mapping[str, int]:
-        """Replies served from `memory` and from `disk`, prompts `asked`, and failures by kind."""
+        """Count replies served from `memory` and `disk`, prompts `asked`, and failures by kind."""
         with self._lock:
             return {**self._counts, **self._incidents.counts()}
 
     async def aclose(self) -> None:
-        """Writes what is still to be written, and closes the file; it may be used again."""
+        """Write pending replies and close the file; it may be used again."""
         if self._disk is not None:
             await self._disk.aclose()
 
@@ -107,16 +107,16 @@ class Memo:
 
 
 class MemoChat:
-    """A chat that asks the same once.
+    """Chat that asks equal prompts once.
 
-    Prompts that are the same at the same time are asked once too. Only a reply that its reader
+    Equal prompts at the same time share one call. Only a reply that its reader
     accepts (`Completion.accept`) is kept. A reply from the memo took nothing; of a reply that
     several share, one bears the cost.
 
     Args:
         chat: The model.
-        memo: Where its replies are.
-        scope: What tells this model from others of its name, such as its endpoint.
+        memo: Keeps the replies.
+        scope: Text that tells this model from others of the same name, such as its endpoint.
     """
 
     def __init__(self, chat: Chat, memo: Memo, *, scope: str = "") -> None:
@@ -129,11 +129,11 @@ class MemoChat:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """Kind and model."""
         return self._chat.name
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """The kept reply, or the model's."""
+        """Return the kept reply, or the model's."""
         key = self._key(prompt)
         if (text := self._memo.recall(key)) is not None:
             return Completion(text, Usage())
@@ -149,12 +149,12 @@ class MemoChat:
                 _charge(flight.spent.usage)
             raise
         finally:
-            # Its reader accepts before anyone else's turn: no equal prompt can slip in between.
+            # The reader accepts the reply before another task runs: no equal prompt comes between.
             if flight.ended and flights.get(key) is flight:
                 del flights[key]
 
     async def aclose(self) -> None:
-        """Closes the model's connections and the memo's file."""
+        """Close the model's connections and the memo's file."""
         await self._chat.aclose()
         await self._memo.aclose()
 
@@ -177,7 +177,7 @@ def _charge(usage: Usage) -> None:
 
 
 async def _shared(flight: Flight[Completion]) -> Completion:
-    """The flight's reply or error; what it took goes to one of those who wait for it."""
+    """Return the shared call's reply, or raise its error; one of the waiters bears the usage."""
     try:
         completion = await flight.result()
     except (JudgeError, ReplyError) as error:
@@ -188,7 +188,7 @@ async def _shared(flight: Flight[Completion]) -> Completion:
 
 
 def _free(error: JudgeError | ReplyError) -> JudgeError | ReplyError:
-    """The same error for another who waited, without usage."""
+    """Copy an error for a further waiter, without usage."""
     kinds = (ReplyError, JudgeTimeout, BudgetError, JudgeUnavailable, JudgeError)
     kind = next(kind for kind in kinds if isinstance(error, kind))
     free = kind(str(error))

@@ -30,14 +30,14 @@ class OpenAIEmbedder:
 
     Args:
         model: The endpoint's name for the model.
-        base_url: The endpoint; OpenAI's own by default.
-        api_key: Its key.
+        base_url: Address of the endpoint; OpenAI's own by default.
+        api_key: Key of the endpoint.
         headers: Extra headers for a gateway.
         query: Extra query parameters, such as `api-version`.
         timeout: Seconds for one call.
         retries: Further tries after a 429, a 5xx or a time-out, and after a malformed reply.
-        concurrency: Calls in flight at once, at most: fewer after a 429 or a time-out.
-        breaker_failures: In a row, after which no call is made for a while.
+        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
+        breaker_failures: Failures in a row after which no call is made for a while.
         breaker_pause: Seconds of that while; it doubles up to six times as long.
         cache_size: Vectors kept, the least recently used leave first.
         prices: Puts costs on the usage.
@@ -47,7 +47,7 @@ class OpenAIEmbedder:
     """
 
     asks_budget = True
-    """Each of its requests asks the budget itself, as several samples share one."""
+    """True: requests ask the budget themselves, as several samples share one."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class OpenAIEmbedder:
         return self._name
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector per text, in order, all of one length.
+        """Return one vector per text, in order, all of one length.
 
         Raises:
             JudgeTimeout: The endpoint did not reply in time, retries included.
@@ -112,7 +112,7 @@ class OpenAIEmbedder:
         return await self._embeddings.embed(texts)
 
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        """What `embed` gives, and the tokens of those texts that were not known.
+        """Return the vectors, and the usage of the texts that were not cached.
 
         Raises:
             JudgeError: As by `embed`.
@@ -122,7 +122,7 @@ class OpenAIEmbedder:
         return vectors, self._prices.priced(used, self.name) if tokens else used
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         await self._embeddings.aclose()
         await self._endpoint.aclose()
 
@@ -133,7 +133,7 @@ class OpenAIEmbedder:
         return vectors
 
     async def _asked(self, texts: Sequence[str]) -> list[Vector]:
-        """The vectors of one request, sent again while the reply is malformed."""
+        """Return the vectors of one request, sent again while the reply is malformed."""
         lost = 0.0
         for _ in range(self._retries):
             try:
@@ -143,7 +143,7 @@ class OpenAIEmbedder:
         return await self._request(texts, lost)
 
     async def _request(self, texts: Sequence[str], lost: float) -> list[Vector]:
-        """The vectors of one request, which bear the tokens of those before it as well."""
+        """Send one request; its vectors bear the tokens of malformed replies before it, too."""
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [sendable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
@@ -189,7 +189,7 @@ class _MalformedError(JudgeError):
 
 
 def _tokens(reply: Any) -> float:
-    """Tokens of one request, as the endpoint tells them; 0 where it does not."""
+    """Return the tokens that the endpoint reports for one request, 0 for none."""
     used = reply.get("usage") if isinstance(reply, dict) else None
     return token_count(used.get("prompt_tokens")) if isinstance(used, dict) else 0.0
 

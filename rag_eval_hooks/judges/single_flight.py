@@ -1,4 +1,4 @@
-"""One call that several wait for."""
+"""Call shared by several waiters."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ T = TypeVar("T")
 
 
 class Flight(Generic[T]):
-    """A call in a task of its own: it outlives who waits for it until nobody does.
+    """Call in a task of its own, which is cancelled when its last waiter is.
 
     Args:
-        call: Begun at once, in the running loop.
-        spent: Where what it takes is put down.
+        call: Started at once, in the running loop.
+        spent: Sum of what the call takes.
 
     Attributes:
-        spent: The same.
-        ended: Whether nobody can wait for it any more.
+        spent: Sum of what the call takes.
+        ended: True if no further waiter can join.
     """
 
     def __init__(self, call: Coroutine[Any, Any, T], spent: UsageMeter) -> None:
@@ -33,7 +33,7 @@ class Flight(Generic[T]):
         self.ended = False
 
     async def result(self) -> T:
-        """What the call gives or raises. Who is cancelled here does not end it for the others."""
+        """Wait for the call; a waiter that is cancelled does not cancel it for the others."""
         self._waiting += 1
         try:
             return await asyncio.shield(self._task)
@@ -44,6 +44,6 @@ class Flight(Generic[T]):
             self.ended = self._task.done() or not self._waiting
 
     def claim(self) -> bool:
-        """Whether this is the first to ask: that one bears what the call took."""
+        """Return True to the first caller only, which bears the usage."""
         first, self._claimed = not self._claimed, True
         return first

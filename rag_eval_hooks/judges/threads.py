@@ -1,4 +1,4 @@
-"""Blocking calls beside an event loop, in threads that never delay the exit of the process."""
+"""Threads for blocking calls, which never delay the exit of the process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Some daemon threads, begun when they are needed.
+    """Daemon threads, started when they are needed.
 
     Args:
         name: Name of the threads.
-        limit: How many at most. A call that outlives its time-out keeps its thread until it ends;
+        limit: Most threads. A call that outlives its time-out keeps its thread until it ends;
             a forked child has threads of its own.
     """
 
@@ -30,13 +30,13 @@ class Threads:
         self._close_all()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """What the call gives or raises, made in the caller's context.
+        """Make a call in a thread, in the caller's context.
 
         Raises:
             TimeoutError: Calls that hang hold every thread.
         """
         if self._process != os.getpid():
-            # They are the parent's: those that were at work when it forked never become idle here.
+            # Threads do not survive a fork: busy ones would never become idle here.
             self._close_all()
         worker = self._idle.pop() if self._idle else self._start()
         idle = self._idle
@@ -45,7 +45,7 @@ class Threads:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Ends the threads after the calls in hand; a later call begins new ones."""
+        """End the threads after their present calls; a later call starts new ones."""
         for worker in self._all:
             worker.shutdown()
         self._close_all()

@@ -24,10 +24,10 @@ Contents: TypeAlias = dict[Finding, dict[str, Any]]
 
 
 async def verify(task: Verify, asker: Asker, calls: Calls, budget: int) -> Findings:
-    """The verdicts; an entity that a chunk holds literally is found without asking.
+    """Make the verdicts; an entity that a chunk holds literally is found without asking.
 
     Args:
-        task: What is wanted.
+        task: The task.
         asker: Asks the model.
         calls: Makes calls of the items to ask for.
         budget: Tokens of contexts in one call.
@@ -60,7 +60,7 @@ class _Joint:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A verification whose contexts go into several calls."""
+    """Verification whose contexts go into several calls."""
 
     task: Verify
     asker: Asker
@@ -69,7 +69,7 @@ class _Parts:
     groups: Sequence[tuple[int, ...]]
 
     async def ask(self, items: Items) -> Answers:
-        """All parts at the same time, then the claims whose parts are spread over several."""
+        """Ask about all parts at once, then about claims whose support is spread over several."""
         told = await self.asker.ask_groups(
             [self._calls(items, place, group) for place, group in enumerate(self.groups)]
         )
@@ -89,7 +89,7 @@ class _Parts:
         return answers | replace(joined, values=contents)
 
     def _calls(self, items: Items, place: int, group: tuple[int, ...]) -> list[Call]:
-        """The calls of one part; what needs no chunk goes with the first."""
+        """Make the calls of one part; items that need no chunk go with the first."""
         ask = VerifyAsk(self.task, shown=group, partial_view=True)
         shown = {kind: set(keys) for kind, keys in ask.items().items()}
         own = {
@@ -106,7 +106,7 @@ class _Parts:
                     yield kind, key, content
 
     def _joints(self, contents: Contents) -> list[_Joint]:
-        """The claims to ask about once more, in as few calls as keep to the budget."""
+        """Group the claims to ask about once more into as few calls as the budget allows."""
         joints: list[_Joint] = []
         for kind, key, sorting in self._spread(contents):
             if not joints or self._size(joints[-1].shown | sorting.partly) > self.budget:
@@ -119,7 +119,7 @@ class _Parts:
 
 
 def _settle(contents: dict[str, Any], key: str, before: Sorting, told: Sorting | None) -> None:
-    """Takes over the verdict by the chunks with parts; without one the claim stays open."""
+    """Take the verdict by the joint chunks; without one, the claim stays open."""
     del contents[key]
     if told is not None:
         together = told.together or bool(told.supporting)
@@ -134,7 +134,7 @@ def _literal(task: Verify, items: Items) -> Values:
 
 
 def _are_twins(task: Verify) -> bool:
-    """Whether both relevances are wanted and, without a reference, are one and the same."""
+    """Tell if both relevances are wanted and, without a reference, are equal."""
     only_answer = task.reference is None and task.answer is not None
     return only_answer and task.wanted >= RELEVANCES
 

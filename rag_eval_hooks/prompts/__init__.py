@@ -1,4 +1,4 @@
-"""What a language model is asked, and how its replies are read. Pure and versioned."""
+"""Prompts of an LLM judge, and the reading of its replies. Pure and versioned."""
 
 from rag_eval_hooks.prompts.ask import Ask, Items, Reading, ReplyError, Values
 from rag_eval_hooks.prompts.decompose import QUESTION_COUNT, DecomposeAsk

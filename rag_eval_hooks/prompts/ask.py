@@ -1,4 +1,4 @@
-"""What a task still has to learn from a judge, and what one reply told of it."""
+"""Interface of a task to a language model: items, prompts and readings."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ WHOLE = "whole"
 
 
 class ReplyError(ValueError):
-    """A reply of which nothing can be used. Its text tells the judge why, without content.
+    """Reply of which nothing can be used. The text tells the judge why, without content.
 
     Args:
-        text: What was wrong with it.
-        usage: What the reply took, where the transport knows; by default one call.
+        text: Problem of the reply.
+        usage: Usage of the reply, if the transport knows it; by default one call.
     """
 
     def __init__(self, text: str, usage: Usage | None = None) -> None:
@@ -35,11 +35,11 @@ class ReplyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one reply told.
+    """Contents of one reply.
 
     Attributes:
-        values: Items with a valid content.
-        problems: What was wrong with the others, for the judge; holds no content of the sample.
+        values: Valid contents by item.
+        problems: Problems of the others, for the judge; without content of the sample.
     """
 
     values: Values
@@ -47,27 +47,27 @@ class Reading:
 
 
 class Ask(Protocol):
-    """One task as questions to a language model: pure, and open to asking for a part of it."""
+    """Task as questions to a language model. Any part of its items can be asked for."""
 
     def items(self) -> Items:
-        """Everything that a judge has to be asked for this task."""
+        """Return all items that a judge has to be asked for."""
         ...
 
     def possible(self, kind: Finding) -> bool:
-        """Whether the task has the texts that the finding is made from."""
+        """Tell if the task has the texts that the finding is made from."""
         ...
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
-        """The prompt for these items.
+        """Make the prompt for these items.
 
         Args:
             items: A part of `items()`.
-            problems: What was wrong with the last reply.
+            problems: Problems of the last reply.
         """
         ...
 
     def read(self, items: Items, reply: str) -> Reading:
-        """What the reply says about the items asked for.
+        """Read the contents of the items from a reply.
 
         Raises:
             ReplyError: It is not one JSON object.
@@ -75,12 +75,12 @@ class Ask(Protocol):
         ...
 
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Any:
-        """The finding, from the contents of all of its items."""
+        """Make the finding from the contents of all of its items."""
         ...
 
 
 def only_lines(items: Items, every: Items) -> list[str]:
-    """A line for each finding of which only some items are asked for."""
+    """Make a line for each finding of which only some items are asked for."""
     return [
         f"- {kind.value}: only for {', '.join(keys)}."
         for kind, keys in items.items()

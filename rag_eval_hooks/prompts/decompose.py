@@ -1,4 +1,4 @@
-"""Taking answer and reference apart: claims, entities, questions. No contexts are needed."""
+"""Decomposition of answer and reference: claims, entities, questions. Needs no contexts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _EXAMPLES: Mapping[Finding, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class DecomposeAsk:
-    """A `Decompose` task as questions to a language model.
+    """`Decompose` task as questions to a language model.
 
     Half a list of claims is no list of claims, so each list is one item. The stance has an item
     for each of the two texts. A blank text is not asked about: it holds no claims and no
@@ -77,16 +77,16 @@ class DecomposeAsk:
     task: Decompose
 
     def items(self) -> Items:
-        """The wanted findings that have a text, in a fixed order."""
+        """Return the wanted findings that have a text, in a fixed order."""
         every = {kind: self._keys(kind) for kind in _PARTS if kind in self.task.wanted}
         return {kind: keys for kind, keys in every.items() if keys}
 
     def possible(self, kind: Finding) -> bool:
-        """Whether there is the text that the finding is made from."""
+        """Tell if the task has the text that the finding is made from."""
         return getattr(self.task, _SOURCE[kind]) is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
-        """The prompt for these findings; it holds only the texts that they are made from."""
+        """Make the prompt for these findings, with only the texts that they are made from."""
         lines = ["Take the texts apart."]
         lines += ["Number the items from 1; count is how many there are."] if _lists(items) else []
         lines += [_A_CLAIM] if _CLAIMS & set(items) else []
@@ -96,7 +96,7 @@ class DecomposeAsk:
         return Prompt(SYSTEM, user + correction(problems), "decomposition", example)
 
     def read(self, items: Items, reply: str) -> Reading:
-        """The lists that are complete, and what is said of each text's stance.
+        """Read the complete lists, and the stance of each text.
 
         Raises:
             ReplyError: The reply is not one JSON object.
@@ -114,7 +114,7 @@ class DecomposeAsk:
         return Reading(values, tuple(problems))
 
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Any:
-        """The list or the stance, and what a blank text has."""
+        """Return the list or the stance; a blank text has fixed ones."""
         if kind is Finding.STANCE:
             return Stance(*(self._indistinct(name, values) for name in ("answer", "reference")))
         if WHOLE in values:

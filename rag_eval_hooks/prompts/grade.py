@@ -1,6 +1,6 @@
-"""Grading by two templates for each finding (seed 004): each reply is one bare rating.
+"""Grades by two templates for each finding, as in NVIDIA's RAG metrics: one bare rating each.
 
-The scales are those of the seed; both templates of each are our own words.
+The scales are those of the metrics' definition; both templates of each are our own words.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _WORDING = {
 
 @dataclass(frozen=True, slots=True)
 class GradeAsk:
-    """A `Grade` task as questions to a language model.
+    """`Grade` task as questions to a language model.
 
     Each grade has two items, one for each template. A prompt is for one template: give `prompt`
     and `read` items of one template only, of one grade or of several.
@@ -72,16 +72,16 @@ class GradeAsk:
     task: Grade
 
     def items(self) -> Items:
-        """The wanted grades that have their texts; none by chunks where there is no chunk."""
+        """Return the wanted grades that have their texts; without chunks, none that needs them."""
         asked = [kind for kind in _WORDING if kind in self.task.wanted and self.possible(kind)]
         return {kind: TEMPLATES for kind in asked if not self._on_nothing(kind)}
 
     def possible(self, kind: Finding) -> bool:
-        """Whether the task has the texts that the grade is about."""
+        """Tell if the task has the texts that the grade is about."""
         return all(getattr(self.task, name) is not None for name in _NEEDS[kind])
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
-        """The prompt for these grades by one template.
+        """Make the prompt for these grades by one template.
 
         The second template has answer and reference in each other's places. Both stand under
         neutral names, so that neither place tells where a text came from.
@@ -99,7 +99,7 @@ class GradeAsk:
         return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "grades", example)
 
     def read(self, items: Items, reply: str) -> Reading:
-        """The ratings that are in their sets; no other is taken or rounded.
+        """Read the ratings that are in their sets; no other is taken or rounded.
 
         Raises:
             ReplyError: The reply is not one JSON object.
@@ -116,7 +116,7 @@ class GradeAsk:
         return Reading(values, tuple(problems))
 
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Pair:
-        """The ratings by both templates; nothing answers and grounds nothing: the lowest step."""
+        """Return the ratings by both templates; without chunks, the lowest step."""
         first, second = (0, 0) if self._on_nothing(kind) else map(values.get, TEMPLATES)
         return first, second
 

@@ -14,7 +14,7 @@ _BRACKETS = re.compile(r"[{}\[\]]")
 
 
 def one_object(text: str) -> dict[str, Any]:
-    """The only JSON object in a text; prose or a code fence around it is passed over.
+    """Return the only JSON object in a text; prose or a code fence around it is ignored.
 
     A text with a second object, or with any bracket outside the first, is refused: it is cut
     off, or nobody can say which part of it is the reply.

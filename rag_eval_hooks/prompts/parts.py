@@ -1,4 +1,4 @@
-"""Contexts that are too long for one verification: their parts, and what the parts add up to.
+"""Division of contexts that are too long for one verification, and the union of the verdicts.
 
 A claim can need chunks that lie in different parts. So each part also says which of its chunks
 state a part of the claim; a claim that no part supports, with such chunks in several parts, is
@@ -21,12 +21,12 @@ A low estimate of what a token holds, so that the budget is kept by any tokenise
 
 
 def tokens(text: str) -> int:
-    """About how many tokens a text takes, rather more than less."""
+    """Estimate the tokens of a text, rather too many than too few."""
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
-    """The chunks' numbers in groups that keep to a budget, in order.
+    """Divide the numbers of chunks into groups that keep to a budget, in order.
 
     A chunk is never cut: one that is longer than the budget is a group of its own.
 
@@ -47,7 +47,7 @@ def parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
 
 
 def added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all parts together say about the items of a finding; an item left open is left out.
+    """Join the contents of all parts by item; items without a content in some part are left out.
 
     Args:
         kind: One of the verdicts about chunks.
@@ -68,7 +68,7 @@ def added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def spread(sorting: Sorting, groups: Sequence[Collection[int]]) -> bool:
-    """Whether a claim that no part supports has chunks with a part of it in several parts."""
+    """Tell if a claim that no part supports is partly stated by chunks of several parts."""
     if sorting.supporting or sorting.together:
         return False
     return sum(bool(sorting.partly & set(group)) for group in groups) > 1

@@ -1,4 +1,4 @@
-"""What every prompt is made of: the system text, data blocks, and the shape of the reply."""
+"""Elements of every prompt: the system text, data blocks, and the shape of the reply."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Prompt:
     """One question to a language model.
 
     Attributes:
-        system: Who the model is and how it replies; the same in all prompts.
+        system: Role of the model and form of its replies; equal in all prompts.
         user: Data and task.
         name: Name of the reply's shape, for endpoints that take a JSON Schema.
         example: A reply in the wanted shape; its values mean nothing.
@@ -65,11 +65,11 @@ class Prompt:
 
     @property
     def asked(self) -> str:
-        """The user text by which equal prompts are known: the same under every secret."""
+        """User text before sealing, by which equal prompts are recognised."""
         return self.user if self.unsealed is None else self.unsealed
 
     def sealed(self, secret: bytes) -> Prompt:
-        """The prompt with delimiters that nobody can foretell who does not know the secret.
+        """Return the prompt with delimiters that cannot be predicted without the secret.
 
         The same data keep the same delimiters under one secret, so that prompts about one sample
         still share their prefix. Text of the data is not touched: `data_block` leaves nothing in
@@ -89,12 +89,12 @@ class Prompt:
 
     @property
     def user_with_shape(self) -> str:
-        """The user text for an endpoint that takes no schema: the shape stands at its end."""
+        """User text with the shape at its end, for an endpoint that takes no schema."""
         return f"{self.user}\n\nThe reply has this shape: {_dump(self.example)}"
 
 
 def data_block(document: Mapping[str, Any]) -> str:
-    """Untrusted texts as one JSON document between delimiters that they cannot hold.
+    """Quote untrusted texts as one JSON document between delimiters that they cannot hold.
 
     The delimiters' token is a hash of the whole document, keyed with a secret by `Prompt.sealed`;
     and nothing in the document looks like a delimiter: there the bracket stands as an escape, as
@@ -107,7 +107,7 @@ def data_block(document: Mapping[str, Any]) -> str:
 
 
 def contexts_block(question: str, chunks: Mapping[str, str]) -> str:
-    """The data block that stands first in every prompt with contexts, the same in all of them.
+    """Make the data block that stands first in every prompt with contexts, equal in all of them.
 
     Args:
         question: The user's question.
@@ -117,12 +117,12 @@ def contexts_block(question: str, chunks: Mapping[str, str]) -> str:
 
 
 def numbered(prefix: str, texts: Sequence[str]) -> dict[str, str]:
-    """The texts by prefix and number, counted from 1."""
+    """Number texts from 1, with a prefix."""
     return {f"{prefix}{number}": text for number, text in enumerate(texts, start=1)}
 
 
 def correction(problems: Sequence[str]) -> str:
-    """What was wrong with the last reply, for asking again; empty at the first ask."""
+    """Describe the problems of the last reply, for asking again; empty at the first time."""
     if not problems:
         return ""
     listed = "; ".join(problems[:_MOST_PROBLEMS])
@@ -130,7 +130,7 @@ def correction(problems: Sequence[str]) -> str:
 
 
 def schema_of(example: Any) -> dict[str, Any]:
-    """The JSON Schema of values like the example: every key required, no other allowed.
+    """Make the JSON Schema of values like the example: every key required, no other allowed.
 
     It names neither ids nor counts: endpoints compile each new schema, which takes seconds,
     and so all samples share one for the same findings.

@@ -1,4 +1,4 @@
-"""Rating an answer by rubrics, all in one call and without the contexts.
+"""Ratings of an answer by rubrics, all in one call and without the contexts.
 
 The steps of the rubrics are those of seed 000 (direct relevance, GEval, classification) and of
 seed 002 (1 to 5); the wording is our own.
@@ -80,21 +80,21 @@ _READERS: Mapping[Finding, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class RateAsk:
-    """A `Rate` task as questions to a language model; each rating is one item."""
+    """`Rate` task as questions to a language model; each rating is one item."""
 
     task: Rate
 
     def items(self) -> Items:
-        """The wanted ratings that have their texts, in a fixed order."""
+        """Return the wanted ratings that have their texts, in a fixed order."""
         wanted = [kind for kind in _PARTS if kind in self.task.wanted]
         return {kind: (WHOLE,) for kind in wanted if self.possible(kind)}
 
     def possible(self, kind: Finding) -> bool:
-        """Whether there is the reference, where the rating needs one."""
+        """Tell if the task has the reference, for a rating that needs one."""
         return kind in _WITHOUT_REFERENCE or self.task.reference is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
-        """The prompt for these ratings; the reference is in it only if one of them needs it."""
+        """Make the prompt for these ratings, with the reference only if one of them needs it."""
         document = {"question": self.task.question, "answer": self.task.answer}
         if not set(items) <= _WITHOUT_REFERENCE:
             document["reference"] = self.task.reference or ""
@@ -104,7 +104,7 @@ class RateAsk:
         return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "ratings", example)
 
     def read(self, items: Items, reply: str) -> Reading:
-        """The ratings that fit.
+        """Read the ratings that fit.
 
         Raises:
             ReplyError: The reply is not one JSON object.
@@ -120,5 +120,5 @@ class RateAsk:
         return Reading(values, tuple(problems))
 
     def content(self, _kind: Finding, values: Mapping[str, Any]) -> Any:
-        """The rating."""
+        """Return the rating."""
         return values[WHOLE]

@@ -1,4 +1,4 @@
-"""The elements of ratings, strictly typed: a value outside its set is refused, not rounded."""
+"""Strictly typed elements of ratings: a value outside its set is refused, not rounded."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _GEval(BaseModel):
 
 
 def read_relevance(element: Any) -> float:
-    """Direct relevance: one of five steps from 0 to 1.
+    """Read direct relevance, one of five steps from 0 to 1.
 
     Raises:
         ReplyError: It is none of them.
@@ -59,7 +59,7 @@ def read_relevance(element: Any) -> float:
 
 
 def read_step(element: Any) -> Rating:
-    """A step from 1 to 5.
+    """Read a step from 1 to 5.
 
     Raises:
         ReplyError: It is none.
@@ -69,7 +69,7 @@ def read_step(element: Any) -> Rating:
 
 
 def read_class(element: Any) -> Verdict:
-    """Whether the answer is correct.
+    """Read the verdict on the answer's correctness.
 
     Raises:
         ReplyError: It is not said.
@@ -79,7 +79,7 @@ def read_class(element: Any) -> Verdict:
 
 
 def read_geval(element: Any) -> GEval:
-    """Three scores from 0 to 100; whatever stands beside them is ignored.
+    """Read three scores from 0 to 100; anything beside them is ignored.
 
     Raises:
         ReplyError: One of them is missing or out of range.

@@ -1,4 +1,4 @@
-"""The elements of a reply, strictly typed, and the reading of whole groups of them."""
+"""Strictly typed elements of replies, and the reading of groups of them."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class _Numbered(_Element):
 
 
 class NumberedList(_Element):
-    """A list whose numbers and count prove that nothing is missing."""
+    """List whose numbers and count prove that nothing is missing."""
 
     items: Annotated[list[_Numbered], Field(max_length=_MOST_ITEMS)]
     count: Annotated[int, Field(ge=0)]
 
     def texts(self) -> tuple[str, ...]:
-        """The texts in the order of their numbers, each once.
+        """Return the texts in the order of their numbers, each once.
 
         Raises:
             ReplyError: The numbers are not exactly 1 to `count`.
@@ -59,13 +59,13 @@ class NumberedList(_Element):
 
 
 class QuestionList(NumberedList):
-    """Generated questions and whether the answer evades."""
+    """Generated questions, and a flag for an evasive answer."""
 
     noncommittal: bool
 
 
 class SupportVerdict(_Element):
-    """One claim against all chunks."""
+    """Verdict on one claim by all chunks."""
 
     id: str
     supporting: list[int]
@@ -75,20 +75,20 @@ class SupportVerdict(_Element):
 
 
 class PartialSupportVerdict(SupportVerdict):
-    """The same where the chunks are some of all."""
+    """Verdict on one claim by some of all chunks."""
 
     partly: list[int]
 
 
 class StanceVerdict(_Element):
-    """What one text is like."""
+    """Stance of one text."""
 
     id: str
     indistinct: bool
 
 
 class AgreementVerdict(_Element):
-    """One claim against the other text."""
+    """Verdict on one claim by the other text."""
 
     id: str
     holds: bool
@@ -96,7 +96,7 @@ class AgreementVerdict(_Element):
 
 
 class EntityVerdict(_Element):
-    """One entity against all chunks."""
+    """Verdict on one entity by all chunks."""
 
     id: str
     found: bool
@@ -104,7 +104,7 @@ class EntityVerdict(_Element):
 
 
 class RelevanceVerdict(_Element):
-    """One chunk against the question."""
+    """Verdict on one chunk for the question."""
 
     chunk: int
     useful: bool
@@ -113,7 +113,7 @@ class RelevanceVerdict(_Element):
 
 
 def parse(model: type[ModelT], value: Any) -> ModelT:
-    """The value as the model.
+    """Validate a value by a model.
 
     Raises:
         ReplyError: It does not fit; says which fields, without their contents.
@@ -127,7 +127,7 @@ def parse(model: type[ModelT], value: Any) -> ModelT:
 def read_group(
     group: Any, key: str, asked: Collection[str], read: Callable[[Any], T]
 ) -> tuple[dict[str, T], list[str]]:
-    """The elements of one group by id, and what was wrong with the others.
+    """Read the elements of one group by id, and the problems of the others.
 
     An element that does not fit, is missing or stands twice leaves only its own item open. An
     id that was not asked for spoils the whole group: the others may have been renumbered too.
@@ -157,7 +157,7 @@ def read_group(
 
 
 class UnknownIdError(ReplyError):
-    """An element speaks of something that was not asked about."""
+    """Element about something that was not asked about."""
 
 
 def _read_one(

@@ -1,4 +1,4 @@
-"""The verdicts of a verification: their shape in a reply, and their reading."""
+"""Verdicts of a verification: their shape in a reply, and their reading."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ EXAMPLES: Mapping[Finding, Mapping[str, Any]] = {
 """One element of each finding, in the order in which they are asked for."""
 
 KEYS: Mapping[Finding, str] = {kind: "chunk" if kind in RELEVANCES else "id" for kind in EXAMPLES}
-"""Which field of an element says what it is about."""
+"""Field of an element that names its item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """Which of the chunks that were shown support one claim, by their numbers.
+    """Support of one claim by the chunks that were shown, by their numbers.
 
     Attributes:
         supporting: Each of these does alone.
@@ -61,7 +61,7 @@ class Sorting:
     reason: str = ""
 
     def __or__(self, other: Sorting) -> Sorting:
-        """What is known when other chunks were shown too."""
+        """Return the union with the support by other chunks."""
         reasons = dict.fromkeys(filter(None, (self.reason, other.reason)))
         return Sorting(
             self.supporting | other.supporting,
@@ -71,7 +71,7 @@ class Sorting:
         )
 
     def support(self, chunks: int) -> Support:
-        """The verdict over all chunks, of which there are `chunks`."""
+        """Return the verdict over all chunks, given their number."""
         by_chunk = tuple(number in self.supporting for number in range(1, chunks + 1))
         return Support(by_chunk, self.together and not any(by_chunk), self.reason)
 
@@ -80,7 +80,7 @@ Element: TypeAlias = Sorting | Verdict | ChunkRelevance
 
 
 def example(kind: Finding, partial_view: bool) -> Mapping[str, Any]:
-    """One element of the finding.
+    """Return an example of one element of the finding.
 
     Args:
         kind: One of the verdicts.
@@ -93,12 +93,12 @@ def example(kind: Finding, partial_view: bool) -> Mapping[str, Any]:
 def reader(
     kind: Finding, shown: Collection[int], partial_view: bool = False
 ) -> Callable[[Any], Element]:
-    """What reads one element of the finding.
+    """Return the function that reads one element of the finding.
 
     Args:
         kind: One of the verdicts.
         shown: Numbers of the chunks that were shown.
-        partial_view: Whether these are only some of the chunks.
+        partial_view: True if these are only some of the chunks.
     """
     if kind in SUPPORTS:
         return partial(_partial_support if partial_view else _support, frozenset(shown))

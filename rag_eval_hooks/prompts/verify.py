@@ -1,4 +1,4 @@
-"""Holding claims, chunks and entities against each other, with the contexts sent once."""
+"""Verification of claims, chunks and entities, with the contexts sent once."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class VerifyAsk:
-    """A `Verify` task as questions to a language model.
+    """`Verify` task as questions to a language model.
 
     Items are `a1`... for answer claims, `r1`... for reference claims, `e1`... for entities and
     plain numbers for chunks, each counted from 1.
@@ -85,17 +85,17 @@ class VerifyAsk:
     partial_view: bool = False
 
     def items(self) -> Items:
-        """The wanted verdicts, in a fixed order; none for an agreement without its other text."""
+        """Return the wanted verdicts, in a fixed order; agreements need their other text."""
         possible = [k for k in EXAMPLES if k in self.task.wanted and self.possible(k)]
         every = {kind: tuple(self._texts(kind)) for kind in possible}
         return {kind: keys for kind, keys in every.items() if keys}
 
     def possible(self, kind: Finding) -> bool:
-        """Whether the task has the text that the verdicts are held against."""
+        """Tell if the task has the text that the verdicts are about."""
         return kind not in _AGAINST or getattr(self.task, _AGAINST[kind]) is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
-        """The prompt for these items; up to the end of the chunks it is one for all of them."""
+        """Make the prompt for these items; up to the end of the chunks, it is equal for all."""
         document = self._document(items)
         if set(items) <= AGREEMENTS:
             lines = [data_block({"question": self.task.question} | document), ""]
@@ -109,7 +109,7 @@ class VerifyAsk:
         return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "verdicts", shape)
 
     def read(self, items: Items, reply: str) -> Reading:
-        """The verdicts that fit, by item.
+        """Read the verdicts that fit, by item.
 
         Raises:
             ReplyError: The reply is not one JSON object.
@@ -130,24 +130,24 @@ class VerifyAsk:
     def content(
         self, kind: Finding, values: Mapping[str, Any]
     ) -> tuple[Support | Verdict | ChunkRelevance, ...]:
-        """One verdict per item, in order."""
+        """Return one verdict per item, in order."""
         found = [values[key] for key in self._texts(kind)]
         if kind not in SUPPORTS:
             return tuple(found)
         return tuple(sorting.support(len(self.task.chunks)) for sorting in found)
 
     def _chunks(self) -> dict[str, str]:
-        """The chunks to show, by number."""
+        """Return the chunks to show, by number."""
         every = numbered("", self.task.chunks)
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
 
     def _texts(self, kind: Finding) -> dict[str, str]:
-        """What the verdicts of a finding are about, by id or number."""
+        """Return the subjects of the verdicts of a finding, by id or number."""
         name = _LISTS[kind]
         return self._chunks() if name == "chunks" else numbered(name[0], getattr(self.task, name))
 
     def _document(self, items: Items) -> dict[str, Any]:
-        """The texts that these items need, without the chunks."""
+        """Return the texts that these items need, without the chunks."""
         needed = {_AGAINST[kind] for kind in items if kind in _AGAINST}
         needed |= {self._target() or ""} if Finding.RELEVANCE in items else set()
         document: dict[str, Any] = {
@@ -160,12 +160,12 @@ class VerifyAsk:
         return document
 
     def _target(self) -> str | None:
-        """The text that a chunk is to be useful for."""
+        """Return the purpose that a chunk has to serve."""
         given = (name for name in ("reference", "answer") if getattr(self.task, name) is not None)
         return next(given, None)
 
     def _instructions(self, items: Items) -> list[str]:
-        """One line per finding; the two supports share one."""
+        """Make one line per finding; the two supports share one."""
         names: dict[str, list[str]] = {}
         for kind in items:
             names.setdefault(self._instruction(kind), []).append(kind.value)

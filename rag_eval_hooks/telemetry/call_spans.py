@@ -1,4 +1,4 @@
-"""Spans of judge, embedding and scorer calls, below the carrier of their evaluation."""
+"""Spans of judge, embedding and scorer calls, below the span of their evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS: Final = {Operation.CHAT: "LLM", Operation.EMBEDDINGS: "EMBEDDING"}
 
 
 class CallSpans:
-    """Writes a span `chat <model>` or `embeddings <model>` for each call that was kept.
+    """Writes a span `chat <model>` or `embeddings <model>` for each logged call.
 
     They hold no content: a prompt quotes the application's texts.
 
@@ -34,11 +34,11 @@ class CallSpans:
         )
 
     def write(self, calls: Iterable[Call], carrier: Span) -> None:
-        """Writes the spans, each with the times of its call.
+        """Write the spans, each with the times of its call.
 
         Args:
-            calls: They.
-            carrier: Their parent.
+            calls: Logged calls.
+            carrier: Parent of the spans.
         """
         parent = trace.set_span_in_context(carrier, Context())
         for call in calls:

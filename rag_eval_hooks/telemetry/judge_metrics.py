@@ -1,4 +1,4 @@
-"""OpenTelemetry metrics of judge and embedder: calls, time, tokens, cost, breaker, concurrency."""
+"""OpenTelemetry metrics of judge and embedder."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _LEVELS: Final[tuple[tuple[str, str, Callable[[GateState], int]], ...]] = (
 
 
 class JudgeMetrics:
-    """A watch of calls that records them. Raises nothing.
+    """Observer of calls that records them as metrics. Raises nothing.
 
     Args:
         meter: Makes the instruments.
         judge: The judge's name, which stands for all that an evaluation took.
         limit: Bounds the names of judges and models.
-        incidents: Where exceptions of the user's provider are counted.
+        incidents: Counts exceptions of the user's provider.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class JudgeMetrics:
         )
 
     def reset(self) -> None:
-        """Forgets the gates of the parent: what a forked child needs."""
+        """Forget the gates of the parent process in a forked child."""
         self._gates = ()
 
     def called(self, call: Call) -> None:
-        """Records a call."""
+        """Record a call."""
         attributes = {**self._about(call.caller), semconv.EVAL_JUDGE_OUTCOME: call.outcome.value}
         try:
             # Several samples may share it: no RAG span is its own.
@@ -87,17 +87,17 @@ class JudgeMetrics:
             self._incidents.report("telemetry metrics", error)
 
     def passes(self, caller: Caller, gate: Gated) -> None:
-        """Reports the gate's state from now on, as long as it exists."""
+        """Report the gate's state from now on, as long as it exists."""
         if not any(known() is gate for _, known in self._gates):
             alive = tuple(entry for entry in self._gates if entry[1]() is not None)
             self._gates = (*alive, (caller, weakref.ref(gate)))
 
     def used(self, usage: Usage, context: Context) -> None:
-        """Records tokens and cost of an evaluation.
+        """Record tokens and cost of an evaluation.
 
         Args:
-            usage: What it took.
-            context: With its RAG span.
+            usage: Tokens and cost.
+            context: Context with the RAG span, for exemplars.
         """
         for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
             if count:
@@ -138,7 +138,7 @@ class JudgeMetrics:
 
 
 def _add(told: dict[tuple[str, ...], Observation], count: int, about: dict[str, str]) -> None:
-    """Adds up what several event loops have of the same caller."""
+    """Add up the states of several event loops for one caller."""
     key = tuple(about.values())
     before = told[key].value if key in told else 0
     told[key] = Observation(before + count, about)

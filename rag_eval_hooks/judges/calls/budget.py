@@ -1,4 +1,4 @@
-"""A budget of calls, tokens or money for judge and embedder: room is taken before a call."""
+"""Budget of calls, tokens or money for judge and embedder, reserved before each call."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ __all__ = ["Budget", "budget_of"]
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")
 _FIRST_REPLY: Final = 256.0
-"""Tokens expected of a reply before any was seen."""
+"""Tokens that a reply is expected to have before there was any."""
 _PER: Final = 1_000_000
 _FREE: Final = Price(0.0, 0.0)
 
 
 class Budget:
-    """Lets calls be sent while there is room in the hour and the day, of UTC. Thread-safe.
+    """Admits calls while the budget of the hour and of the day (UTC) lasts. Thread-safe.
 
-    Before a call is sent, its room is taken: one call, the estimated tokens of its prompt, the
-    mean tokens of the replies so far, and their price. With the reply the true amount takes its
-    place. So calls are never more than the limit, and tokens and money are passed at most by
-    what calls in flight take beyond their estimate. A call that is refused counts as a call. One
-    that gets no reply in time, or none that counts tokens, is charged the estimate. Requests for
-    embeddings are calls too, of a price of their own and without tokens of a reply.
+    Before a call is sent, its estimate is reserved: one call, the estimated tokens of its
+    prompt, the mean tokens of the replies so far, and their price. With the reply, the true
+    amount takes its place. So there are never more calls than the limit, and tokens and money
+    exceed it at most by what the calls in flight take beyond their estimates. A refused call
+    counts as a call. A call without a reply in time, or whose reply counts no tokens, is charged
+    the estimate. Requests for embeddings are calls, too, with a price of their own and without
+    tokens of a reply.
 
     Args:
-        limits: By `<unit>_per_<period>`, such as `calls_per_hour`.
-        store: Keeps what was spent.
-        price: Of the judge's model, for a limit of cost.
-        embedding_price: Of the embedder's, likewise.
-        incidents: Where a store that fails is counted; then no call is let through.
-        now: Seconds since the epoch; the same in all processes.
+        limits: Limits by `<unit>_per_<period>`, such as `calls_per_hour`.
+        store: Keeps the amounts spent.
+        price: Price of the judge's model, for a limit of cost.
+        embedding_price: Price of the embedder's model, for a limit of cost.
+        incidents: Counts failures of the store; while it fails, no call is admitted.
+        now: Returns seconds since the epoch; equal in all processes.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class Budget:
         self._reply_tokens = 0.0
 
     def reserve(self, input_tokens: float, *, embedding: bool = False) -> Reservation:
-        """Takes room for one call.
+        """Reserve one call.
 
         Args:
-            input_tokens: Tokens of its prompt or of the texts to embed, an estimate.
-            embedding: Whether it is for vectors.
+            input_tokens: Estimated tokens of the prompt or of the texts to embed.
+            embedding: True for a request for vectors.
 
         Raises:
-            BudgetError: There is none.
+            BudgetError: The budget is spent: the call must not be sent.
         """
         periods = self._periods()
         price = self._embedding_price if embedding else self._price
@@ -97,7 +98,7 @@ class Budget:
         return Reservation(self, periods, expected, price, replies=not embedding)
 
     def spent(self) -> Mapping[str, Spend]:
-        """What was spent in this hour and day so far, calls in flight at their estimate.
+        """Return the amounts spent in this hour and day, calls in flight at their estimate.
 
         Raises:
             OSError: The store cannot be used.
@@ -105,12 +106,12 @@ class Budget:
         return {period.name: self._store.spent(period) for period in self._periods()}
 
     def reset(self) -> None:
-        """What a forked child needs."""
+        """Replace the locks that a forked child inherited."""
         self._lock = threading.Lock()
         self._store.reset()
 
     def close(self) -> None:
-        """Closes the store."""
+        """Close the store."""
         self._store.close()
 
     def _settle(self, periods: list[Period], reserved: Spend, used: Spend) -> None:
@@ -137,14 +138,14 @@ class Budget:
 
 
 class Reservation:
-    """Room that one call in flight has taken; settled once.
+    """Amount that one call in flight has reserved; settled once.
 
     Args:
-        budget: Where it was taken.
-        periods: Of which hour and day, also when the reply comes in the next.
-        reserved: How much.
-        price: What the call costs.
-        replies: Whether its reply tells how long replies are.
+        budget: Budget of the reservation.
+        periods: Hour and day of the sending, also for a reply in the next.
+        reserved: The amount.
+        price: Price of the call.
+        replies: True if its reply counts for the estimate of replies.
     """
 
     def __init__(
@@ -163,7 +164,7 @@ class Reservation:
         self._replies = replies
 
     def settle(self, input_tokens: float, output_tokens: float) -> None:
-        """Puts the true amount in its place."""
+        """Replace the estimate by the true amount; without any tokens, keep it."""
         if input_tokens or output_tokens:
             if self._replies:
                 self._budget._replied(output_tokens)
@@ -171,20 +172,20 @@ class Reservation:
             self._budget._settle(self._periods, self._reserved, used)
 
     def fail(self) -> None:
-        """Leaves one call, without tokens."""
+        """Count one call, without tokens."""
         self._budget._settle(self._periods, self._reserved, Spend(1.0))
 
 
 def budget_of(
     config: RagEvalConfig, judge: Judge, embedder: Embedder | None, incidents: Incidents
 ) -> Budget | None:
-    """The budget that the settings describe, or None.
+    """Make the budget that the settings describe, or None.
 
     Args:
         config: The settings.
         judge: Its price counts if it is a language model.
         embedder: Its price counts if it reports tokens.
-        incidents: Where a store that fails is counted.
+        incidents: Counts failures of the store.
 
     Raises:
         ConfigError: A limit of cost without a price for the judge or the embedder, or the file's

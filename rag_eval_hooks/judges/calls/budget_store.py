@@ -1,4 +1,4 @@
-"""What was spent of a budget, in memory or in a file that processes share."""
+"""Amounts spent of a budget, in memory or in a file that processes share."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _KEPT: Final = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """An amount.
+    """Amount of calls, tokens and money.
 
     Attributes:
         calls: Judge calls.
-        tokens: Of prompts and replies together.
+        tokens: Tokens of prompts and replies together.
         cost: Money, in the currency of the price table.
     """
 
@@ -49,7 +49,7 @@ class Spend:
         )
 
     def within(self, limit: Spend) -> bool:
-        """Whether no part is above its limit."""
+        """Tell if no part is above its limit."""
         return self.calls <= limit.calls and self.tokens <= limit.tokens and self.cost <= limit.cost
 
 
@@ -60,7 +60,7 @@ class Period:
     Attributes:
         name: `hour` or `day`.
         start: Its beginning in seconds since the epoch.
-        limit: What may be spent in it; infinite where there is no limit.
+        limit: Amount that may be spent in it; infinite without a limit.
     """
 
     name: str
@@ -69,10 +69,10 @@ class Period:
 
 
 class BudgetStore(Protocol):
-    """Keeps what was spent in each period. Thread-safe."""
+    """Amounts spent in each period. Thread-safe."""
 
     def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
-        """Adds an amount to every period, or to none, in one step.
+        """Add an amount to every period, or to none, in one step.
 
         Returns:
             The period that has no room for it, or None when it was added.
@@ -83,7 +83,7 @@ class BudgetStore(Protocol):
         ...
 
     def add(self, periods: Sequence[Period], amount: Spend) -> None:
-        """Adds an amount to every period in any case; it may be negative.
+        """Add an amount, which may be negative, to every period in any case.
 
         Raises:
             OSError: The store cannot be used.
@@ -91,7 +91,7 @@ class BudgetStore(Protocol):
         ...
 
     def spent(self, period: Period) -> Spend:
-        """What was added to a period so far.
+        """Return the amount that was added to a period so far.
 
         Raises:
             OSError: The store cannot be used.
@@ -99,23 +99,23 @@ class BudgetStore(Protocol):
         ...
 
     def reset(self) -> None:
-        """What a forked child needs: it may have inherited a lock that was taken."""
+        """Replace the lock in a forked child, which may have inherited it locked."""
         ...
 
     def close(self) -> None:
-        """Releases what is held; a later use opens it again."""
+        """Release the file; a later use opens it again."""
         ...
 
 
 class MemoryStore:
-    """For one process."""
+    """Amounts of one process, in memory."""
 
     def __init__(self) -> None:
         self._spent: dict[tuple[str, int], Spend] = {}
         self._lock = threading.Lock()
 
     def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
-        """Adds an amount to every period, or to none."""
+        """Add an amount to every period, or to none."""
         with self._lock:
             for period in periods:
                 if not (self._of(period) + amount).within(period.limit):
@@ -124,21 +124,21 @@ class MemoryStore:
             return None
 
     def add(self, periods: Sequence[Period], amount: Spend) -> None:
-        """Adds an amount to every period."""
+        """Add an amount to every period."""
         with self._lock:
             self._put(periods, amount)
 
     def spent(self, period: Period) -> Spend:
-        """What was added to a period so far."""
+        """Return the amount that was added to a period so far."""
         with self._lock:
             return self._of(period)
 
     def reset(self) -> None:
-        """Goes on with what the parent had spent."""
+        """Replace the lock, and go on from the amounts of the parent."""
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Holds nothing."""
+        """Do nothing."""
 
     def _of(self, period: Period) -> Spend:
         return self._spent.get((period.name, period.start), Spend())

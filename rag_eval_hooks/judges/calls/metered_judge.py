@@ -1,4 +1,4 @@
-"""A judge or an embedder of someone else's, within the budget and watched."""
+"""Budget and observation for judges and embedders of a user's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["AllowedEmbedder", "MeteredJudge", "allowed", "metered"]
 
 
 class MeteredJudge:
-    """Asks the budget before each task, and tells who watches; the judge itself is not changed.
+    """Judge of a user's, within the budget and observed; the judge itself is not changed.
 
-    A task counts as one call, as nobody sees the calls inside. Tokens are those that the
-    findings tell as their usage.
+    A task counts as one call, as the calls inside are not visible. Tokens are those that the
+    findings report as their usage.
 
     Args:
         judge: Makes the findings.
@@ -32,37 +32,37 @@ class MeteredJudge:
 
     @property
     def name(self) -> str:
-        """The judge's."""
+        """Name, kind or version of the judge."""
         return self._judge.name
 
     @property
     def annotator_kind(self) -> AnnotatorKind:
-        """The judge's."""
+        """Name, kind or version of the judge."""
         return self._judge.annotator_kind
 
     @property
     def version(self) -> str:
-        """The judge's."""
+        """Name, kind or version of the judge."""
         return self._judge.version
 
     async def decompose(self, task: Decompose) -> Findings:
-        """The judge's findings, if there is room for a call."""
+        """Make the findings, if the budget admits a call."""
         return await self._asked(lambda: self._judge.decompose(task))
 
     async def verify(self, task: Verify) -> Findings:
-        """The same."""
+        """Make the findings, if the budget admits a call."""
         return await self._asked(lambda: self._judge.verify(task))
 
     async def rate(self, task: Rate) -> Findings:
-        """The same."""
+        """Make the findings, if the budget admits a call."""
         return await self._asked(lambda: self._judge.rate(task))
 
     async def grade(self, task: Grade) -> Findings:
-        """The same."""
+        """Make the findings, if the budget admits a call."""
         return await self._asked(lambda: self._judge.grade(task))
 
     async def aclose(self) -> None:
-        """Closes the judge."""
+        """Close the judge."""
         await self._judge.aclose()
 
     async def _asked(self, ask: Callable[[], Awaitable[Findings]]) -> Findings:
@@ -76,16 +76,16 @@ class MeteredJudge:
 
 
 def metered(judge: Judge) -> Judge:
-    """The judge as budget and metrics have to see it: one over a model that tells nothing."""
+    """Wrap a judge over a language model whose requests are not visible, and no other."""
     counts = isinstance(judge, LLMJudge) or judge.annotator_kind is not AnnotatorKind.LLM
     return judge if counts else MeteredJudge(judge)
 
 
 class AllowedEmbedder:
-    """Asks the budget before each call, and tells who watches; the embedder itself is not changed.
+    """Embedder of a user's, within the budget and observed; the embedder itself is not changed.
 
     Args:
-        embedder: Tells what it took.
+        embedder: Makes the vectors and reports its usage.
     """
 
     def __init__(self, embedder: MeteredEmbedder) -> None:
@@ -93,16 +93,16 @@ class AllowedEmbedder:
 
     @property
     def name(self) -> str:
-        """The embedder's."""
+        """Name of the embedder."""
         return self._embedder.name
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """The embedder's vectors, if there is room for a call."""
+        """Return the vectors, if the budget admits a call."""
         vectors, _used = await self.embed_metered(texts)
         return vectors
 
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
-        """The same, and what the embedder tells that it took."""
+        """Return the vectors and the usage that the embedder reports."""
         meter = Meter(embedded=texts)
         caller = Caller(self.name, Operation.EMBEDDINGS)
         with meter.charging(), observed_call(caller, is_request=False):
@@ -112,12 +112,12 @@ class AllowedEmbedder:
             return vectors, used
 
     async def aclose(self) -> None:
-        """Closes the embedder."""
+        """Close the embedder."""
         await self._embedder.aclose()
 
 
 def allowed(embedder: Embedder | None) -> Embedder | None:
-    """The embedder as budget and metrics have to see it: one that takes tokens, asks nobody."""
+    """Wrap an embedder that reports tokens and does not ask the budget itself, and no other."""
     if isinstance(embedder, MeteredEmbedder) and not getattr(embedder, "asks_budget", False):
         return AllowedEmbedder(embedder)
     return embedder
