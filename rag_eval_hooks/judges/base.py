@@ -10,7 +10,7 @@ from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Embedder", "Judge", "MeteredEmbedder", "TokenScorer"]
+__all__ = ["AsksBudget", "Embedder", "Judge", "MeteredEmbedder", "TokenScorer"]
 
 
 @runtime_checkable
@@ -84,6 +84,10 @@ class MeteredEmbedder(Embedder, Protocol):
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
         """Return the vectors, and this caller's part of the tokens; cached texts take none."""
         ...
+
+
+class AsksBudget:
+    """Mark of an embedder whose requests ask the budget themselves, as callers share them."""
 
 
 @runtime_checkable

@@ -7,11 +7,12 @@ import hashlib
 import json
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import (
@@ -25,7 +26,6 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.context import UsageMeter, call_context, in_call_context
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.disk import Disk
-from rag_eval_hooks.judges.single_flight import Flight
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.usage import Usage
 
@@ -194,3 +194,42 @@ def _free(error: JudgeError | ReplyError) -> JudgeError | ReplyError:
     free = kind(str(error))
     free.usage = Usage()
     return free
+
+
+T = TypeVar("T")
+
+
+class Flight(Generic[T]):
+    """Call in a task of its own, which is cancelled when its last waiter is.
+
+    Args:
+        call: Started at once, in the running loop.
+        spent: Sum of what the call takes.
+
+    Attributes:
+        spent: Sum of what the call takes.
+        ended: True if no further waiter can join.
+    """
+
+    def __init__(self, call: Coroutine[Any, Any, T], spent: UsageMeter) -> None:
+        self.spent = spent
+        self._task = asyncio.create_task(call)
+        self._waiting = 0
+        self._claimed = False
+        self.ended = False
+
+    async def result(self) -> T:
+        """Wait for the call; a waiter that is cancelled does not cancel it for the others."""
+        self._waiting += 1
+        try:
+            return await asyncio.shield(self._task)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._task.cancel()
+            self.ended = self._task.done() or not self._waiting
+
+    def claim(self) -> bool:
+        """Return True to the first caller only, which bears the usage."""
+        first, self._claimed = not self._claimed, True
+        return first

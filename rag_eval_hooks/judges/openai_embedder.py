@@ -10,6 +10,7 @@ from typing import Any
 
 from rag_eval_hooks.calls import Call, Caller, Operation
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.base import AsksBudget
 from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.calls.meter import Meter, token_count
 from rag_eval_hooks.judges.calls.requests import RequestRefusedError, Requests
@@ -25,7 +26,7 @@ _BATCH = 128
 _WINDOW = 0.005  # seconds; little beside a request
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(AsksBudget):
     """Vectors from `/embeddings`. Texts of concurrent callers share requests.
 
     Args:
@@ -45,9 +46,6 @@ class OpenAIEmbedder:
     Raises:
         ConfigError: A value cannot be used.
     """
-
-    asks_budget = True
-    """True: requests ask the budget themselves, as several samples share one."""
 
     def __init__(
         self,

@@ -1,15 +1,16 @@
-"""What tokens cost, from a table that the user sets: no price is known unless it is told."""
+"""Prices of tokens, from a table of the user's: no model has a price by default."""
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from os import PathLike
-from typing import Any
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.judges.chat import Chat, Completion
@@ -18,20 +19,29 @@ from rag_eval_hooks.usage import Usage
 
 __all__ = ["Price", "PricedChat", "Prices"]
 
-_PER = 1_000_000
+_PER: Final = 1_000_000
+_CLOSED: Final = ConfigDict(extra="forbid")
+_Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=_CLOSED)
 class Price:
     """Prices of one model, in the table's currency for a million tokens.
 
     Attributes:
-        input: For prompts.
-        output: For replies.
+        input: Price of prompts.
+        output: Price of replies.
     """
 
-    input: float
-    output: float
+    input: _Amount
+    output: _Amount
+
+
+class _Table(BaseModel):
+    model_config = _CLOSED
+
+    currency: Annotated[str, Field(strict=True)] = ""
+    models: dict[str, Price] = Field(default_factory=dict)
 
 
 class Prices:
@@ -42,29 +52,29 @@ class Prices:
     stand for other characters. The exact name wins, then the first pattern that fits.
 
     Args:
-        table: The table; without one, nothing has a price.
+        table: The table; without one, no model has a price.
 
     Attributes:
-        currency: What the costs are in.
+        currency: Currency of the costs.
 
     Raises:
-        ConfigError: The table has an entry that is no price; names it.
+        ConfigError: An entry of the table is not valid; names it.
     """
 
     def __init__(self, table: Mapping[str, Any] | None = None) -> None:
-        told = dict(table or {})
-        self.currency = _currency(told.pop("currency", ""))
-        models = _mapping("prices.models", told.pop("models", {}))
-        for name in told:
-            raise ConfigError.unknown("prices", str(name), ("currency", "models"))
-        self._models = {name: _price(name, entry) for name, entry in models.items()}
+        try:
+            valid = _Table.model_validate(dict(table or {}))
+        except ValidationError as error:
+            raise _config_error(error) from None
+        self.currency = valid.currency
+        self._models = valid.models
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Prices:
-        """The table in a TOML file.
+        """Read the table in a TOML file.
 
         Raises:
-            ConfigError: The file cannot be read, is no TOML, or has a bad entry.
+            ConfigError: The file cannot be read, is no TOML, or has an entry that is not valid.
         """
         try:
             with open(path, "rb") as file:
@@ -74,10 +84,10 @@ class Prices:
             raise ConfigError("prices", str(path), wants) from error
 
     def of(self, model: str) -> Price | None:
-        """The prices of a model, or None.
+        """Return the prices of a model, or None.
 
         Args:
-            model: Its name, with or without the kind before it: `openai:gpt-4o-mini`.
+            model: Name, with or without the kind before it: `openai:gpt-4o-mini`.
         """
         names = (model, model.partition(":")[2])
         for name in names:
@@ -87,10 +97,10 @@ class Prices:
         return next((self._models[pattern] for pattern in fitting), None)
 
     def priced(self, usage: Usage, model: str) -> Usage:
-        """The usage with its cost.
+        """Return the usage with its cost.
 
-        It stays without one where the model has no price, or where calls were made and the
-        endpoint counted no tokens: a cost that nobody knows is not 0.
+        There is no cost if the model has no price, or calls were made and the endpoint counted
+        no tokens: an unknown cost is not 0.
         """
         price = self.of(model)
         if price is None or (usage.calls and not usage.input_tokens):
@@ -100,11 +110,11 @@ class Prices:
 
 
 class PricedChat:
-    """A chat whose usage has costs.
+    """Chat whose usage has costs, that of its errors included.
 
     Args:
         chat: The model.
-        prices: By its name.
+        prices: Prices by the model's name.
     """
 
     def __init__(self, chat: Chat, prices: Prices) -> None:
@@ -113,50 +123,28 @@ class PricedChat:
 
     @property
     def name(self) -> str:
-        """The model's."""
+        """Kind and model."""
         return self._chat.name
 
     async def complete(self, prompt: Prompt) -> Completion:
-        """The model's reply; errors carry their cost too."""
-        with self._pricing():
-            completion = await self._chat.complete(prompt)
-        return replace(completion, usage=self._prices.priced(completion.usage, self.name))
-
-    async def aclose(self) -> None:
-        """Closes the model's connections."""
-        await self._chat.aclose()
-
-    @contextmanager
-    def _pricing(self) -> Iterator[None]:
+        """Return the model's reply."""
         try:
-            yield
+            completion = await self._chat.complete(prompt)
         except (JudgeError, ReplyError) as error:
             error.usage = self._prices.priced(error.usage, self.name)
             raise
+        return replace(completion, usage=self._prices.priced(completion.usage, self.name))
+
+    async def aclose(self) -> None:
+        """Close the model's connections."""
+        await self._chat.aclose()
 
 
-def _currency(value: object) -> str:
-    if not isinstance(value, str):
-        raise ConfigError("prices.currency", value, "a text, such as 'USD'")
-    return value
-
-
-def _mapping(field: str, value: object) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise ConfigError(field, value, "a table")
-    return value
-
-
-def _price(model: str, entry: object) -> Price:
-    field = f"prices.models.{model}"
-    told = _mapping(field, entry)
-    if set(told) != {"input", "output"}:
-        raise ConfigError(field, sorted(told), "exactly 'input' and 'output'")
-    return Price(*(_amount(f"{field}.{key}", told[key]) for key in ("input", "output")))
-
-
-def _amount(field: str, value: object) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:  # type: ignore[arg-type, operator]
-        raise ConfigError(field, value, "a price of a million tokens, 0 or more")
-    return float(value)  # type: ignore[arg-type]
+def _config_error(error: ValidationError) -> ConfigError:
+    """Name the first entry that is not valid, an unknown or missing key by its table."""
+    first = error.errors(include_url=False)[0]
+    place, got = first["loc"], first["input"]
+    if "unexpected" in first["type"] or first["type"] in ("missing", "extra_forbidden"):
+        place, got = place[:-1], str(place[-1])
+    field = ".".join(str(part) for part in ("prices", *place))
+    return ConfigError(field, got, f"prices of a million tokens by model: {first['msg'].lower()}")

@@ -8,12 +8,12 @@ from typing import Any
 
 from rag_eval_hooks.findings import Finding, Questions, Stance
 from rag_eval_hooks.prompts.ask import WHOLE, Items, Reading, ReplyError, only_lines
-from rag_eval_hooks.prompts.json_text import one_object
 from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
 from rag_eval_hooks.prompts.replies import (
     NumberedList,
     QuestionList,
     StanceVerdict,
+    one_object,
     parse,
     read_group,
 )

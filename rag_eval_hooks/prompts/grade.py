@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding, Pair
 from rag_eval_hooks.prompts.ask import Items, Reading
-from rag_eval_hooks.prompts.json_text import one_object
 from rag_eval_hooks.prompts.prompt import (
     SYSTEM,
     Prompt,
@@ -20,6 +19,7 @@ from rag_eval_hooks.prompts.prompt import (
     data_block,
     numbered,
 )
+from rag_eval_hooks.prompts.replies import one_object
 from rag_eval_hooks.tasks import Grade
 
 __all__ = ["TEMPLATES", "GradeAsk"]

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from rag_eval_hooks.findings import Finding
+from pydantic import BaseModel, ConfigDict, Field
+
+from rag_eval_hooks.findings import Finding, GEval, Rating, Verdict
 from rag_eval_hooks.prompts.ask import WHOLE, Items, Reading, ReplyError
-from rag_eval_hooks.prompts.json_text import one_object
 from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
-from rag_eval_hooks.prompts.ratings import (
-    read_class,
-    read_geval,
-    read_relevance,
-    read_step,
-)
+from rag_eval_hooks.prompts.replies import one_object, parse
 from rag_eval_hooks.tasks import Rate
 
 __all__ = ["RateAsk"]
@@ -68,13 +64,92 @@ _EXAMPLES: Mapping[Finding, Mapping[str, Any]] = {
     Finding.ALIGNMENT: _STEP,
     Finding.ATTITUDE: _STEP,
 }
+_QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+class _Element(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    reason: str = ""
+
+
+class _Relevance(_Element):
+    value: float
+
+
+class _Step(_Element):
+    value: Annotated[int, Field(ge=1, le=5)]
+
+
+class _Class(_Element):
+    correct: bool
+
+
+class _Score(_Element):
+    score: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+
+
+class _GEval(BaseModel):
+    # Models like to add a total: it is ignored, the arithmetic is ours.
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    correctness: _Score
+    completeness: _Score
+    consistency: _Score
+
+
+def _read_relevance(element: Any) -> float:
+    """Read direct relevance, one of five steps from 0 to 1.
+
+    Raises:
+        ReplyError: It is none of them.
+    """
+    value = parse(_Relevance, element).value
+    if value not in _QUARTERS:
+        raise ReplyError("value must be 0, 0.25, 0.5, 0.75 or 1")
+    return value
+
+
+def _read_step(element: Any) -> Rating:
+    """Read a step from 1 to 5.
+
+    Raises:
+        ReplyError: It is none.
+    """
+    found = parse(_Step, element)
+    return Rating(float(found.value), found.reason)
+
+
+def _read_class(element: Any) -> Verdict:
+    """Read the verdict on the answer's correctness.
+
+    Raises:
+        ReplyError: It is not said.
+    """
+    found = parse(_Class, element)
+    return Verdict(found.correct, found.reason)
+
+
+def _read_geval(element: Any) -> GEval:
+    """Read three scores from 0 to 100; anything beside them is ignored.
+
+    Raises:
+        ReplyError: One of them is missing or out of range.
+    """
+    found = parse(_GEval, element)
+    scores = {name: getattr(found, name) for name in _GEval.model_fields}
+    reasons = [f"{name}: {score.reason}" for name, score in scores.items() if score.reason]
+    values = {name: score.score for name, score in scores.items()}
+    return GEval(**values, reason="; ".join(reasons))
+
+
 _READERS: Mapping[Finding, Callable[[Any], Any]] = {
-    Finding.DIRECT_RELEVANCE: read_relevance,
-    Finding.GEVAL: read_geval,
-    Finding.CLASSIFICATION: read_class,
-    Finding.CORRECTNESS: read_step,
-    Finding.ALIGNMENT: read_step,
-    Finding.ATTITUDE: read_step,
+    Finding.DIRECT_RELEVANCE: _read_relevance,
+    Finding.GEVAL: _read_geval,
+    Finding.CLASSIFICATION: _read_class,
+    Finding.CORRECTNESS: _read_step,
+    Finding.ALIGNMENT: _read_step,
+    Finding.ATTITUDE: _read_step,
 }
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
 from rag_eval_hooks.prompts.ask import Items, Reading, ReplyError, only_lines
-from rag_eval_hooks.prompts.json_text import one_object
 from rag_eval_hooks.prompts.prompt import (
     SYSTEM,
     Prompt,
@@ -17,7 +16,7 @@ from rag_eval_hooks.prompts.prompt import (
     data_block,
     numbered,
 )
-from rag_eval_hooks.prompts.replies import read_group
+from rag_eval_hooks.prompts.replies import one_object, read_group
 from rag_eval_hooks.prompts.verdicts import EXAMPLES, KEYS, RELEVANCES, SUPPORTS, example, reader
 from rag_eval_hooks.tasks import Verify
 

@@ -13,7 +13,7 @@ from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.local import LocalJudge
-from rag_eval_hooks.judges.openai_chat import OpenAIChat
+from rag_eval_hooks.judges.openai import OpenAIChat
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
 from tests.injection.attacks import NAMES, Attack

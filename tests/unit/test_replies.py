@@ -19,7 +19,7 @@ from rag_eval_hooks.prompts import (
     ReplyError,
     VerifyAsk,
 )
-from rag_eval_hooks.prompts.json_text import one_object
+from rag_eval_hooks.prompts.replies import one_object
 from rag_eval_hooks.prompts.verdicts import Sorting
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, RATE, VERIFY

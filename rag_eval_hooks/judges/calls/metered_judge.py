@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
+from rag_eval_hooks.judges.base import AsksBudget, Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.calls.context import observed_call
 from rag_eval_hooks.judges.calls.meter import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
@@ -118,6 +118,6 @@ class AllowedEmbedder:
 
 def allowed(embedder: Embedder | None) -> Embedder | None:
     """Wrap an embedder that reports tokens and does not ask the budget itself, and no other."""
-    if isinstance(embedder, MeteredEmbedder) and not getattr(embedder, "asks_budget", False):
+    if isinstance(embedder, MeteredEmbedder) and not isinstance(embedder, AsksBudget):
         return AllowedEmbedder(embedder)
     return embedder
