@@ -3,65 +3,81 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Run, RunKind
-from rag_eval_hooks.redaction.session import Content
-from rag_eval_hooks.redaction.truncated import Truncated, join_lines
+from rag_eval_hooks.redaction.session import Content, CutText
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Attributes", "Contents", "content_of", "plain", "texts"]
+__all__ = ["Attributes", "Contents", "content_of", "marked", "plain", "texts"]
 
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 Contents: TypeAlias = dict[str, Content]
-"""Attributes some of which are yet to be written as JSON: what is in them is redacted before."""
+"""Attributes some of which are yet to be written as JSON: their parts are redacted before."""
 
 
 def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
-    """What a run was given and gave.
+    """Return the input and the output of a run as span attributes.
 
     Args:
-        run: A retrieval or a model call; of other runs nothing is told.
-        documents: What a retrieval gave out.
+        run: A retrieval or a model call; other runs have none.
+        documents: Output of a retrieval.
         most: Attributes that its span can take, or None for any number.
     """
+    cut_texts = run.interaction.cut_texts
     if run.kind is RunKind.RETRIEVER:
-        return _retrieval_content(run, documents, most)
-    return texts(join_lines(run.prompt), run.text) if run.kind is RunKind.MODEL else {}
+        return _retrieval_content(run, documents, most, cut_texts)
+    if run.kind is RunKind.MODEL:
+        return texts(_joined(run.prompt, cut_texts), marked(run.text, cut_texts))
+    return {}
+
+
+def marked(text: str | None, cut_texts: Set[str]) -> str | CutText | None:
+    """Return a text so that its redaction knows whether it was cut."""
+    return CutText(text) if text is not None and text in cut_texts else text
 
 
 def plain(values: Mapping[str, Content]) -> Attributes:
-    """The attributes as a span takes them."""
+    """Return attributes as a span takes them."""
     return {key: _written(value) for key, value in values.items()}
 
 
 def _written(value: Content) -> str | int | float | bool:
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int | float):
-        return value
-    return json.dumps(value, default=str)
+    if isinstance(value, CutText):
+        return value.text
+    return value if isinstance(value, str | int | float) else json.dumps(value, default=str)
 
 
-def texts(given: str | None, gave: str | None) -> Contents:
-    """Input and output, as far as they are known."""
+def texts(given: str | CutText | None, gave: str | CutText | None) -> Contents:
+    """Return input and output as attributes, as far as they are known."""
     pairs = {semconv.INPUT_VALUE: given, semconv.OUTPUT_VALUE: gave}
     return {key: value for key, value in pairs.items() if value is not None}
 
 
-def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
+def _joined(prompt: Sequence[str], cut_texts: Set[str]) -> str | CutText:
+    """Join texts by line breaks, up to and including the first that was cut."""
+    for index, text in enumerate(prompt):
+        if text in cut_texts:
+            return CutText("\n".join(prompt[: index + 1]))
+    return "\n".join(prompt)
+
+
+def _retrieval_content(
+    run: Run, documents: Sequence[Context], most: int | None, cut_texts: Set[str]
+) -> Contents:
     content: Contents = {}
-    if run.query is not None:
-        content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = run.query
+    query = marked(run.query, cut_texts)
+    if query is not None:
+        content[semconv.GEN_AI_RETRIEVAL_QUERY] = content[semconv.INPUT_VALUE] = query
     # Phoenix drops the whole list when one document lacks an id or a score.
     if documents and all(d.id is not None and d.score is not None for d in documents):
         content[semconv.GEN_AI_RETRIEVAL_DOCUMENTS] = [
             {"id": d.id, "score": d.score} for d in documents
         ]
-    for place, document in enumerate(documents):
-        fields = _document(place, document)
+    for index, document in enumerate(documents):
+        fields = _document(index, document, cut_texts)
         if most is not None and len(content) + len(fields) > most:
             # One attribute more would push out the span's first ones.
             break
@@ -69,15 +85,19 @@ def _retrieval_content(run: Run, documents: Sequence[Context], most: int | None)
     return content
 
 
-def _document(place: int, document: Context) -> Contents:
-    prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{place}.document"
-    fields: Contents = {f"{prefix}.content": document.text}
+def _document(index: int, document: Context, cut_texts: Set[str]) -> Contents:
+    prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}.document"
+    fields: Contents = {f"{prefix}.content": marked(document.text, cut_texts) or ""}
     if document.id is not None:
         fields[f"{prefix}.id"] = document.id
     if document.score is not None:
         fields[f"{prefix}.score"] = document.score
-    # One that was cut would stand inside of the JSON, where nobody could tell its end.
-    told = {k: v for k, v in document.metadata.items() if not isinstance(v, Truncated)}
-    if told:
-        fields[f"{prefix}.metadata"] = told
+    # A cut text would stand inside of the JSON, where its end cannot be removed.
+    whole = {
+        key: value
+        for key, value in document.metadata.items()
+        if not (isinstance(value, str) and value in cut_texts)
+    }
+    if whole:
+        fields[f"{prefix}.metadata"] = whole
     return fields

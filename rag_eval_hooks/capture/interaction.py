@@ -159,6 +159,7 @@ class Interaction:
         attempted: Whether a retriever was asked, whatever came of it.
         configured: Whether the framework's config has been read.
         full: Whether text was left out, as it held as much as it may.
+        cut_texts: Texts that were cut when they were noted.
         kept_chars: Characters of text held so far.
         prompted: Texts of prompts that are held already.
         others: What other instrumentors make of it, once that was looked for.
@@ -185,6 +186,7 @@ class Interaction:
     attempted: bool = False
     configured: bool = False
     full: bool = False
+    cut_texts: set[str] = field(default_factory=set)
     kept_chars: int = 0
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
@@ -246,6 +248,7 @@ class Interaction:
         self.lists[:0] = earlier.lists
         self.chosen = earlier.chosen
         self.full = earlier.full
+        self.cut_texts |= earlier.cut_texts
         self.kept_chars += earlier.kept_chars
 
     def remainder(self) -> Interaction:
@@ -258,7 +261,7 @@ class Interaction:
             if not found.run.within(RunKind.RETRIEVER)
         ]
         kept.chosen, kept.full, kept.stops = self.chosen, self.full, self.stops
-        kept.kept_chars = self.kept_chars
+        kept.kept_chars, kept.cut_texts = self.kept_chars, self.cut_texts
         return kept
 
     def try_again(self, earlier: Interaction) -> None:
@@ -269,6 +272,7 @@ class Interaction:
         self.lists[:0] = earlier.lists
         self.chosen = self.chosen or earlier.chosen
         self.full = self.full or earlier.full
+        self.cut_texts |= earlier.cut_texts
 
     @property
     def chars(self) -> int:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.interaction import DocumentList, Facts, Interaction, Origin, Run
-from rag_eval_hooks.redaction.truncated import truncate
 from rag_eval_hooks.sample import Context
 
 __all__ = ["RunNotes"]
@@ -37,7 +36,7 @@ class RunNotes:
         if text is None:
             return None
         if run.outermost:
-            return truncate(text, self.longest)
+            return _cut_to(run.interaction, text, self.longest)
         return self._limited(run.interaction, text, self.longest)
 
     def question(self, run: Run, text: str | None) -> None:
@@ -165,4 +164,12 @@ class RunNotes:
             interaction.full = True
             size = max(left, 0)
         interaction.kept_chars += size
-        return truncate(text, size)
+        return _cut_to(interaction, text, size)
+
+
+def _cut_to(interaction: Interaction, text: str, size: int) -> str:
+    if len(text) <= size:
+        return text
+    cut = text[:size]
+    interaction.cut_texts.add(cut)
+    return cut

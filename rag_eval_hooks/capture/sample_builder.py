@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from rag_eval_hooks.capture.content import Attributes, Contents, plain
 from rag_eval_hooks.capture.interaction import Interaction
-from rag_eval_hooks.capture.sample_parts import assemble, shortened
+from rag_eval_hooks.capture.sample_parts import assemble
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, Redactor, Session
-from rag_eval_hooks.redaction.truncated import drop_margin
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["Assembler"]
@@ -70,18 +70,16 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        sample = assemble(
+        build = functools.partial(
+            assemble,
             interaction,
             trace_id=trace_id,
             span_id=span_id,
             max_contexts=limits.CONTEXTS,
-            max_text_chars=self.text_chars,
-            to_redact=self.redacts,
+            max_text_chars=self._config.max_text_chars,
         )
-        if not self._redactor.active:
-            return sample
-        redacted = self._redactor.sample(self._known(sample), session)
-        return shortened(redacted, max_text_chars=self._config.max_text_chars)
+        # A reference must be redacted with its sample; without redaction it is added later.
+        return build(session=session, known=self._known) if self._redactor.active else build()
 
     def own(self, sample: Sample) -> Sample:
         """A sample of the application's own, redacted.
@@ -122,8 +120,7 @@ class Assembler:
         except RedactionError as error:
             self._incidents.report("span redaction", error)
             return {}
-        kept = {k: drop_margin(v) if isinstance(v, str) else v for k, v in redacted.items()}
-        return plain(kept)
+        return plain(redacted)
 
 
 def _first(text: str | None, most: int) -> str | None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.capture.contexts.retrieval_stages import condensed, queries, stages
@@ -12,13 +11,13 @@ from rag_eval_hooks.capture.contexts.search import Finder, shown_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.sample_texts import SampleTexts
 from rag_eval_hooks.decision import Traits
-from rag_eval_hooks.redaction.truncated import Truncated, drop_margin, truncate
+from rag_eval_hooks.redaction import Session
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["assemble", "shortened", "traits_of_interaction"]
+__all__ = ["assemble", "traits_of_interaction"]
 
-_OURS = ("condensed_question", "retrieval_queries", "retrieved")
 _FRAMEWORK_KEYS = frozenset(
     f"{owner}_{key}"
     for owner, keys in {
@@ -42,9 +41,10 @@ def assemble(
     span_id: str | None,
     max_contexts: int,
     max_text_chars: int,
-    to_redact: bool = False,
+    session: Session | None = None,
+    known: Callable[[Sample], Sample] = lambda sample: sample,
 ) -> Sample:
-    """The sample of an interaction.
+    """Return the sample of an interaction.
 
     Args:
         interaction: An ended one.
@@ -53,38 +53,69 @@ def assemble(
         max_contexts: Contexts kept.
         max_text_chars: Characters kept of each text: question, answer, reference, contexts,
             values of metadata.
-        to_redact: Whether it is redacted next, so that its texts are to know where they were cut.
+        session: Redacts the sample; None redacts nothing.
+        known: Completes a sample by the reference of an equal golden question.
+
+    Raises:
+        RedactionError: It could not be redacted, and must not be used.
     """
-    told = interaction.metadata
-    cut = _Cut(max_text_chars, to_redact=to_redact)
+    texts = SampleTexts(max_text_chars, interaction.cut_texts, session)
     answer = answer_of(interaction)
-    asked = queries(interaction)
-    question = interaction.root.query or next(iter(asked), "")
+    queried = queries(interaction)
+    question = interaction.root.query or next(iter(queried), "")
     contexts = Finder(interaction, answer).contexts()
+    metadata = interaction.metadata
+    golden = known(
+        Sample(
+            question=question,
+            reference=_text(metadata, "reference"),
+            question_id=_text(metadata, "question_id"),
+            metadata={key: value for key, value in metadata.items() if _is_free(key)},
+        )
+    )
     return Sample(
-        question=cut.text("question", question),
-        contexts=cut.contexts("contexts", contexts, max_contexts),
-        answer=cut.optional("answer", answer),
-        reference=cut.optional("reference", _text(told, "reference")),
-        question_id=cut.optional("question_id", _text(told, "question_id")),
+        question=texts.text("question", question),
+        contexts=texts.contexts("contexts", contexts, max_contexts),
+        answer=texts.optional("answer", answer),
+        reference=texts.optional("reference", golden.reference),
+        question_id=texts.optional("question_id", golden.question_id),
         status=interaction.status,
         error_type=interaction.root.error_type,
-        session_id=cut.optional("session_id", session_of(told)),
-        user_id=cut.optional("user_id", _text(told, "user_id")),
-        tags=interaction.tags,
+        session_id=texts.identity("session_id", session_of(metadata)),
+        user_id=texts.identity("user_id", _text(metadata, "user_id")),
+        tags=texts.tags(interaction.tags),
         metadata={
-            **cut.rewritten(
-                [query for query in asked if query != question], condensed(interaction, question)
-            ),
-            **cut.stages(stages(interaction, contexts), max_contexts),
-            **cut.metadata("metadata", {k: v for k, v in told.items() if _is_free(k)}),
+            **_rewritten(texts, interaction, question, queried),
+            **_stages(texts, interaction, contexts, max_contexts),
+            **texts.metadata("metadata", golden.metadata),
         },
         latency=seconds(interaction.root),
-        truncated=(*cut.fields, *(["interaction"] if interaction.full else [])),
+        truncated=texts.truncated(*(["interaction"] if interaction.full else [])),
         trace_id=trace_id,
         span_id=span_id,
         workflow=interaction.root.name,
     )
+
+
+def _rewritten(
+    texts: SampleTexts, interaction: Interaction, question: str, queried: Sequence[str]
+) -> dict[str, Any]:
+    """Return what retrievers were asked where it is not the question."""
+    if (rewritten := condensed(interaction, question)) is not None:
+        return {"condensed_question": texts.text("metadata.condensed_question", rewritten)}
+    others = [query for query in queried if query != question]
+    field = "metadata.retrieval_queries"
+    return {"retrieval_queries": [texts.text(field, query) for query in others]} if others else {}
+
+
+def _stages(
+    texts: SampleTexts,
+    interaction: Interaction,
+    contexts: tuple[Context, ...] | None,
+    most: int,
+) -> dict[str, Any]:
+    earlier = stages(interaction, contexts)
+    return {"retrieved": texts.stages("metadata.retrieved", earlier, most)} if earlier else {}
 
 
 def answer_of(interaction: Interaction) -> str | None:
@@ -155,29 +186,6 @@ def seconds(root: Run) -> float | None:
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 
 
-def shortened(sample: Sample, *, max_text_chars: int) -> Sample:
-    """A redacted sample within the content limits.
-
-    Args:
-        sample: One that was assembled with `MARGIN` characters more than the limit, and redacted.
-        max_text_chars: Characters kept of each text. Those that were cut lose their ends.
-    """
-    cut = _Cut(max_text_chars, redacted=True)
-    contexts = cut.contexts("contexts", sample.contexts, len(sample.contexts or ()))
-    told = replace(
-        sample,
-        question=cut.text("question", sample.question),
-        contexts=contexts,
-        answer=cut.optional("answer", sample.answer),
-        reference=cut.optional("reference", sample.reference),
-        question_id=cut.optional("question_id", sample.question_id),
-        session_id=cut.optional("session_id", sample.session_id),
-        user_id=cut.optional("user_id", sample.user_id),
-        metadata=cut.metadata("metadata", sample.metadata),
-    )
-    return replace(told, truncated=tuple(dict.fromkeys((*sample.truncated, *cut.fields))))
-
-
 def _text(metadata: Mapping[str, Any], key: str) -> str | None:
     value = metadata.get(key)
     return value if value is None or isinstance(value, str) else str(value)
@@ -185,85 +193,3 @@ def _text(metadata: Mapping[str, Any], key: str) -> str | None:
 
 def _is_free(key: str) -> bool:
     return key not in OWN_KEYS and key not in _FRAMEWORK_KEYS
-
-
-class _Cut:
-    """Cuts texts to a limit and notes which fields were cut."""
-
-    def __init__(self, limit: int, *, to_redact: bool = False, redacted: bool = False) -> None:
-        self._limit = limit
-        self._to_redact = to_redact
-        self._redacted = redacted
-        self.fields: list[str] = []
-
-    def text(self, field: str, text: str) -> str:
-        cut = truncate(drop_margin(text) if self._redacted else text, self._limit)
-        if isinstance(text, Truncated) or isinstance(cut, Truncated):
-            self.fields.append(field)
-        return cut if self._to_redact else str(cut)
-
-    def contexts(
-        self, field: str, contexts: tuple[Context, ...] | None, most: int
-    ) -> tuple[Context, ...] | None:
-        if contexts is None:
-            return None
-        if len(contexts) > most:
-            self.fields.append(field)
-        return tuple(
-            replace(
-                context,
-                text=self.text(f"{field}[{place}].text", context.text),
-                metadata=self.metadata(f"{field}[{place}].metadata", context.metadata),
-            )
-            for place, context in enumerate(contexts[:most])
-        )
-
-    def rewritten(self, asked: list[str], condensed: str | None) -> dict[str, Any]:
-        """What retrievers were asked where it is not the question."""
-        if condensed is not None:
-            return {"condensed_question": self.text("metadata.condensed_question", condensed)}
-        texts = [self.text("metadata.retrieval_queries", text) for text in asked]
-        return {"retrieval_queries": texts} if texts else {}
-
-    def stages(self, found: list[tuple[str, tuple[Context, ...]]], most: int) -> dict[str, Any]:
-        """What stood at earlier stages, such as before a reranker."""
-        plain = []
-        for source, contexts in found:
-            kept = self.contexts("metadata.retrieved", contexts, most) or ()
-            documents = [{"id": c.id, "score": c.score, "text": c.text} for c in kept]
-            plain.append({"source": source, "documents": documents})
-        return {"retrieved": plain} if plain else {}
-
-    def optional(self, field: str, text: str | None) -> str | None:
-        return None if text is None else self.text(field, text)
-
-    def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Texts cut to the limit; a value that is larger in writing is left out.
-
-        What was put there by us is cut text by text.
-        """
-        kept: dict[str, Any] = {}
-        for key, value in values.items():
-            name = f"{field}.{key}"
-            if self._redacted and field == "metadata" and key in _OURS:
-                kept[key] = self._nested(name, value)
-            elif isinstance(value, str):
-                kept[key] = self.text(name, value)
-            elif isinstance(value, int | float | bool | None) or self._is_small(value):
-                kept[key] = value
-            else:
-                self.fields.append(name)
-        return kept
-
-    def _nested(self, field: str, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.text(field, value)
-        if isinstance(value, Mapping):
-            return {key: self._nested(field, item) for key, item in value.items()}
-        return [self._nested(field, item) for item in value] if isinstance(value, list) else value
-
-    def _is_small(self, value: Any) -> bool:
-        try:
-            return len(repr(value)) <= self._limit
-        except Exception:  # noqa: BLE001 - the host's edge: an object of its own, left out and noted
-            return False

@@ -21,7 +21,7 @@ from opentelemetry.trace import (
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.capture.content import Attributes, Contents, content_of, plain, texts
+from rag_eval_hooks.capture.content import Attributes, Contents, content_of, marked, plain, texts
 from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
 from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
@@ -181,14 +181,16 @@ class SpanWriter:
     ) -> None:
         root, metadata = interaction.root, interaction.metadata
         _mark_failure(span, root.error_type, interaction.status)
+        cut_texts = interaction.cut_texts
         private: Contents = {}
         if (session := session_of(metadata)) is not None:
-            private[semconv.GEN_AI_CONVERSATION_ID] = session
-            private[semconv.SESSION_ID] = session
+            marked_session = marked(session, cut_texts) or ""
+            private[semconv.GEN_AI_CONVERSATION_ID] = marked_session
+            private[semconv.SESSION_ID] = marked_session
         if (user := metadata.get("user_id")) is not None:
-            private[semconv.USER_ID] = user if isinstance(user, str) else str(user)
+            private[semconv.USER_ID] = marked(str(user), cut_texts) or ""
         if self._content and content:
-            private |= texts(root.query, root.text)
+            private |= texts(marked(root.query, cut_texts), marked(root.text, cut_texts))
         if private:
             span.set_attributes(redact(private))
 

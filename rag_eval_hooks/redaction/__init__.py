@@ -3,7 +3,6 @@
 from rag_eval_hooks.redaction.choose_redactor import RedactSpec, choose_redactor
 from rag_eval_hooks.redaction.redactor import Redactor
 from rag_eval_hooks.redaction.rule import Match, Rule
-from rag_eval_hooks.redaction.session import Session
-from rag_eval_hooks.redaction.truncated import MARGIN
+from rag_eval_hooks.redaction.session import MARGIN, Session
 
 __all__ = ["MARGIN", "Match", "RedactSpec", "Redactor", "Rule", "Session", "choose_redactor"]

@@ -6,19 +6,33 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.redaction.rule import Rule, merge_matches
-from rag_eval_hooks.redaction.truncated import Truncated
 
-__all__ = ["Content", "RedactFunction", "Session"]
+__all__ = ["MARGIN", "Content", "CutText", "RedactFunction", "Session"]
+
+MARGIN: Final = 400
+"""Characters that a cut text loses at its end after redaction, because a value that the cut splits
+is not recognised. No address, number or token that the rules find is longer; a private key is
+recognised by its first line."""
 
 RedactFunction: TypeAlias = Callable[[str, str], str]
 """Maps a field's name, such as `contexts[0].text`, and its text to the redacted text."""
 Attribute: TypeAlias = "str | int | float | bool"
-Content: TypeAlias = "Attribute | Mapping[str, Any] | list[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class CutText:
+    """Value of a span attribute that was cut at its end."""
+
+    text: str
+
+
+Content: TypeAlias = "Attribute | CutText | Mapping[str, Any] | list[Any]"
 """Value of a span attribute; mappings and lists are written as JSON after redaction."""
 
 _PLACEHOLDER: Final = re.compile(r"<([A-Z_]{1,60})_(\d{1,9})>")
@@ -64,16 +78,22 @@ class Session:
                     raise TypeError("a redaction function must return a str")
         except Exception as error:  # noqa: BLE001 - user code: nothing leaves unredacted
             raise RedactionError(type(error).__name__) from None
-        return Truncated(redacted) if isinstance(text, Truncated) else redacted
+        return redacted
+
+    def cut_text(self, field: str, text: str) -> str:
+        """Return the redaction of a text that was cut at its end, without its last characters."""
+        return self.text(field, text)[:-MARGIN]
 
     def optional(self, field: str, text: str | None) -> str | None:
         """Return the redacted text, or None for None."""
         return None if text is None else self.text(field, text)
 
-    def identity(self, field: str, text: str | None) -> str | None:
+    def identity(self, field: str, text: str | None, *, is_cut: bool = False) -> str | None:
         """Return the id of a user or session, hashed if there is a key, else redacted as text."""
-        if text is None or self._ids_key is None:
-            return self.optional(field, text)
+        if text is None:
+            return None
+        if self._ids_key is None:
+            return self.cut_text(field, text) if is_cut else self.text(field, text)
         return hmac.new(self._ids_key, text.encode("utf-8", "replace"), "sha256").hexdigest()[:16]
 
     def mapping(self, field: str, values: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
@@ -83,7 +103,7 @@ class Session:
             RedactionError: As for `text`, or the metadata is nested too deep.
         """
         return {
-            self.text(field, str(key)): self._value(f"{field}.{key}", value, depth)
+            self.text(field, str(key)): self.value(f"{field}.{key}", value, depth)
             for key, value in values.items()
         }
 
@@ -95,11 +115,16 @@ class Session:
         if isinstance(value, Mapping | list):
             nested: Content = self._nested(key, value, 0)
             return nested
-        if not isinstance(value, str):
-            return value
-        return (self.identity(key, value) or "") if key in _IDS else self.text(key, value)
+        is_cut = isinstance(value, CutText)
+        text = value.text if isinstance(value, CutText) else value
+        if not isinstance(text, str):
+            return text
+        if key in _IDS:
+            return self.identity(key, text, is_cut=is_cut) or ""
+        return self.cut_text(key, text) if is_cut else self.text(key, text)
 
-    def _value(self, field: str, value: Any, depth: int) -> Any:
+    def value(self, field: str, value: Any, depth: int = 0) -> Any:
+        """Return any value of metadata redacted; a number that is no card number stays one."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -116,7 +141,7 @@ class Session:
             raise RedactionError("metadata too deep")
         if isinstance(value, Mapping):
             return self.mapping(field, value, depth + 1)
-        return [self._value(field, item, depth + 1) for item in value]
+        return [self.value(field, item, depth + 1) for item in value]
 
     def _by_rules(self, text: str) -> str:
         matches = merge_matches(text, [tuple(rule.matches(text)) for rule in self._rules])

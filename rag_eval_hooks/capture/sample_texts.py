@@ -1,0 +1,138 @@
+"""Redacts the texts of one sample and cuts them to the content limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any
+
+from rag_eval_hooks.redaction import MARGIN, Session
+from rag_eval_hooks.sample import Context
+
+__all__ = ["SampleTexts"]
+
+
+class SampleTexts:
+    """Makes the values of a sample's fields, and notes which of them were cut.
+
+    Where texts are redacted, `MARGIN` characters more than the limit are read of each, so that a
+    value which the limit splits is recognised.
+
+    Args:
+        limit: Characters kept of each text.
+        cut_texts: Texts that were cut before.
+        session: Redacts the sample; None redacts nothing.
+
+    Attributes:
+        cut_fields: Names of the fields that were cut or left out.
+    """
+
+    def __init__(self, limit: int, cut_texts: Set[str], session: Session | None) -> None:
+        self._limit = limit
+        self._read = limit if session is None else limit + MARGIN
+        self._cut_texts = cut_texts
+        self._session = session
+        self.cut_fields: list[str] = []
+
+    def text(self, field: str, text: str) -> str:
+        """Return a text, redacted and cut."""
+        is_cut = self._is_cut(text)
+        read = text[: self._read]
+        if self._session is not None:
+            redact = self._session.cut_text if is_cut else self._session.text
+            read = redact(field, read)
+        return self._limited(field, read, is_cut)
+
+    def optional(self, field: str, text: str | None) -> str | None:
+        """Return a text, redacted and cut, or None for None."""
+        return None if text is None else self.text(field, text)
+
+    def identity(self, field: str, text: str | None) -> str | None:
+        """Return the id of a user or a session, hashed where ids are."""
+        if text is None or self._session is None:
+            return self.optional(field, text)
+        is_cut = self._is_cut(text)
+        redacted = self._session.identity(field, text[: self._read], is_cut=is_cut)
+        return self._limited(field, redacted or "", is_cut)
+
+    def contexts(
+        self, field: str, contexts: tuple[Context, ...] | None, most: int
+    ) -> tuple[Context, ...] | None:
+        """Return the first contexts, with text, id and metadata redacted and cut."""
+        if contexts is None:
+            return None
+        if len(contexts) > most:
+            self.cut_fields.append(field)
+        return tuple(
+            replace(
+                context,
+                text=self.text(f"{field}[{index}].text", context.text),
+                id=self._key(f"{field}[{index}].id", context.id),
+                metadata=self.metadata(f"{field}[{index}].metadata", context.metadata),
+            )
+            for index, context in enumerate(contexts[:most])
+        )
+
+    def stages(
+        self, field: str, stages: Sequence[tuple[str, tuple[Context, ...]]], most: int
+    ) -> list[dict[str, Any]]:
+        """Return the documents of earlier stages, such as before a reranker, as plain values."""
+        plain = []
+        for source, contexts in stages:
+            bare = tuple(replace(context, metadata={}) for context in contexts)
+            kept = self.contexts(field, bare, most) or ()
+            documents = [{"id": c.id, "score": c.score, "text": c.text} for c in kept]
+            plain.append({"source": self._key(field, source), "documents": documents})
+        return plain
+
+    def metadata(self, field: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata with its texts cut; a value that is larger in writing is left out."""
+        kept: dict[str, Any] = {}
+        for key, value in values.items():
+            name = f"{field}.{key}"
+            written = self._key(field, str(key)) if self._session is not None else key
+            if isinstance(value, str):
+                kept[written] = self.text(name, value)
+            elif self._is_small(value, self._read):
+                redacted = value if self._session is None else self._session.value(name, value)
+                if isinstance(redacted, str):
+                    kept[written] = self._limited(name, redacted, False)
+                elif self._is_small(redacted, self._limit):
+                    kept[written] = redacted
+                else:
+                    self.cut_fields.append(name)
+            else:
+                self.cut_fields.append(name)
+        return kept
+
+    def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Return tags, redacted."""
+        if self._session is None:
+            return tuple(tags)
+        return tuple(self._session.text("tags", str(tag)) for tag in tags)
+
+    def truncated(self, *more: str) -> tuple[str, ...]:
+        """Return the names of what was cut, each once and redacted, and further ones."""
+        names = dict.fromkeys((*self.cut_fields, *more))
+        if self._session is None:
+            return tuple(names)
+        return tuple(self._session.text("truncated", name) for name in names)
+
+    def _key(self, field: str, text: Any) -> Any:
+        return text if self._session is None else self._session.optional(field, text)
+
+    def _is_cut(self, text: str) -> bool:
+        return len(text) > self._read or text in self._cut_texts
+
+    def _limited(self, field: str, text: str, is_cut: bool) -> str:
+        if is_cut or len(text) > self._limit:
+            self.cut_fields.append(field)
+        return text[: self._limit]
+
+    def _is_small(self, value: Any, most: int) -> bool:
+        if isinstance(value, int | float | bool | None):
+            return True
+        try:
+            return len(repr(value)) <= most
+        except Exception:  # noqa: BLE001 - the host's edge: an object of its own, left out and noted
+            return False
