@@ -35,6 +35,23 @@ def test_every_metric_is_documented() -> None:
     assert sorted(listed) == sorted(metric.id for metric in ALL_METRICS)
 
 
+def test_the_map_of_the_rooms_is_current() -> None:
+    """The page on the architecture shows the imports between rooms as they are."""
+    script = runpy.run_path(str(ROOT / "docs/rooms.py"))
+    page = (ROOT / "docs/architecture.md").read_text()
+    assert script["page"]() == page, "run `python docs/rooms.py`"
+
+
+def test_the_index_of_the_tests_is_current() -> None:
+    """Every file that the index names exists, and every test file is named."""
+    tests = ROOT / "tests"
+    patterns = re.findall(r"`([\w/*]+/test_[\w*]*\.py)`", (tests / "README.md").read_text())
+    named = {pattern: set(tests.glob(pattern)) for pattern in patterns}
+    assert sorted(pattern for pattern, files in named.items() if not files) == []
+    missing = set(tests.glob("*/test_*.py")).difference(*named.values())
+    assert sorted(str(file.relative_to(tests)) for file in missing) == []
+
+
 def test_every_attribute_event_and_metric_is_documented() -> None:
     """The page on telemetry names every name that we emit."""
     page = (ROOT / "docs/telemetry.md").read_text()
