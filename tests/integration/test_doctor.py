@@ -457,7 +457,7 @@ def test_a_late_score_is_found_on_its_carrier(tmp_path: Path) -> None:
     scopes = [{"spans": [span(TRACE, late), span("e" * 32, carrier, TRACE)]}]
     spans.write_text(json.dumps({"resourceSpans": [{"scopeSpans": scopes}]}) + "\n")
     _code, text = doctor(tmp_path, "--trace", TRACE, "--spans", str(spans))
-    assert "they stand on the carrier span" in text
+    assert "they stand on the evaluation span" in text
     assert "on a span that links to it: evaluations.0.evaluation.name = ragas" in text
 
 

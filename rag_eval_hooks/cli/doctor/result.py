@@ -1,4 +1,4 @@
-"""What a check found, and what checks go by."""
+"""Result of a check, and the settings and arguments that checks read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["Check", "Result", "Setup", "Status"]
+__all__ = ["Check", "Result", "Setup", "Status", "advice_for"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Status(StrEnum):
-    """How a check ended. Only `FAILED` makes the exit code 1."""
+    """Outcome of a check. Only `FAILED` makes the exit code 1."""
 
     OK = "ok"
     NOTE = "note"
@@ -25,35 +26,35 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Result:
-    """What one check found. Holds no secret and no content.
+    """Finding of one check. Holds no secret and no content.
 
     Attributes:
-        check: What was checked, in a word or two.
-        status: How it ended.
-        text: What was found.
-        advice: What to do, where something is wrong.
+        status: Outcome of the check.
+        text: The finding, in a sentence.
+        advice: Remedy, if something is wrong.
         figures: Numbers for machines, such as seconds and tokens.
+        check: Subject in a word or two; empty for the name in the list of checks.
     """
 
-    check: str
     status: Status
     text: str
     advice: str = ""
     figures: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    check: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What checks go by.
+    """Settings and arguments that checks read.
 
     Attributes:
-        config: The settings of the process.
-        origins: By setting, where its value is from.
+        config: Settings of the process.
+        origins: Origin of each setting that is not at its default.
         otlp_endpoint: URL at which an OTLP receiver takes spans, or None.
         timeout: Seconds for one call over the network.
-        spans: A file of spans in OTLP/JSON, one request a line, as `setup_tracing(path=...)` and
+        spans: File of spans in OTLP/JSON, one request a line, as `setup_tracing(path=...)` and
             the Collector's file exporter write it, or None.
     """
 
@@ -65,4 +66,13 @@ class Setup:
 
 
 Check: TypeAlias = Callable[[Setup], Iterable[Result]]
-"""One check; results are made as they come. What it raises is a failed check."""
+"""One check; it yields results as they come. An exception is a failed check."""
+
+
+def advice_for(error: Exception) -> str:
+    """Return the remedy for a setting that cannot be used or a package that is missing."""
+    if isinstance(error, ConfigError):
+        return f"set {error.field}: {error.wants}"
+    if isinstance(error, ImportError):
+        return "install it: " + str(error).rpartition(": ")[2]
+    return ""

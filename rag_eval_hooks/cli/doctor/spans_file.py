@@ -1,21 +1,21 @@
-"""What spans in a file of OTLP/JSON say of a trace."""
+"""Evaluation results of a trace in a file of spans in OTLP/JSON."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.cli.doctor.lines import is_map, lines_of
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.pipeline import ADVICE
 
-__all__ = ["from_spans"]
+__all__ = ["from_spans", "is_map", "read_json_lines"]
 
 _OURS: Final = ("rag.eval.", "evaluations.")
 _ADVICE: Final = {
-    "timeout": "the scores came after hold_timeout: they stand on the carrier span and in the "
+    "timeout": "the scores came after hold_timeout: they stand on the evaluation span and in the "
     "sinks; raise it to have them on the RAG span",
     "overflow": "too many spans waited for scores: lower sample_rate or hold_timeout",
     "fork": "the process forked while the span waited; sinks have the scores",
@@ -30,51 +30,51 @@ _NO_VALUE: Final = (
 
 
 def from_spans(setup: Setup, name: str) -> Iterator[Result]:
-    """What stands on the RAG spans of a trace, and on the carriers that link to it.
+    """Report the results on the RAG spans of a trace, and on evaluation spans that link to it.
 
     Args:
-        setup: With the file.
-        name: The trace's id.
+        setup: Arguments; `spans` is the file.
+        name: Id of the trace.
     """
     if setup.spans is None:
         return
-    known = found = False
+    known = evaluated = False
     for span in _spans(setup.spans):
         own = _is(span, name)
         known |= own
-        told = _evaluation(span) if own or _links_to(span, name) else {}
-        if told:
-            found = True
-            yield _on_span(told) if own else _on_carrier(told)
-    if known and not found:
+        attributes = _evaluation(span) if own or _links_to(span, name) else {}
+        if attributes:
+            evaluated = True
+            yield _on_span(attributes) if own else _on_evaluation_span(attributes)
+    if known and not evaluated:
         text = (
             "its spans are there, and none of them was evaluated or left out: nothing was "
             "retrieved in it, its request is still open, or no handler of ours saw it"
         )
         advice = "see that the handler is among the callbacks of the call that retrieves"
-        yield Result(check="on its spans", status=Status.NOTE, text=text, advice=advice)
+        yield Result(Status.NOTE, text, advice, check="on its spans")
 
 
-def _on_span(told: Mapping[str, Any]) -> Result:
-    status = str(told.get(semconv.EVAL_STATUS, "without a status"))
-    reason = str(told.get(semconv.EVAL_REASON, status))
-    scored = any(key.endswith(".score") for key in told)
-    # A rule's name has no advice of its own, but what it did has.
+def _on_span(attributes: Mapping[str, Any]) -> Result:
+    status = str(attributes.get(semconv.EVAL_STATUS, "without a status"))
+    reason = str(attributes.get(semconv.EVAL_REASON, status))
+    scored = any(key.endswith(".score") for key in attributes)
+    # A rule's name has no advice of its own; its status has.
     advice = _ADVICE.get(status) or ADVICE.get(reason) or ADVICE.get(status, "")
     return Result(
         check="on the RAG span",
         status=Status.OK if scored else Status.FAILED,
-        text=_text(told),
+        text=_text(attributes),
         advice="" if scored else _NO_VALUE if status == "ok" else advice,
     )
 
 
-def _on_carrier(told: Mapping[str, Any]) -> Result:
-    return Result(check="on a span that links to it", status=Status.OK, text=_text(told))
+def _on_evaluation_span(attributes: Mapping[str, Any]) -> Result:
+    return Result(Status.OK, _text(attributes), check="on a span that links to it")
 
 
-def _text(told: Mapping[str, Any]) -> str:
-    return "; ".join(f"{key} = {value}" for key, value in told.items())
+def _text(attributes: Mapping[str, Any]) -> str:
+    return "; ".join(f"{key} = {value}" for key, value in attributes.items())
 
 
 def _is(span: Mapping[str, Any], name: str) -> bool:
@@ -86,7 +86,7 @@ def _links_to(span: Mapping[str, Any], name: str) -> bool:
 
 
 def _spans(path: Path) -> Iterator[Mapping[str, Any]]:
-    for request in lines_of(path):
+    for request in read_json_lines(path):
         for resource in request.get("resourceSpans", ()):
             for scope in resource.get("scopeSpans", ()):
                 yield from scope.get("spans", ())
@@ -102,8 +102,28 @@ def _evaluation(span: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(written: Mapping[str, Any]) -> Any:
-    """The value of an attribute; a list as its items with commas."""
+    """Return the value of an attribute; a list as text with commas."""
     value = next(iter(written.values()), None)
     if not is_map(value):
         return value
     return ", ".join(str(_value(item)) for item in value.get("values", ()))
+
+
+def read_json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects of a file, without lines that are not complete yet."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    continue
+                if is_map(record):
+                    yield record
+    except OSError:
+        return
+
+
+def is_map(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether a value is a JSON object."""
+    return isinstance(value, Mapping)

@@ -1,15 +1,16 @@
-"""Judge, embedder and token scorer: one small real call each."""
+"""Check judge, embedder and token scorer by one small real call each."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges import (
     Embedder,
@@ -50,39 +51,37 @@ def check_judge(setup: Setup) -> Iterator[Result]:
     try:
         judge = choose_judge(_for_one_call(setup), None)
         if judge.annotator_kind is not AnnotatorKind.LLM:
-            text = f"{judge.name}: embedded rules, no key, no network"
-            yield Result(check="judge", status=Status.OK, text=text)
+            yield Result(Status.OK, f"{judge.name}: embedded rules, no key, no network")
         else:
-            yield asyncio.run(_asked(judge))
-    except (ConfigError, ImportError, JudgeError) as error:
-        yield _problem("judge", error)
+            yield asyncio.run(_ask(judge))
+    except JudgeError as error:
+        yield _problem(str(error))
 
 
 def _for_one_call(setup: Setup) -> RagEvalConfig:
-    """Return the settings without retries, prices and a memo on disk."""
+    """Return the settings without retries and prices."""
     changes = {
         "judge_timeout": min(setup.config.judge_timeout, setup.timeout),
         "judge_retries": 0,
-        "judge_memo": None,
         "judge_prices": None,
     }
     return setup.config.model_copy(update=changes)
 
 
-async def _asked(judge: Judge) -> Result:
-    began = time.monotonic()
+async def _ask(judge: Judge) -> Result:
+    start = time.monotonic()
     try:
         findings = await judge.verify(_TASK)
     finally:
         await judge.aclose()
-    return _judged(judge, findings, time.monotonic() - began)
+    return _judged(judge, findings, time.monotonic() - start)
 
 
 def _judged(judge: Judge, findings: Findings, seconds: float) -> Result:
     support = findings.answer_support
     used = findings.usage[Finding.ANSWER_SUPPORT]
     if isinstance(support, NotScored):
-        return _problem("judge", support.detail)
+        return _problem(support.detail)
     figures: dict[str, float | str] = {
         "seconds": round(seconds, 3),
         "input_tokens": used.input_tokens,
@@ -100,65 +99,57 @@ def _judged(judge: Judge, findings: Findings, seconds: float) -> Result:
     if support[0].by_chunk != (True, False):
         text += "; but it misjudged a claim that one chunk states word for word"
         advice = "its scores will be of little worth; choose another model"
-        return Result(
-            check="judge", status=Status.WARNING, text=text, advice=advice, figures=figures
-        )
-    return Result(check="judge", status=Status.OK, text=text, figures=figures)
+        return Result(Status.WARNING, text, advice, figures)
+    return Result(Status.OK, text, figures=figures)
 
 
 def check_embedder(setup: Setup) -> Iterator[Result]:
-    """The embedder on two short texts."""
+    """Embed two short texts."""
     try:
         embedder = choose_embedder(_for_one_call(setup))
         if embedder is None:
-            text = "none: metrics by similarity have no value"
-            yield Result(check="embedder", status=Status.NOTE, text=text)
-            return
-        yield asyncio.run(_embedded(embedder))
-    except (ConfigError, ImportError, JudgeError) as error:
-        yield _problem("embedder", error)
+            yield Result(Status.NOTE, "none: metrics by similarity have no value")
+        else:
+            yield asyncio.run(_embed(embedder))
+    except JudgeError as error:
+        problem = _problem(str(error))
+        advice = f"{problem.advice or 'check the endpoint'}; or set embedder to another, or to none"
+        yield replace(problem, advice=advice)
 
 
-async def _embedded(embedder: Embedder) -> Result:
-    began = time.monotonic()
+async def _embed(embedder: Embedder) -> Result:
+    start = time.monotonic()
     try:
         vectors = await embedder.embed(["The library opens at nine.", "Dogs wait outside."])
     finally:
         await embedder.aclose()
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     text = f"{embedder.name} gave {len(vectors[0])} dimensions in {seconds:.2f} s"
     figures = {"seconds": round(seconds, 3), "dimensions": len(vectors[0])}
-    return Result(check="embedder", status=Status.OK, text=text, figures=figures)
+    return Result(Status.OK, text, figures=figures)
 
 
 def check_token_scorer(setup: Setup) -> Iterator[Result]:
-    """The token scorer on two short texts; its model is loaded for that."""
+    """Score two short texts; the model is loaded for that."""
     try:
         scorer = choose_token_scorer(setup.config)
         if scorer is not None:
-            yield asyncio.run(_scored(scorer))
-    except (ConfigError, ImportError, JudgeError) as error:
-        yield _problem("token scorer", error)
+            yield asyncio.run(_score(scorer))
+    except JudgeError as error:
+        yield _problem(str(error))
 
 
-async def _scored(scorer: TokenScorer) -> Result:
-    began = time.monotonic()
+async def _score(scorer: TokenScorer) -> Result:
+    start = time.monotonic()
     try:
         score = await scorer.score("The library opens at nine.", "It opens at nine.")
     finally:
         await scorer.aclose()
-    seconds = time.monotonic() - began
+    seconds = time.monotonic() - start
     text = f"{scorer.name} gave F1 {score.f1:.3f} in {seconds:.2f} s, loading included"
-    return Result(check="token scorer", status=Status.OK, text=text)
+    return Result(Status.OK, text)
 
 
-def _problem(check: str, error: Exception | str) -> Result:
-    text = str(error)
-    advice = next((told for sign, told in _ADVICE.items() if sign in text), "")
-    if isinstance(error, ConfigError):
-        advice = f"set {error.field}: {error.wants}"
-    elif isinstance(error, ImportError):
-        advice = "install it: " + text.rpartition(": ")[2]
-    if check == "embedder" and isinstance(error, JudgeError):
-        advice = (advice or "check the endpoint") + "; or set embedder to another, or to none"
-    return Result(check=check, status=Status.FAILED, text=text, advice=advice)
+def _problem(text: str) -> Result:
+    advice = next((advice for sign, advice in _ADVICE.items() if sign in text), "")
+    return Result(Status.FAILED, text, advice)

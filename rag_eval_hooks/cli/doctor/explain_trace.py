@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rag_eval_hooks.cli.doctor.lines import is_map, lines_of
+from rag_eval_hooks.cli.doctor.check_settings import from_sampler
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
-from rag_eval_hooks.cli.doctor.sampler import from_sampler
-from rag_eval_hooks.cli.doctor.spans import from_spans
+from rag_eval_hooks.cli.doctor.spans_file import from_spans, is_map, read_json_lines
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline import ADVICE
 from rag_eval_hooks.spool.inspect import Kept, Unsent, spool_samples, spool_unsent
@@ -65,7 +64,7 @@ def _unknown(setup: Setup, *, taken: bool) -> Result:
 def _from_sinks(setup: Setup, name: str) -> Iterator[Result]:
     for spec in setup.config.sinks:
         kind, _, path = spec.partition(":")
-        for record in lines_of(Path(path)) if kind == "jsonl" else ():
+        for record in read_json_lines(Path(path)) if kind == "jsonl" else ():
             sample = record.get("sample")
             known = dict(sample) if is_map(sample) and sample else {}
             if name in _ids(known):
