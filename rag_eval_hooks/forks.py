@@ -6,7 +6,7 @@ import os
 import weakref
 from collections.abc import Callable
 
-__all__ = ["at_fork", "weakly"]
+__all__ = ["at_fork"]
 
 
 def at_fork(
@@ -26,10 +26,10 @@ def at_fork(
         return
     methods = {"before": before, "after_in_parent": in_parent, "after_in_child": in_child}
     # Fork hooks cannot be unregistered.
-    os.register_at_fork(**{name: weakly(m) for name, m in methods.items() if m is not None})
+    os.register_at_fork(**{name: _weakly(m) for name, m in methods.items() if m is not None})
 
 
-def weakly(method: Callable[[], None]) -> Callable[[], None]:
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
     """Return a function that calls a method without keeping the method's object alive."""
     reference = weakref.WeakMethod(method)
 

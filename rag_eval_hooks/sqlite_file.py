@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.forks import weakly
+from rag_eval_hooks.forks import at_fork
 
 __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "make_private", "read_only", "use_log"]
 
@@ -47,13 +47,7 @@ class SqliteFile:
         self._forking = False
         self._connection: sqlite3.Connection | None = None
         self._inherited: list[sqlite3.Connection] = []
-        if hasattr(os, "register_at_fork"):
-            # Fork hooks cannot be removed, so they must not keep the object alive.
-            os.register_at_fork(
-                before=weakly(self._before_fork),
-                after_in_parent=weakly(self._after_fork),
-                after_in_child=weakly(self._forked),
-            )
+        at_fork(before=self._before_fork, in_parent=self._after_fork, in_child=self._forked)
 
     @contextmanager
     def opened(self) -> Iterator[sqlite3.Connection]:

@@ -89,9 +89,9 @@ class References:
         self._units: list[list[float]] = []
         self._made: list[list[float]] = []
         self._retry_at = 0.0
-        self.reset()
+        self.forked()
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """Make it usable in a forked child, whose event loop is another."""
         self._making = asyncio.Lock()
 

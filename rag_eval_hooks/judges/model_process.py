@@ -26,7 +26,7 @@ from typing import Any, Final, Generic, TypeVar
 from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.config.env_and_file import model_environment
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.forks import weakly
+from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.judges.model_child import Load, ModelLoadError
 
 __all__ = ["ModelProcess", "obstacle"]
@@ -123,8 +123,7 @@ class ModelProcess(Generic[I, R]):
         self._child: _Child | None = None
         self._restart_at = 0.0
         self._backoff = Backoff()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=weakly(self._forget))
+        at_fork(in_child=self._forget)
 
     def run(self, items: Sequence[I]) -> list[R | JudgeError]:
         """Return one result per item; an item that ends the process gets an error of its own.

@@ -1,4 +1,4 @@
-"""Keeps time limits, whatever the evaluator is busy with."""
+"""Timer thread that enforces time limits while the evaluator is busy."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _TICK = 0.25
 
 
 class Clock:
-    """Calls a function a few times a second, in a daemon thread of its own.
+    """Calls a function four times a second, in a daemon thread.
 
     Args:
-        tick: Called; handles its own exceptions.
+        tick: Function to call; handles its own exceptions.
     """
 
     def __init__(self, tick: Callable[[], None]) -> None:
@@ -24,10 +24,10 @@ class Clock:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts the thread, once.
+        """Start the thread, once.
 
         Raises:
-            RuntimeError: The system gives no thread.
+            RuntimeError: The system has no thread left.
         """
         if self._thread is not None:
             return
@@ -45,7 +45,7 @@ class Clock:
         return self._thread is not None and not self._stopped.is_set()
 
     def stop(self) -> None:
-        """Ends the thread at its next tick."""
+        """End the thread at its next tick."""
         self._stopped.set()
 
     def _run(self) -> None:

@@ -67,7 +67,7 @@ class Parts:
     def forked(self) -> None:
         """Replace locks and counts that a child must not inherit."""
         self.incidents.forked()
-        self.telemetry.reset()
+        self.telemetry.forked()
         for part in (self.references, self.budget):
             if part is not None:
-                part.reset()
+                part.forked()

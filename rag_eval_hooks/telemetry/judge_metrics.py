@@ -72,7 +72,7 @@ class JudgeMetrics:
             "Circuit breakers in each state.",
         )
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """Forget the gates of the parent process in a forked child."""
         self._gates = ()
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-import weakref
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Link
@@ -19,6 +17,7 @@ except ImportError as error:
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
 
@@ -52,7 +51,8 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._wait = evals.config.hold_timeout
         self._shelf = _Shelf(inner)
         self._others.attach()
-        _forget_in_child(self._shelf)
+        # The parent has passed on the spans that it kept, before it forked.
+        at_fork(in_child=self._shelf.forked)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Passes on the start of a span."""
@@ -104,9 +104,9 @@ class _Shelf:
 
     def __init__(self, inner: SpanProcessor) -> None:
         self._inner = inner
-        self.reset()
+        self.forked()
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """Forgets all: in a forked child, where the parent passes them on."""
         self._changed = threading.Condition()
         self._kept: dict[OtherSpan, None] = {}
@@ -175,16 +175,3 @@ class _ScoredSpan(ReadableSpan):
 
 def _with(span: ReadableSpan, addition: Addition) -> ReadableSpan:
     return _ScoredSpan(span, addition) if any(addition) else span
-
-
-def _forget_in_child(shelf: _Shelf) -> None:
-    if not hasattr(os, "register_at_fork"):
-        return
-    known = weakref.ref(shelf)
-
-    def in_child() -> None:
-        # The parent has passed on what was kept, before it forked.
-        if (alive := known()) is not None:
-            alive.reset()
-
-    os.register_at_fork(after_in_child=in_child)

@@ -77,9 +77,9 @@ class Telemetry:
         with self._edge("metrics"):
             self._metrics.used(sample, outcomes)
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """What a forked child needs."""
-        self._metrics.judge.reset()
+        self._metrics.judge.forked()
 
     def evaluated(
         self,

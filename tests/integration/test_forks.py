@@ -159,30 +159,28 @@ def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
 
 
 def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
-    """Exit hooks that a child inherits are its parent's: it does not wait a second time."""
-    told = run(
+    """Exit hooks that a child inherits are its parent's: it shuts nothing down a second time."""
+    printed = run(
         tmp_path,
         """
         import os
-        from rag_eval_hooks.pipeline.exit import ExitHook
+        from rag_eval_hooks import RagEval, Sample
 
-        class Pipeline:
-            def flush(self, timeout):
-                print("flush", os.getpid() == parent, flush=True)
-                return True
+        class Sink:
+            def deliver(self, sample, outcomes):
+                pass
 
-            def shutdown(self, timeout):
-                print("shutdown", os.getpid() == parent, flush=True)
-                return True
+            def close(self):
+                print("closed by the parent:", os.getpid() == parent, flush=True)
 
-        parent, pipeline = os.getpid(), Pipeline()
-        hook = ExitHook(pipeline, 1.0)
-        hook.arm()
+        parent = os.getpid()
+        evals = RagEval("lexical", sinks=[Sink()])
+        evals.offer(Sample(question="q", answer="a", reference="a"))
         if child := os.fork():
             assert os.waitpid(child, 0)[1] == 0
         """,
     )
-    assert told.splitlines() == ["flush True", "shutdown True"]
+    assert printed.splitlines() == ["closed by the parent: True"]
 
 
 def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_a_forked_child_shares_the_file_and_not_the_connection(
     limited.reserve(1)
     child = os.fork()
     if child == 0:
-        limited.reset()
+        limited.forked()
         for _ in range(4):
             limited.reserve(1)
         os._exit(round(limited.spent()["hour"].calls))

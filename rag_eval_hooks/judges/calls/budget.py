@@ -105,10 +105,10 @@ class Budget:
         """
         return {period.name: self._store.spent(period) for period in self._periods()}
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """Replace the locks that a forked child inherited."""
         self._lock = threading.Lock()
-        self._store.reset()
+        self._store.forked()
 
     def close(self) -> None:
         """Close the store."""

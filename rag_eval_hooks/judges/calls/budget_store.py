@@ -98,7 +98,7 @@ class BudgetStore(Protocol):
         """
         ...
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """Replace the lock in a forked child, which may have inherited it locked."""
         ...
 
@@ -133,7 +133,7 @@ class MemoryStore:
         with self._lock:
             return self._of(period)
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """Replace the lock, and go on from the amounts of the parent."""
         self._lock = threading.Lock()
 
@@ -181,7 +181,7 @@ class SqliteStore:
         with self._transaction() as connection:
             return _read(connection, period)
 
-    def reset(self) -> None:
+    def forked(self) -> None:
         """Do nothing: the file is closed before a fork, and the next use opens it."""
 
     def close(self) -> None:
