@@ -12,9 +12,9 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from opentelemetry.trace import SpanContext
 
-from rag_eval_hooks.bounded_json import explain
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import Decision, Traits
+from rag_eval_hooks.explanation_text import explain
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.bounded_json import explain
+from rag_eval_hooks.explanation_text import explain
 
 ROWS = {"claims": [{"claim": "Cats fly.", "supported": False, "chunks": [1, 2], "reason": None}]}
 VALUES: st.SearchStrategy[Any] = st.recursive(

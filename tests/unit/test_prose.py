@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from rag_eval_hooks.delivery.platforms.explanation_text import prose
+from rag_eval_hooks.explanation_text import prose
 
 CLAIMS = {
     "claims": [

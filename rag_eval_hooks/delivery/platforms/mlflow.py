@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.delivery.destination import SendError
-from rag_eval_hooks.delivery.platforms.platform import Http, PlatformSink, Report, Result, needs
+from rag_eval_hooks.delivery.platforms.platform import HttpSink, Report, Result
 
 __all__ = ["MlflowSink", "from_settings"]
 
@@ -23,7 +23,7 @@ def from_settings(url: str, key: str | None) -> MlflowSink:
     return MlflowSink(url, token=key)
 
 
-class MlflowSink(PlatformSink):
+class MlflowSink(HttpSink):
     """Writes each score as feedback on the trace, one request a score.
 
     MLflow gives every assessment an id of its own, so the trace is read first: an assessment of
@@ -43,36 +43,22 @@ class MlflowSink(PlatformSink):
     batch_size = 1
 
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
-        needs("httpx", "mlflow")
-        super().__init__("mlflow", address=url, content=content)
-        self._url = url
-        self._headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._http: Http | None = None
-
-    def open(self, timeout: float) -> None:
-        """Make the client."""
-        self._http = Http(self._url, timeout, self._headers)
+        super().__init__("mlflow", url, token, content)
 
     def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
         """Add or update the assessments of each trace."""
-        assert self._http is not None
         for report in reports:
             path = f"{_TRACES}/tr-{report.trace_id}"
-            ids = _assessment_ids(self._http.call("GET", path))
+            ids = _assessment_ids(self.call("GET", path))
             for result in report.results:
                 assessment = _assessment(report, result)
                 existing = ids.get((result.name, result.identifier, report.span_id))
                 if existing is None:
-                    self._http.call("POST", f"{path}/assessments", json={"assessment": assessment})
+                    self.call("POST", f"{path}/assessments", json={"assessment": assessment})
                 else:
                     body = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
-                    self._http.call("PATCH", f"{path}/assessments/{existing}", json=body)
+                    self.call("PATCH", f"{path}/assessments/{existing}", json=body)
         return {}
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._http is not None:
-            self._http.close()
 
 
 def _assessment_ids(answer: Any) -> Mapping[_Key, str]:

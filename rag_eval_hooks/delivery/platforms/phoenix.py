@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.delivery.destination import SendError, SpanUnknown
-from rag_eval_hooks.delivery.platforms.platform import Http, PlatformSink, Report, Result, needs
+from rag_eval_hooks.delivery.platforms.platform import HttpSink, Report, Result
 
 __all__ = ["PhoenixSink", "from_settings"]
 
@@ -18,7 +18,7 @@ def from_settings(url: str, key: str | None) -> PhoenixSink:
     return PhoenixSink(url, api_key=key)
 
 
-class PhoenixSink(PlatformSink):
+class PhoenixSink(HttpSink):
     """Writes each score as an annotation of the RAG span, those of several samples in a request.
 
     Phoenix has one annotation by span, name and identifier, so one sent again replaces the
@@ -38,15 +38,7 @@ class PhoenixSink(PlatformSink):
     def __init__(
         self, url: str, *, api_key: str | None = None, content: bool | None = None
     ) -> None:
-        needs("httpx", "phoenix")
-        super().__init__("phoenix", address=url, content=content)
-        self._url = url
-        self._headers = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
-        self._http: Http | None = None
-
-    def open(self, timeout: float) -> None:
-        """Make the client."""
-        self._http = Http(self._url, timeout, self._headers)
+        super().__init__("phoenix", url, api_key, content)
 
     def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
         """Post the annotations; one unknown span fails a whole request, which names it."""
@@ -67,19 +59,13 @@ class PhoenixSink(PlatformSink):
             return unknown_errors
         return {}
 
-    def close(self) -> None:
-        """Close the connections."""
-        if self._http is not None:
-            self._http.close()
-
     def _post(self, reports: Sequence[Report], *, sync: bool) -> None:
-        assert self._http is not None
         annotations = [
             _annotation(one.span_id, result) for one in reports for result in one.results
         ]
         # Only with `sync` the answer says whether the spans exist.
         params = {"sync": "true" if sync else "false"}
-        self._http.call("POST", _PATH, params=params, json={"data": annotations})
+        self.call("POST", _PATH, params=params, json={"data": annotations})
 
 
 def _annotation(span_id: str, result: Result) -> dict[str, Any]:

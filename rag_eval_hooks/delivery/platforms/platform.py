@@ -17,16 +17,15 @@ from rag_eval_hooks.delivery.destination import (
     SendError,
     SpanUnknown,
 )
-from rag_eval_hooks.delivery.platforms.explanation_text import prose
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.work import Evaluation
 
-__all__ = ["Http", "PlatformSink", "Report", "Result", "checked", "needs"]
+__all__ = ["HttpSink", "PlatformSink", "Report", "Result", "checked", "needs"]
 
 _RETRIED: Final = (408, 425, 429)
 _REFUSED_KEY: Final = (401, 403)
-_CONNECTIONS: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,41 +197,53 @@ def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value not in (None, "", {})}
 
 
-class Http:
-    """JSON client of one server over kept-alive connections. Thread-safe.
+class HttpSink(PlatformSink):
+    """Platform with a JSON API behind one URL and an optional bearer key.
 
     Args:
+        name: Name of the platform and of its extra.
         url: Base URL. Credentials in it are sent in a header, because the client logs URLs.
-        timeout: Seconds for connecting, and for each wait for bytes.
-        headers: Headers of every request.
+        key: Bearer key, if it requires one; never printed.
+        content: As in `PlatformSink`.
+
+    Raises:
+        ImportError: The extra is not installed.
     """
 
-    def __init__(self, url: str, timeout: float, headers: Mapping[str, str]) -> None:
+    def __init__(self, name: str, url: str, key: str | None, content: bool | None) -> None:
+        needs("httpx", name)
+        super().__init__(name, address=url, content=content)
+        self._url = url
+        self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        self._client: Any = None
+
+    def open(self, timeout: float) -> None:
+        """Make the client, which keeps connections alive."""
         import httpx
 
-        self._broken = (httpx.TransportError,)
-        base = httpx.URL(url)
-        user, password = base.username, base.password
+        url = httpx.URL(self._url)
         self._client = httpx.Client(
-            base_url=base.copy_with(username="", password=""),
-            auth=(user, password) if user or password else None,
+            base_url=url.copy_with(username="", password=""),
+            auth=(url.username, url.password) if url.username or url.password else None,
             timeout=timeout,
-            headers=dict(headers),
-            # As many as there are workers: a new connection takes longer than most requests.
-            limits=httpx.Limits(max_keepalive_connections=_CONNECTIONS),
+            headers=self._headers,
+            # A new connection takes longer than most requests.
+            limits=httpx.Limits(max_keepalive_connections=self.workers),
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:
-        """Return the JSON of the answer; None for no body.
+        """Return the JSON of the answer; None for no body. Thread-safe.
 
         Raises:
             RetryLater: The server could not be reached, is busy, or failed.
             SpanUnknown: It answered 404.
             Rejected: It answered anything else but success.
         """
+        import httpx
+
         try:
             response = self._client.request(method, path, **request)
-        except self._broken as error:
+        except httpx.TransportError as error:
             raise RetryLater(type(error).__name__) from None
         checked(response.status_code, response.headers, response.text)
         try:
@@ -242,7 +253,8 @@ class Http:
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
 
 
 def checked(status: int, headers: Mapping[str, str], text: str = "") -> None:

@@ -1,0 +1,152 @@
+"""Explanations of scores as bounded text: JSON for telemetry, lines for readers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["explain", "prose"]
+
+_DEPTH = 6
+_ROUNDS = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
+"""Ever shorter forms: share of the limit for one text, and items of one list."""
+_DROPPED = object()
+_CUT = " [...]"
+
+
+def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
+    """Return an explanation as JSON.
+
+    Args:
+        value: Explanation of a score by its metric.
+        limit: Characters at most. A longer one has fewer items and shorter texts, marked by
+            `"cut": true`.
+        content: Whether texts may be included; numbers and truth values always are.
+
+    Returns:
+        The JSON, or None if nothing remains.
+    """
+    for number, (share, items) in enumerate(_ROUNDS):
+        form = _Form(int(limit * share) if content else None, items)
+        plain = form.of(value, _DEPTH)
+        if not plain or plain is _DROPPED:
+            return None
+        if number:
+            plain["cut"] = True
+        text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+        if len(text) <= limit:
+            return text
+    return '{"cut": true}' if limit >= len('{"cut": true}') else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """Size of a form: characters of a text, or None for no texts; items of a list."""
+
+    chars: int | None
+    items: int
+
+    def of(self, value: Any, depth: int) -> Any:
+        # By exact type first: asking abstract classes takes most of the time otherwise.
+        kind = type(value)
+        if value is None or kind is bool or kind is int:
+            return value
+        if kind is str:
+            return _DROPPED if self.chars is None else _text(value, self.chars)
+        if kind is dict or isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if kind is list or isinstance(value, list | tuple | set | frozenset):
+            return self._list(list(value), depth)
+        return self._other(value)
+
+    def _other(self, value: Any) -> Any:
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, int):
+            return int(value)
+        return _DROPPED if self.chars is None else _text(value, self.chars)
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> Any:
+        if depth == 0:
+            return _DROPPED
+        items = ((str(key), self.of(item, depth - 1)) for key, item in value.items())
+        kept = [(key, item) for key, item in items if item is not _DROPPED]
+        return dict(kept[: self.items])
+
+    def _list(self, value: list[Any], depth: int) -> Any:
+        if depth == 0:
+            return _DROPPED
+        forms = [self.of(item, depth - 1) for item in value[: self.items]]
+        kept = [item for item in forms if item is not _DROPPED]
+        return kept if kept or not forms else _DROPPED
+
+
+def _text(value: Any, chars: int) -> str:
+    # A lone surrogate, which some models give, cannot be encoded and would cost the batch.
+    text = str(value)[:chars]
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
+    """Return an explanation as lines of text; failed verdicts come first.
+
+    Args:
+        explanation: Explanation of a score by its metric.
+        limit: Characters at most; a longer one is cut and ends with `[...]`.
+        content: Whether texts may be included; else it is JSON of numbers and truth values.
+
+    Returns:
+        The text, or None if it is empty.
+    """
+    if not content:
+        return explain(explanation, limit, content=False)
+    text = "\n".join(line for key, value in explanation.items() for line in _lines(key, value))
+    # A lone surrogate, which some models emit, cannot be encoded.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if len(text) > limit:
+        text = text[: max(0, limit - len(_CUT))] + _CUT[:limit]
+    return text or None
+
+
+def _lines(key: str, value: Any) -> list[str]:
+    if isinstance(value, list | tuple) and value and all(map(_verdict, value)):
+        return _verdicts(key, value)
+    return [f"{key}: {_plain(value)}"]
+
+
+def _verdict(item: Any) -> str | None:
+    """Return the name of an item's verdict: its first truth value beside a text."""
+    if not isinstance(item, Mapping) or _subject(item) is None:
+        return None
+    return next((str(name) for name, value in item.items() if isinstance(value, bool)), None)
+
+
+def _subject(item: Mapping[str, Any]) -> str | None:
+    """Return the subject of a verdict: a text, else the number of a chunk."""
+    name, value = next(iter(item.items()), (None, None))
+    if isinstance(value, str):
+        return value
+    return f"{name} {value}" if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _verdicts(key: str, items: list[Any] | tuple[Any, ...]) -> list[str]:
+    verdict = _verdict(items[0]) or ""
+    good = [item for item in items if item[_verdict(item)]]
+    bad = [item for item in items if not item[_verdict(item)]]
+    return [
+        f"{key}: {len(good)} of {len(items)} {verdict}",
+        *(f"- not {_verdict(item)}: {_item(item)}" for item in bad),
+        *(f"- {_verdict(item)}: {_item(item)}" for item in good),
+    ]
+
+
+def _item(item: Mapping[str, Any]) -> str:
+    reason = item.get("reason")
+    return f"{_subject(item)} ({reason})" if reason else str(_subject(item))
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
