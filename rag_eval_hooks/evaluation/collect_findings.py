@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.evaluation import trivial_findings as known
+from rag_eval_hooks.evaluation import trivial_findings as trivial
 from rag_eval_hooks.evaluation.plan import EvaluationPlan, closed
+from rag_eval_hooks.evaluation.trivial_findings import items
 from rag_eval_hooks.findings import (
     DECOMPOSED,
     EMBEDDED,
@@ -113,7 +114,7 @@ class FindingsCollector:
         return self._findings
 
     async def _run(self) -> None:
-        self._settle(known.from_texts(self._sample))
+        self._settle(trivial.from_texts(self._sample))
         self._miss_without_source()
         await self._decompose()
         self._wanted |= self._plan.all(self._metrics, self._sample, self._findings)
@@ -159,21 +160,21 @@ class FindingsCollector:
 
     async def _verify(self) -> None:
         for kind in self._open(VERIFIED):
-            self._settle(known.from_items(kind, self._findings, self._chunks))
+            self._settle(trivial.from_items(kind, self._findings, self._chunks))
         kinds = self._open(VERIFIED)
         if kinds:
-            found = self._findings
+            findings = self._findings
             task = Verify(
                 wanted=kinds,
                 question=self._sample.question,
                 chunks=self._chunks,
                 answer=self._sample.answer,
                 reference=self._sample.reference,
-                answer_claims=known.items(found.answer_claims) if kinds & _ABOUT_ANSWER else (),
+                answer_claims=items(findings.answer_claims) if kinds & _ABOUT_ANSWER else (),
                 reference_claims=(
-                    known.items(found.reference_claims) if kinds & _ABOUT_REFERENCE else ()
+                    items(findings.reference_claims) if kinds & _ABOUT_REFERENCE else ()
                 ),
-                entities=known.items(found.entities) if Finding.ENTITIES_FOUND in kinds else (),
+                entities=items(findings.entities) if Finding.ENTITIES_FOUND in kinds else (),
             )
             await self._ask(self._sources.judge.verify(task), kinds)
 
@@ -190,7 +191,7 @@ class FindingsCollector:
 
     async def _grade(self) -> None:
         for kind in self._open(GRADED):
-            self._settle(known.from_items(kind, self._findings, self._chunks))
+            self._settle(trivial.from_items(kind, self._findings, self._chunks))
         kinds = self._open(GRADED)
         if kinds:
             task = Grade(
@@ -264,7 +265,7 @@ class FindingsCollector:
             findings = await reply
             # Only now: another branch may have added its findings meanwhile.
             self._settle(findings)
-            for kind, detail in known.misfits(self._findings, self._chunks).items():
+            for kind, detail in trivial.misfits(self._findings, self._chunks).items():
                 self._miss(frozenset({kind}), NotScored(Cause.JUDGE_FAILED, detail))
         except JudgeError as error:
             why = NotScored(cause_of(error), str(error))

@@ -35,7 +35,7 @@ _REFERENCE_KEYS: Final = ("reference", "ground_truth", "answer")
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """One known question.
+    """One golden question.
 
     Attributes:
         question: As it is asked.
@@ -136,7 +136,7 @@ class References:
         for start in range(0, len(self._units), _BATCH):
             part = enumerate(self._units[start : start + _BATCH], start=start)
             best = max(best, *((_dot(unit, other), -index) for index, other in part))
-            # Other samples are not kept waiting by a long file.
+            # A long file must not delay other samples.
             await asyncio.sleep(0)
         return -best[1], min(1.0, best[0])
 
@@ -205,8 +205,8 @@ def _csv_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
-        place = f"{path}:{reader.line_num}"
-        raise ConfigError("references", place, f"lines of CSV ({error})") from None
+        line = f"{path}:{reader.line_num}"
+        raise ConfigError("references", line, f"lines of CSV ({error})") from None
 
 
 def _json_rows(text: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -227,8 +227,9 @@ def _golden(row: Mapping[str, Any], line: str) -> Golden:
     for name, value in (("question", question), ("reference", reference)):
         if not isinstance(value, str) or not value.strip():
             raise ConfigError("references", line, f"a {name}, a text that is not blank")
-    known = row.get("question_id", row.get("id"))
-    return Golden(str(question), str(reference), None if known in (None, "") else str(known))
+    given = row.get("question_id", row.get("id"))
+    question_id = None if given in (None, "") else str(given)
+    return Golden(str(question), str(reference), question_id)
 
 
 def _completed(sample: Sample, golden: Golden, match: Mapping[str, Any]) -> Sample:

@@ -46,10 +46,10 @@ def parse_checks(text: str, file: str = "question_checks") -> tuple[Check, ...]:
 class Table:
     """A TOML table whose keys are taken one by one; what is left over is an error."""
 
-    def __init__(self, values: object, place: str) -> None:
-        self._place = place
+    def __init__(self, values: object, path: str) -> None:
+        self._path = path
         if not isinstance(values, dict):
-            raise ConfigError(place, values, "a table")
+            raise ConfigError(path, values, "a table")
         self._values: dict[str, Any] = dict(values)
 
     def take(self, key: str, default: Any = None) -> Any:
@@ -58,11 +58,11 @@ class Table:
 
     def table(self, key: str) -> Table:
         """Remove and return a nested table."""
-        return Table(self.take(key), f"{self._place}.{key}")
+        return Table(self.take(key), f"{self._path}.{key}")
 
     def tables(self) -> Mapping[str, Table]:
         """Return the remaining keys as tables."""
-        found = {key: Table(value, f"{self._place}.{key}") for key, value in self._values.items()}
+        found = {key: Table(value, f"{self._path}.{key}") for key, value in self._values.items()}
         self._values = {}
         return found
 
@@ -80,7 +80,7 @@ class Table:
 
     def refuse(self, key: str, got: object, wants: str) -> Never:
         """Raise the error for a key."""
-        raise ConfigError(f"{self._place}.{key}", got, wants)
+        raise ConfigError(f"{self._path}.{key}", got, wants)
 
     def end(self, *known: str) -> None:
         """Raise an error if a key is left over."""

@@ -1,4 +1,4 @@
-"""Answers that say that they do not know, told by rules, without a judge.
+"""Answers that say that they do not know, detected by rules, without a judge.
 
 Source: seed 000, section 11, for the phrases; the rules of `refusal` are our own.
 """

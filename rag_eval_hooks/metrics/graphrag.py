@@ -227,7 +227,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
 
     Args:
         options: Weights of the composite, whether precision heeds the ranks, how DON'T KNOW
-            answers are told.
+            answers are detected.
     """
     parts = {
         "faithfulness": _FAITHFULNESS,
@@ -273,6 +273,6 @@ def _classification(mode: DontKnow) -> Metric:
         needs=_ALL_TEXTS,
         then=_class_then(mode),
         scale=_PERCENT,
-        summary="CORRECT (100), WRONG or DON'T KNOW (0); the last is told without a judge.",
+        summary="CORRECT (100), WRONG or DON'T KNOW (0); the last is detected without a judge.",
         source="seed 000, sections 9 to 11",
     )

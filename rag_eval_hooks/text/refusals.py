@@ -136,8 +136,8 @@ def _answers(said: Sequence[str]) -> bool:
     conceded = _CONCESSION.split(said[0])[1:]
     if any(_tells(clause) for clause in conceded):
         return True
-    told = [sentence for sentence in said[1:] if _tells(_TURN.sub("", sentence).lstrip(" ,"))]
-    return len(told) > 1 or any(_TURN.match(sentence) for sentence in told)
+    statements = [sentence for sentence in said[1:] if _tells(_TURN.sub("", sentence).lstrip(" ,"))]
+    return len(statements) > 1 or any(_TURN.match(sentence) for sentence in statements)
 
 
 def _tells(text: str) -> bool:

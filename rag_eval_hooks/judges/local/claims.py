@@ -95,10 +95,10 @@ def _bare(sentence: str) -> str:
 def _clauses(sentence: str) -> list[str]:
     """Return the clauses; one that is too short to stand alone stays with the one before it."""
     cuts = [0, *(cut for match in _CLAUSE.finditer(sentence) for cut in match.span())]
-    kept: list[tuple[int, int, int]] = []  # start, end, content words
+    clauses: list[tuple[int, int, int]] = []  # start, end, content words
     for start, end in zip(cuts[::2], [*cuts[1::2], len(sentence)], strict=True):
         size = len(content_tokens(sentence[start:end]))
-        if kept and min(size, kept[-1][2]) < _MIN_CLAUSE:
-            start, size = kept[-1][0], kept.pop()[2] + size
-        kept.append((start, end, size))
-    return [sentence[start:end].strip() for start, end, _ in kept]
+        if clauses and min(size, clauses[-1][2]) < _MIN_CLAUSE:
+            start, size = clauses[-1][0], clauses.pop()[2] + size
+        clauses.append((start, end, size))
+    return [sentence[start:end].strip() for start, end, _ in clauses]

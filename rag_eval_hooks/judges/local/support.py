@@ -15,16 +15,16 @@ __all__ = ["negation_differs", "supports"]
 _SHARED = 0.25  # of a claim's weight: least part of a chunk that supports it with others
 
 
-def unknown(claim: Claim, passages: Sequence[Passage], known: frozenset[str]) -> str | None:
+def _unknown(claim: Claim, passages: Sequence[Passage], neutral: frozenset[str]) -> str | None:
     """Return as a reason the number or name of the claim that no passage holds, or None.
 
-    `known` are terms that need no support, such as those of the question.
+    `neutral` are terms that need no support, such as those of the question.
     """
     for number in sorted(claim.unit.numbers):
         if not any(passage.has_number(number) for passage in passages):
             return f"the number {number} is in no chunk"
     for phrase, parts in claim.names.items():
-        if not any(_has_name(passage, parts - known) for passage in passages):
+        if not any(_has_name(passage, parts - neutral) for passage in passages):
             return f"the name {phrase!r} is in no chunk"
     return None
 
@@ -59,7 +59,9 @@ def _same_subject(claim: Unit, sentence: Unit, scope: frozenset[str]) -> bool:
     return 2 * len(rest & sentence.terms) >= len(rest)
 
 
-def conflict(claim: Claim, passage: Passage, window: Window, known: frozenset[str]) -> str | None:
+def _conflict(
+    claim: Claim, passage: Passage, window: Window, neutral: frozenset[str]
+) -> str | None:
     """Return the reason why a window does not support a claim that it covers, or None.
 
     The number must stand in the window; a name may stand anywhere in its chunk, since sentences
@@ -71,7 +73,7 @@ def conflict(claim: Claim, passage: Passage, window: Window, known: frozenset[st
         if number.percent or str(number) not in stated:
             return f"the number {number} is not there"
     for phrase, parts in claim.names.items():
-        if not _has_name(passage, parts - known):
+        if not _has_name(passage, parts - neutral):
             return f"the name {phrase!r} is not there"
     if window.units and (terms := negation_differs(claim.unit, window.closest(), passage)):
         return f"the negation differs at {as_written(terms, claim.unit, window.closest())}"
@@ -81,20 +83,20 @@ def conflict(claim: Claim, passage: Passage, window: Window, known: frozenset[st
 def supports(
     claim: Claim,
     passages: Sequence[Passage],
-    known: frozenset[str] = frozenset(),
+    neutral: frozenset[str] = frozenset(),
     vectors: Vectors = NO_VECTORS,
     rules: Rules = RULES,
 ) -> Support:
     """Return the support of a claim by each passage, alone or together, with the reason."""
     nowhere = (False,) * len(passages)
-    if missing := unknown(claim, passages, known):
+    if missing := _unknown(claim, passages, neutral):
         return Support(nowhere, reason=missing)
-    weight = weights(claim, known, rules)
+    weight = weights(claim, neutral, rules)
     if not weight:
         return _literal(claim, passages)
     windows = [best_window(weight, passage, rules) for passage in passages]
     against = [
-        conflict(claim, passage, window, known)
+        _conflict(claim, passage, window, neutral)
         for passage, window in zip(passages, windows, strict=True)
     ]
     cosines = [vectors.best(claim.unit.text, passage) for passage in passages]

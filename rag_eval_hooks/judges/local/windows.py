@@ -67,13 +67,13 @@ _NOTHING = Window(0.0, frozenset(), ())
 
 
 def weights(
-    claim: Claim, known: frozenset[str] = frozenset(), rules: Rules = RULES
+    claim: Claim, neutral: frozenset[str] = frozenset(), rules: Rules = RULES
 ) -> dict[str, float]:
-    """Return the weight of each term of a claim; `known` are the terms of the question."""
+    """Return the weight of each term of a claim; `neutral` terms, the question's, weigh less."""
     special = frozenset[str]().union(*claim.names.values())
     return {
         term: rules.asked_weight
-        if term in known
+        if term in neutral
         else (rules.name_weight if term in special or term[0].isdigit() else 1.0)
         for term in claim.unit.terms
     }
