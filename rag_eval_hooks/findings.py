@@ -120,7 +120,7 @@ class Support:
 
     @property
     def supported(self) -> bool:
-        """Whether the contexts support the claim."""
+        """True if the contexts support the claim."""
         return self.together or any(self.by_chunk)
 
 

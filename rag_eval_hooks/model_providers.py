@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["EMBEDDERS", "JUDGES", "TOKEN_SCORERS", "Provider", "Providers"]
+__all__ = ["EMBEDDERS", "JUDGES", "TOKEN_SCORERS", "Provider", "ProviderTable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Provider:
         return make(config, setting.partition(":")[2].strip(), *parts)
 
 
-class Providers:
+class ProviderTable:
     """One table.
 
     Args:
@@ -125,7 +125,7 @@ class Providers:
         return row
 
 
-JUDGES: Final = Providers(
+JUDGES: Final = ProviderTable(
     "judge",
     (
         Provider(name="local", factory="rag_eval_hooks.judges.choose:local_judge"),
@@ -140,7 +140,7 @@ JUDGES: Final = Providers(
         ),
     ),
 )
-EMBEDDERS: Final = Providers(
+EMBEDDERS: Final = ProviderTable(
     "embedder",
     (
         Provider(name="auto", factory="rag_eval_hooks.judges.choose:auto_embedder"),
@@ -164,7 +164,7 @@ EMBEDDERS: Final = Providers(
         ),
     ),
 )
-TOKEN_SCORERS: Final = Providers(
+TOKEN_SCORERS: Final = ProviderTable(
     "token_scorer",
     (
         Provider(name="none"),

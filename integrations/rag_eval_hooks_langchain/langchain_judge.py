@@ -13,7 +13,7 @@ from langsmith.run_helpers import tracing_context
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, CallLimits
 from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
@@ -48,7 +48,7 @@ class LangChainChat(ChatAdapter):
         limits: Of calls to it; further retries of its own are not counted.
     """
 
-    def __init__(self, model: _Model, limits: Limits) -> None:
+    def __init__(self, model: _Model, limits: CallLimits) -> None:
         self._model = _silent(model)
         self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         is_chat_model = isinstance(self._model, BaseChatModel)
@@ -112,7 +112,7 @@ class LangChainJudge(LLMJudge):
     ) -> None:
         if not isinstance(model, Runnable):
             raise ConfigError("judge", type(model).__name__, "a chat model of LangChain")
-        limits = Limits(
+        limits = CallLimits(
             timeout=timeout,
             retries=retries,
             concurrency=concurrency,

@@ -16,7 +16,7 @@ from pydantic import BaseModel, create_model
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, CallLimits
 from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
@@ -41,7 +41,7 @@ class LlamaIndexChat(ChatAdapter):
         limits: Of calls to it; further retries of its own are not counted.
     """
 
-    def __init__(self, llm: LLM, limits: Limits) -> None:
+    def __init__(self, llm: LLM, limits: CallLimits) -> None:
         self._llm = llm.model_copy(update={"callback_manager": CallbackManager([])})
         self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
         self._blocks = _blocks(llm)
@@ -116,7 +116,7 @@ class LlamaIndexJudge(LLMJudge):
     ) -> None:
         if not isinstance(llm, LLM):
             raise ConfigError("judge", type(llm).__name__, "an LLM of LlamaIndex")
-        limits = Limits(
+        limits = CallLimits(
             timeout=timeout,
             retries=retries,
             concurrency=concurrency,

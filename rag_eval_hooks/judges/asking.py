@@ -45,9 +45,9 @@ class Answers:
 
     def __or__(self, other: Answers) -> Answers:
         """Return both together; of two contents of one item, the other's."""
-        values = {kind: dict(found) for kind, found in self.values.items()}
-        for kind, found in other.values.items():
-            values.setdefault(kind, {}).update(found)
+        values = {kind: dict(contents) for kind, contents in self.values.items()}
+        for kind, contents in other.values.items():
+            values.setdefault(kind, {}).update(contents)
         usage = total_by_finding(self.usage, other.usage)
         return Answers(values, {**self.failures, **other.failures}, usage)
 
@@ -71,17 +71,17 @@ class Asker:
 
     async def ask_groups(self, groups: Sequence[Sequence[Call]]) -> list[Answers]:
         """Make all calls at the same time, and return the answers of each group."""
-        calls = [(place, call) for place, group in enumerate(groups) for call in group if call[1]]
+        calls = [(index, call) for index, group in enumerate(groups) for call in group if call[1]]
         results = await asyncio.gather(
             *(self.ask(*call) for _place, call in calls), return_exceptions=True
         )
-        told = [Answers() for _group in groups]
-        for (place, _call), result in zip(calls, results, strict=True):
+        answers = [Answers() for _group in groups]
+        for (index, _call), result in zip(calls, results, strict=True):
             if isinstance(result, BaseException):
                 # Raised only when all have ended: none goes on unobserved.
                 raise result
-            told[place] |= result
-        return told
+            answers[index] |= result
+        return answers
 
     async def ask(self, ask: Ask, items: Items) -> Answers:
         """Ask for items, and again for those whose content was not valid."""
@@ -143,15 +143,15 @@ def findings_of(ask: Ask, wanted: frozenset[Finding], answers: Answers) -> Findi
     items = ask.items()
     contents: dict[str, Any] = {}
     for kind in wanted:
-        found = answers.values.get(kind, {})
+        valid = answers.values.get(kind, {})
         asked = items.get(kind, ())
-        missing = len(set(asked) - set(found))
+        missing = len(set(asked) - set(valid))
         if not ask.possible(kind):
             contents[kind.value] = NotScored(Cause.MISSING_INPUT, "a text is missing")
         elif missing:
             contents[kind.value] = answers.failures.get(kind) or _unanswered(missing, len(asked))
         else:
-            contents[kind.value] = ask.content(kind, found)
+            contents[kind.value] = ask.content(kind, valid)
     return Findings(**contents, usage=answers.usage)
 
 

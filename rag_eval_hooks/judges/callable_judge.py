@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, Limits
+from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, CallLimits
 from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
@@ -28,10 +28,10 @@ class CallableChat(ChatAdapter):
     Args:
         function: Takes messages, gives a text.
         name: Annotator on the scores.
-        limits: Limits of the calls; retries are left to the function's own client.
+        limits: CallLimits of the calls; retries are left to the function's own client.
     """
 
-    def __init__(self, function: Function, name: str, limits: Limits) -> None:
+    def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
         super().__init__(Caller(name), (OutputMode.TEXT,), limits)
         self._function = function
         self._threads = Threads("rag-eval-hooks-judge", limits.concurrency)
@@ -106,7 +106,7 @@ class CallableJudge(LLMJudge):
         _check(function)
         if options.get("memo") is not None and not name:
             raise ConfigError("name", name, "a name of the function's model: a memo goes by it")
-        limits = Limits(
+        limits = CallLimits(
             timeout=timeout,
             concurrency=concurrency,
             breaker_failures=breaker_failures,

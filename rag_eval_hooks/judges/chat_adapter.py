@@ -15,7 +15,7 @@ from opentelemetry import context
 
 from rag_eval_hooks.calls import Call, Caller
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.judges.calls.gate import Limits
+from rag_eval_hooks.judges.calls.gate import CallLimits
 from rag_eval_hooks.judges.calls.meter import Meter, token_count
 from rag_eval_hooks.judges.calls.requests import RequestRefusedError, Requests
 from rag_eval_hooks.judges.chat import Completion
@@ -100,7 +100,7 @@ class ChatAdapter(ABC):
     Args:
         caller: Kind and model.
         modes: Output modes to try.
-        limits: Limits of the calls.
+        limits: CallLimits of the calls.
         temperature: Sampling temperature, or None to send none.
 
     Attributes:
@@ -115,7 +115,7 @@ class ChatAdapter(ABC):
         self,
         caller: Caller,
         modes: Sequence[OutputMode],
-        limits: Limits,
+        limits: CallLimits,
         *,
         temperature: float | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.gate import Limits
+from rag_eval_hooks.judges.calls.gate import CallLimits
 
 try:
     import openai
@@ -37,7 +37,7 @@ _EMPTY: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientOptions(Limits):
+class ClientOptions(CallLimits):
     """Address and credentials of an endpoint, and the limits of calls. Its repr shows no secret.
 
     Attributes:
@@ -64,7 +64,7 @@ class ClientOptions(Limits):
             wants = "a URL with http:// or https://, without credentials or parameters"
             raise ConfigError("base_url", self.base_url, wants)
         _check_key(self)
-        Limits.__post_init__(self)
+        CallLimits.__post_init__(self)
 
 
 class _ConnectionFailedError(DescribedError, ConnectionError):
@@ -84,7 +84,7 @@ class Endpoint:
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
-        self._documents = _Documents()
+        self._documents = _SentDocuments()
         # Connections cannot move between event loops: each loop has its own client.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
             WeakKeyDictionary()
@@ -153,7 +153,7 @@ class Endpoint:
         return f"the connection to {host} failed; check base_url"
 
 
-class _Documents:
+class _SentDocuments:
     """Documents in flight, each behind a stand-in that a client may log.
 
     OpenAI's clients before 3.20 log what they send at the level DEBUG, and it quotes the
@@ -185,7 +185,7 @@ class _Transport:
         query: Parameters of every request. They may be keys, and HTTP clients log URLs.
     """
 
-    def __init__(self, transport: Any, documents: _Documents, query: Mapping[str, str]) -> None:
+    def __init__(self, transport: Any, documents: _SentDocuments, query: Mapping[str, str]) -> None:
         self._transport = transport
         self._documents = documents
         self._query = dict(query)
@@ -212,7 +212,7 @@ class _Transport:
         await self._transport.__aexit__(*error)
 
 
-def _http_client(documents: _Documents, query: Mapping[str, str]) -> Any:
+def _http_client(documents: _SentDocuments, query: Mapping[str, str]) -> Any:
     """Make the HTTP client below OpenAI's: over aiohttp if possible, for a third of the CPU."""
     make = getattr(openai, "DefaultAioHttpClient", None)
     client = openai.DefaultAsyncHttpxClient() if make is None or aiohttp is None else make()

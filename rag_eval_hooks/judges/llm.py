@@ -151,9 +151,9 @@ class LLMJudge:
 
 def _one_is_enough(answers: Answers) -> Answers:
     values: Mapping[Any, Mapping[str, Any]] = {
-        kind: dict.fromkeys(TEMPLATES) | dict(found)
-        for kind, found in answers.values.items()
-        if found
+        kind: dict.fromkeys(TEMPLATES) | dict(valid)
+        for kind, valid in answers.values.items()
+        if valid
     }
     return Answers(values, answers.failures, answers.usage)
 

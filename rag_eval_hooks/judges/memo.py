@@ -162,8 +162,10 @@ class MemoChat:
         if (text := await self._memo.load(key)) is not None:
             return Completion(text, Usage())
         with in_call_context(meter=spent):
-            told = await self._chat.complete(prompt)
-        return Completion(told.text, told.usage, partial(self._memo.keep, key, told.text))
+            completion = await self._chat.complete(prompt)
+        return Completion(
+            completion.text, completion.usage, partial(self._memo.keep, key, completion.text)
+        )
 
     def _key(self, prompt: Prompt) -> bytes:
         asked = (prompt.version, prompt.name, prompt.system, prompt.asked, prompt.example)

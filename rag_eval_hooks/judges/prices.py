@@ -37,7 +37,7 @@ class Price:
     output: _Amount
 
 
-class _Table(BaseModel):
+class _PriceTable(BaseModel):
     model_config = _CLOSED
 
     currency: Annotated[str, Field(strict=True)] = ""
@@ -63,7 +63,7 @@ class Prices:
 
     def __init__(self, table: Mapping[str, Any] | None = None) -> None:
         try:
-            valid = _Table.model_validate(dict(table or {}))
+            valid = _PriceTable.model_validate(dict(table or {}))
         except ValidationError as error:
             raise _config_error(error) from None
         self.currency = valid.currency
@@ -143,8 +143,8 @@ class PricedChat:
 def _config_error(error: ValidationError) -> ConfigError:
     """Name the first entry that is not valid, an unknown or missing key by its table."""
     first = error.errors(include_url=False)[0]
-    place, got = first["loc"], first["input"]
+    location, got = first["loc"], first["input"]
     if "unexpected" in first["type"] or first["type"] in ("missing", "extra_forbidden"):
-        place, got = place[:-1], str(place[-1])
-    field = ".".join(str(part) for part in ("prices", *place))
+        location, got = location[:-1], str(location[-1])
+    field = ".".join(str(part) for part in ("prices", *location))
     return ConfigError(field, got, f"prices of a million tokens by model: {first['msg'].lower()}")

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 from rag_eval_hooks.findings import Finding, Findings, Verdict
 from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of, without
 from rag_eval_hooks.prompts import Items, Values, VerifyAsk
-from rag_eval_hooks.prompts.parts import added_up, parts, spread, tokens
-from rag_eval_hooks.prompts.verdicts import RELEVANCES, SUPPORTS, Sorting
+from rag_eval_hooks.prompts.token_budget import added_up, parts, spread, tokens
+from rag_eval_hooks.prompts.verdict_elements import RELEVANCES, SUPPORTS, Sorting
 from rag_eval_hooks.prompts.verify import AGREEMENTS
 from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.folding import fold
@@ -41,10 +41,10 @@ async def verify(task: Verify, asker: Asker, calls: Calls, budget: int) -> Findi
     items = without(ask.items(), known.values)
     groups = parts(dict(enumerate(task.chunks, start=1)), budget)
     if len(groups) < 2:
-        told = await asker.ask_all(calls(ask, items))
+        answers = await asker.ask_all(calls(ask, items))
     else:
-        told = await _Parts(task, asker, calls, budget, groups).ask(items)
-    return findings_of(ask, task.wanted, known | told)
+        answers = await _DividedVerification(task, asker, calls, budget, groups).ask(items)
+    return findings_of(ask, task.wanted, known | answers)
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class _Joint:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _DividedVerification:
     """Verification whose contexts go into several calls."""
 
     task: Verify
@@ -71,14 +71,14 @@ class _Parts:
 
     async def ask(self, items: Items) -> Answers:
         """Ask about all parts at once, then about claims whose support is spread over several."""
-        told = await self.asker.ask_groups(
-            [self._calls(items, place, group) for place, group in enumerate(self.groups)]
+        by_part = await self.asker.ask_groups(
+            [self._calls(items, index, group) for index, group in enumerate(self.groups)]
         )
         contents: Contents = {
-            kind: added_up(kind, [part.values.get(kind, {}) for part in told]) for kind in items
+            kind: added_up(kind, [part.values.get(kind, {}) for part in by_part]) for kind in items
         }
         answers = Answers()
-        for part in told:
+        for part in by_part:
             answers |= replace(part, values={})
         again = [
             (VerifyAsk(self.task, shown=tuple(sorted(joint.shown))), joint.items)
@@ -89,14 +89,14 @@ class _Parts:
             _settle(contents[kind], key, sorting, joined.values.get(kind, {}).get(key))
         return answers | replace(joined, values=contents)
 
-    def _calls(self, items: Items, place: int, group: tuple[int, ...]) -> list[Call]:
+    def _calls(self, items: Items, index: int, group: tuple[int, ...]) -> list[Call]:
         """Make the calls of one part; items that need no chunk go with the first."""
         ask = VerifyAsk(self.task, shown=group, partial_view=True)
         shown = {kind: set(keys) for kind, keys in ask.items().items()}
         own = {
             kind: tuple(key for key in keys if key in shown[kind])
             for kind, keys in items.items()
-            if place == 0 or kind not in AGREEMENTS
+            if index == 0 or kind not in AGREEMENTS
         }
         return self.calls(ask, {kind: keys for kind, keys in own.items() if keys})
 
@@ -119,18 +119,18 @@ class _Parts:
         return sum(tokens(self.task.chunks[number - 1]) for number in shown)
 
 
-def _settle(contents: dict[str, Any], key: str, before: Sorting, told: Sorting | None) -> None:
+def _settle(contents: dict[str, Any], key: str, before: Sorting, joint: Sorting | None) -> None:
     """Take the verdict by the joint chunks; without one, the claim stays open."""
     del contents[key]
-    if told is not None:
-        together = told.together or bool(told.supporting)
-        contents[key] = replace(before, together=together, reason=told.reason or before.reason)
+    if joint is not None:
+        together = joint.together or bool(joint.supporting)
+        contents[key] = replace(before, together=together, reason=joint.reason or before.reason)
 
 
 def _literal(task: Verify, items: Items) -> Values:
     keys = items.get(Finding.ENTITIES_FOUND, ())
-    found = stated(task.entities, task.chunks) if keys else []
-    verdicts = {key: Verdict(True, _LITERALLY) for key, hit in zip(keys, found, strict=True) if hit}
+    hits = stated(task.entities, task.chunks) if keys else []
+    verdicts = {key: Verdict(True, _LITERALLY) for key, hit in zip(keys, hits, strict=True) if hit}
     return {Finding.ENTITIES_FOUND: verdicts}
 
 

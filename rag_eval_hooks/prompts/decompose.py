@@ -157,8 +157,8 @@ def _contents(
 def _list(kind: Finding, group: Any) -> tuple[str, ...] | Questions:
     if kind is not Finding.QUESTIONS:
         return parse(NumberedList, group).texts()
-    found = parse(QuestionList, group)
-    texts = found.texts()
+    parsed = parse(QuestionList, group)
+    texts = parsed.texts()
     if len(texts) not in (0, QUESTION_COUNT):
         raise ReplyError(f"wants {QUESTION_COUNT} different questions, or none")
-    return Questions(texts, found.noncommittal)
+    return Questions(texts, parsed.noncommittal)

@@ -78,7 +78,7 @@ class Prompt:
         Args:
             secret: At most 64 bytes; random, and never shown.
         """
-        sealed = _DELIMITER.sub(lambda found: _sealed(found, secret), self.asked)
+        sealed = _DELIMITER.sub(lambda match: _sealed(match, secret), self.asked)
         return replace(self, user=sealed, unsealed=self.asked)
 
     @property
@@ -154,13 +154,13 @@ def _schema(example: str) -> str:
     return _dump(schema_of(json.loads(example)))
 
 
-def _sealed(found: re.Match[str], secret: bytes) -> str:
-    token = hashlib.blake2b(found[2].encode(), key=secret, digest_size=6).hexdigest()
-    return f"<{found[1]}data {token}>"
+def _sealed(match: re.Match[str], secret: bytes) -> str:
+    token = hashlib.blake2b(match[2].encode(), key=secret, digest_size=6).hexdigest()
+    return f"<{match[1]}data {token}>"
 
 
-def _escape(found: re.Match[str]) -> str:
-    return "\\u003c" if found[0] == "<" else json.dumps(found[0])[1:-1]
+def _escape(match: re.Match[str]) -> str:
+    return "\\u003c" if match[0] == "<" else json.dumps(match[0])[1:-1]
 
 
 def _dump(value: Any) -> str:

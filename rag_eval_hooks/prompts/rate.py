@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rag_eval_hooks.findings import Finding, GEval, Rating, Verdict
 from rag_eval_hooks.prompts.ask import WHOLE, Items, Reading, ReplyError
 from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
-from rag_eval_hooks.prompts.replies import one_object, parse
+from rag_eval_hooks.prompts.replies import ReplyElement, one_object, parse
 from rag_eval_hooks.tasks import Rate
 
 __all__ = ["RateAsk"]
@@ -67,35 +67,33 @@ _EXAMPLES: Mapping[Finding, Mapping[str, Any]] = {
 _QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-class _Element(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
+class _RatingElement(ReplyElement):
     reason: str = ""
 
 
-class _Relevance(_Element):
+class _Relevance(_RatingElement):
     value: float
 
 
-class _Step(_Element):
+class _Step(_RatingElement):
     value: Annotated[int, Field(ge=1, le=5)]
 
 
-class _Class(_Element):
+class _Class(_RatingElement):
     correct: bool
 
 
-class _Score(_Element):
+class _CriterionScore(_RatingElement):
     score: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
-class _GEval(BaseModel):
+class _GEvalElement(BaseModel):
     # Models like to add a total: it is ignored, the arithmetic is ours.
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
-    correctness: _Score
-    completeness: _Score
-    consistency: _Score
+    correctness: _CriterionScore
+    completeness: _CriterionScore
+    consistency: _CriterionScore
 
 
 def _read_relevance(element: Any) -> float:
@@ -116,8 +114,8 @@ def _read_step(element: Any) -> Rating:
     Raises:
         ReplyError: It is none.
     """
-    found = parse(_Step, element)
-    return Rating(float(found.value), found.reason)
+    parsed = parse(_Step, element)
+    return Rating(float(parsed.value), parsed.reason)
 
 
 def _read_class(element: Any) -> Verdict:
@@ -126,8 +124,8 @@ def _read_class(element: Any) -> Verdict:
     Raises:
         ReplyError: It is not said.
     """
-    found = parse(_Class, element)
-    return Verdict(found.correct, found.reason)
+    parsed = parse(_Class, element)
+    return Verdict(parsed.correct, parsed.reason)
 
 
 def _read_geval(element: Any) -> GEval:
@@ -136,8 +134,8 @@ def _read_geval(element: Any) -> GEval:
     Raises:
         ReplyError: One of them is missing or out of range.
     """
-    found = parse(_GEval, element)
-    scores = {name: getattr(found, name) for name in _GEval.model_fields}
+    parsed = parse(_GEvalElement, element)
+    scores = {name: getattr(parsed, name) for name in _GEvalElement.model_fields}
     reasons = [f"{name}: {score.reason}" for name, score in scores.items() if score.reason]
     values = {name: score.score for name, score in scores.items()}
     return GEval(**values, reason="; ".join(reasons))

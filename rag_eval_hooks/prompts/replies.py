@@ -19,6 +19,7 @@ __all__ = [
     "PartialSupportVerdict",
     "QuestionList",
     "RelevanceVerdict",
+    "ReplyElement",
     "StanceVerdict",
     "SupportVerdict",
     "UnknownIdError",
@@ -34,16 +35,18 @@ _MOST_ITEMS = 500
 """No sample within the content limits has more; a longer list is a runaway reply."""
 
 
-class _Element(BaseModel):
+class ReplyElement(BaseModel):
+    """Base of the strictly typed elements of a reply."""
+
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class _Numbered(_Element):
+class _Numbered(ReplyElement):
     n: int
     text: Annotated[str, Field(pattern=r"\S")]
 
 
-class NumberedList(_Element):
+class NumberedList(ReplyElement):
     """List whose numbers and count prove that nothing is missing."""
 
     items: Annotated[list[_Numbered], Field(max_length=_MOST_ITEMS)]
@@ -67,7 +70,7 @@ class QuestionList(NumberedList):
     noncommittal: bool
 
 
-class SupportVerdict(_Element):
+class SupportVerdict(ReplyElement):
     """Verdict on one claim by all chunks."""
 
     id: str
@@ -83,14 +86,14 @@ class PartialSupportVerdict(SupportVerdict):
     partly: list[int]
 
 
-class StanceVerdict(_Element):
+class StanceVerdict(ReplyElement):
     """Stance of one text."""
 
     id: str
     indistinct: bool
 
 
-class AgreementVerdict(_Element):
+class AgreementVerdict(ReplyElement):
     """Verdict on one claim by the other text."""
 
     id: str
@@ -98,7 +101,7 @@ class AgreementVerdict(_Element):
     reason: str = ""
 
 
-class EntityVerdict(_Element):
+class EntityVerdict(ReplyElement):
     """Verdict on one entity by all chunks."""
 
     id: str
@@ -106,7 +109,7 @@ class EntityVerdict(_Element):
     reason: str = ""
 
 
-class RelevanceVerdict(_Element):
+class RelevanceVerdict(ReplyElement):
     """Verdict on one chunk for the question."""
 
     chunk: int
@@ -191,8 +194,8 @@ def _fault(times: int) -> str:
 def _misfits(error: ValidationError) -> str:
     # An extra key is text of the reply; its name is not repeated.
     fields = {
-        "an extra key" if found["type"] == "extra_forbidden" else str((*found["loc"], "it")[0])
-        for found in error.errors(include_url=False, include_context=False, include_input=False)
+        "an extra key" if misfit["type"] == "extra_forbidden" else str((*misfit["loc"], "it")[0])
+        for misfit in error.errors(include_url=False, include_context=False, include_input=False)
     }
     return ", ".join(sorted(fields)) + " missing, of the wrong type or out of range"
 
@@ -224,10 +227,10 @@ def one_object(text: str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
         raise ReplyError("its JSON has a key twice")
-    return found
+    return unique
 
 
 def _no_constant(_name: str) -> NoReturn:

@@ -17,7 +17,14 @@ from rag_eval_hooks.prompts.prompt import (
     numbered,
 )
 from rag_eval_hooks.prompts.replies import one_object, read_group
-from rag_eval_hooks.prompts.verdicts import EXAMPLES, KEYS, RELEVANCES, SUPPORTS, example, reader
+from rag_eval_hooks.prompts.verdict_elements import (
+    EXAMPLES,
+    KEYS,
+    RELEVANCES,
+    SUPPORTS,
+    example,
+    reader,
+)
 from rag_eval_hooks.tasks import Verify
 
 __all__ = ["AGREEMENTS", "VerifyAsk"]
@@ -130,10 +137,10 @@ class VerifyAsk:
         self, kind: Finding, values: Mapping[str, Any]
     ) -> tuple[Support | Verdict | ChunkRelevance, ...]:
         """Return one verdict per item, in order."""
-        found = [values[key] for key in self._texts(kind)]
+        verdicts = [values[key] for key in self._texts(kind)]
         if kind not in SUPPORTS:
-            return tuple(found)
-        return tuple(sorting.support(len(self.task.chunks)) for sorting in found)
+            return tuple(verdicts)
+        return tuple(sorting.support(len(self.task.chunks)) for sorting in verdicts)
 
     def _chunks(self) -> dict[str, str]:
         """Return the chunks to show, by number."""

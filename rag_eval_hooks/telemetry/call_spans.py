@@ -55,7 +55,7 @@ class CallSpans:
 
 
 def _attributes(call: Call) -> Attributes:
-    told: dict[str, str | int | None] = {
+    attributes: dict[str, str | int | None] = {
         semconv.GEN_AI_OPERATION_NAME: call.caller.operation.value,
         semconv.OPENINFERENCE_SPAN_KIND: _KINDS.get(call.caller.operation, "EVALUATOR"),
         semconv.GEN_AI_PROVIDER_NAME: call.caller.provider,
@@ -66,4 +66,4 @@ def _attributes(call: Call) -> Attributes:
         semconv.GEN_AI_OUTPUT_TOKENS: round(call.output_tokens) or None,
         semconv.ERROR_TYPE: call.error,
     }
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in attributes.items() if value is not None}

@@ -121,24 +121,30 @@ class JudgeMetrics:
         self, of: Callable[[GateState], int]
     ) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def read(_: CallbackOptions) -> Iterable[Observation]:
-            told: dict[tuple[str, ...], Observation] = {}
+            observations: dict[tuple[str, ...], Observation] = {}
             for about, state in self._states():
-                _add(told, of(state), about)
-            return told.values()
+                _add(observations, of(state), about)
+            return observations.values()
 
         return read
 
     def _breakers(self, _: CallbackOptions) -> Iterable[Observation]:
         # Every state, also with 0, so that one that was left is seen to be left.
-        told: dict[tuple[str, ...], Observation] = {}
+        observations: dict[tuple[str, ...], Observation] = {}
         for about, state in self._states():
             for one in BreakerState:
-                _add(told, int(state.breaker is one), {**about, semconv.EVAL_BREAKER: one.value})
-        return told.values()
+                _add(
+                    observations,
+                    int(state.breaker is one),
+                    {**about, semconv.EVAL_BREAKER: one.value},
+                )
+        return observations.values()
 
 
-def _add(told: dict[tuple[str, ...], Observation], count: int, about: dict[str, str]) -> None:
+def _add(
+    observations: dict[tuple[str, ...], Observation], count: int, about: dict[str, str]
+) -> None:
     """Add up the states of several event loops for one caller."""
     key = tuple(about.values())
-    before = told[key].value if key in told else 0
-    told[key] = Observation(before + count, about)
+    before = observations[key].value if key in observations else 0
+    observations[key] = Observation(before + count, about)

@@ -10,8 +10,8 @@ import pytest
 
 from rag_eval_hooks.calls import BreakerState
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.judges.calls.failures import Health, health_of, requested_pause
-from rag_eval_hooks.judges.calls.gate import Gate, Limits
+from rag_eval_hooks.judges.calls.failures import JudgeHealth, health_of, requested_pause
+from rag_eval_hooks.judges.calls.gate import CallLimits, Gate
 
 
 class StatusError(Exception):
@@ -27,7 +27,7 @@ DOWN = StatusError(500)
 
 
 def gate(most: int = 8, failures: int = 3, pause: float = 60.0) -> Gate:
-    return Gate(Limits(concurrency=most, breaker_failures=failures, breaker_pause=pause))
+    return Gate(CallLimits(concurrency=most, breaker_failures=failures, breaker_pause=pause))
 
 
 async def one(subject: Gate, error: BaseException | None = None, seconds: float = 0.0) -> None:
@@ -46,22 +46,22 @@ async def many(subject: Gate, count: int, **end: Any) -> list[BaseException | No
 @pytest.mark.parametrize(
     ("error", "health"),
     [
-        (BUSY, Health.BUSY),
-        (StatusError(429, code="insufficient_quota"), Health.DOWN),
-        (StatusError(408), Health.SLOW),
-        (TimeoutError(), Health.SLOW),
-        (DOWN, Health.DOWN),
-        (StatusError(401), Health.DOWN),
-        (ConnectionRefusedError(), Health.DOWN),
-        (RuntimeError("a client of the user's"), Health.DOWN),
-        (StatusError(400), Health.WELL),
-        (StatusError(404), Health.WELL),
-        (ValueError("the reply is no JSON"), Health.UNKNOWN),
-        (JudgeError("it returned None"), Health.UNKNOWN),
-        (asyncio.CancelledError(), Health.UNKNOWN),
+        (BUSY, JudgeHealth.BUSY),
+        (StatusError(429, code="insufficient_quota"), JudgeHealth.DOWN),
+        (StatusError(408), JudgeHealth.SLOW),
+        (TimeoutError(), JudgeHealth.SLOW),
+        (DOWN, JudgeHealth.DOWN),
+        (StatusError(401), JudgeHealth.DOWN),
+        (ConnectionRefusedError(), JudgeHealth.DOWN),
+        (RuntimeError("a client of the user's"), JudgeHealth.DOWN),
+        (StatusError(400), JudgeHealth.WELL),
+        (StatusError(404), JudgeHealth.WELL),
+        (ValueError("the reply is no JSON"), JudgeHealth.UNKNOWN),
+        (JudgeError("it returned None"), JudgeHealth.UNKNOWN),
+        (asyncio.CancelledError(), JudgeHealth.UNKNOWN),
     ],
 )
-def test_what_an_error_tells_of_the_judge(error: BaseException, health: Health) -> None:
+def test_what_an_error_tells_of_the_judge(error: BaseException, health: JudgeHealth) -> None:
     """A refusal of one request is a sign of life, a cancelled call is no sign at all."""
     assert health_of(error) is health
 

@@ -20,7 +20,7 @@ from rag_eval_hooks.prompts import (
     VerifyAsk,
 )
 from rag_eval_hooks.prompts.replies import one_object
-from rag_eval_hooks.prompts.verdicts import Sorting
+from rag_eval_hooks.prompts.verdict_elements import Sorting
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, RATE, VERIFY
 

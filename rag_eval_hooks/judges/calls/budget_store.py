@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self, TypeAlias
 
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 
@@ -68,54 +68,19 @@ class Period:
     limit: Spend
 
 
-class BudgetStore(Protocol):
-    """Amounts spent in each period. Thread-safe."""
-
-    def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
-        """Add an amount to every period, or to none, in one step.
-
-        Returns:
-            The period that has no room for it, or None when it was added.
-
-        Raises:
-            OSError: The store cannot be used.
-        """
-        ...
-
-    def add(self, periods: Sequence[Period], amount: Spend) -> None:
-        """Add an amount, which may be negative, to every period in any case.
-
-        Raises:
-            OSError: The store cannot be used.
-        """
-        ...
-
-    def spent(self, period: Period) -> Spend:
-        """Return the amount that was added to a period so far.
-
-        Raises:
-            OSError: The store cannot be used.
-        """
-        ...
-
-    def forked(self) -> None:
-        """Replace the lock in a forked child, which may have inherited it locked."""
-        ...
-
-    def close(self) -> None:
-        """Release the file; a later use opens it again."""
-        ...
-
-
 class MemoryStore:
-    """Amounts of one process, in memory."""
+    """Amounts of one process, in memory. Thread-safe."""
 
     def __init__(self) -> None:
         self._spent: dict[tuple[str, int], Spend] = {}
         self._lock = threading.Lock()
 
     def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
-        """Add an amount to every period, or to none."""
+        """Add an amount to every period, or to none, in one step.
+
+        Returns:
+            The first period whose limit the amount would pass, or None when it was added.
+        """
         with self._lock:
             for period in periods:
                 if not (self._of(period) + amount).within(period.limit):
@@ -124,7 +89,7 @@ class MemoryStore:
             return None
 
     def add(self, periods: Sequence[Period], amount: Spend) -> None:
-        """Add an amount to every period."""
+        """Add an amount, which may be negative, to every period in any case."""
         with self._lock:
             self._put(periods, amount)
 
@@ -154,6 +119,7 @@ class SqliteStore:
     """Amounts in a file, shared by all processes that name it; each applies its own limits.
 
     An amount that a killed process had reserved stays spent: rather too much than too little.
+    Every method raises `OSError` while the file cannot be used.
 
     Args:
         path: The file; its folder must exist. Not on a network drive.
@@ -195,6 +161,10 @@ class SqliteStore:
                 yield connection
         except FILE_ERRORS as error:
             raise OSError(f"{self._file.path}: {type(error).__name__}") from error
+
+
+BudgetStore: TypeAlias = MemoryStore | SqliteStore
+"""Store of the amounts spent in each period."""
 
 
 def _read(connection: sqlite3.Connection, period: Period) -> Spend:

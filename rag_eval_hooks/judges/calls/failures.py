@@ -17,7 +17,7 @@ from rag_eval_hooks.score import Cause
 __all__ = [
     "LONGEST_WAIT",
     "DescribedError",
-    "Health",
+    "JudgeHealth",
     "cause_of",
     "describe",
     "health_of",
@@ -56,7 +56,7 @@ class DescribedError(Exception):
     """Error whose text is one line of ours without content, which may be shown."""
 
 
-class Health(Enum):
+class JudgeHealth(Enum):
     """State of a judge, as far as the end of one call shows it."""
 
     WELL = auto()
@@ -72,11 +72,11 @@ class Health(Enum):
 
 
 _OUTCOMES: Final = {
-    Health.WELL: CallOutcome.REFUSED,
-    Health.BUSY: CallOutcome.RATE_LIMITED,
-    Health.SLOW: CallOutcome.TIMEOUT,
-    Health.DOWN: CallOutcome.ERROR,
-    Health.UNKNOWN: CallOutcome.ERROR,
+    JudgeHealth.WELL: CallOutcome.REFUSED,
+    JudgeHealth.BUSY: CallOutcome.RATE_LIMITED,
+    JudgeHealth.SLOW: CallOutcome.TIMEOUT,
+    JudgeHealth.DOWN: CallOutcome.ERROR,
+    JudgeHealth.UNKNOWN: CallOutcome.ERROR,
 }
 
 
@@ -98,16 +98,16 @@ def outcome_of(error: BaseException) -> CallOutcome | None:
     return CallOutcome.TIMEOUT if is_time_out(error) else _OUTCOMES[health_of(error)]
 
 
-def health_of(error: BaseException) -> Health:
+def health_of(error: BaseException) -> JudgeHealth:
     """Return what an exception that ended a call shows about the judge."""
     if not isinstance(error, Exception):
-        return Health.UNKNOWN
+        return JudgeHealth.UNKNOWN
     status = status_of(error)
     if status is not None:
         return _health_by_status(status, is_transient(error))
     if is_time_out(error):
-        return Health.SLOW
-    return Health.UNKNOWN if isinstance(error, _ABOUT_THE_REQUEST) else Health.DOWN
+        return JudgeHealth.SLOW
+    return JudgeHealth.UNKNOWN if isinstance(error, _ABOUT_THE_REQUEST) else JudgeHealth.DOWN
 
 
 def status_of(error: BaseException) -> int | None:
@@ -204,10 +204,10 @@ def _seconds_until(date: str, now: float) -> float:
     return moment.timestamp() - now
 
 
-def _health_by_status(status: int, transient: bool) -> Health:
+def _health_by_status(status: int, transient: bool) -> JudgeHealth:
     if status == 429:
         # Fewer calls do not help against an exhausted quota.
-        return Health.BUSY if transient else Health.DOWN
+        return JudgeHealth.BUSY if transient else JudgeHealth.DOWN
     if status == 408:
-        return Health.SLOW
-    return Health.DOWN if status >= 500 or status in _NO_ACCESS else Health.WELL
+        return JudgeHealth.SLOW
+    return JudgeHealth.DOWN if status >= 500 or status in _NO_ACCESS else JudgeHealth.WELL

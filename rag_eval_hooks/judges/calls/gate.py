@@ -1,4 +1,4 @@
-"""Limits on the calls to one judge: how many at once, and none while it is dead."""
+"""CallLimits on the calls to one judge: how many at once, and none while it is dead."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Final
 
 from rag_eval_hooks.calls import BreakerState, GateState
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
-from rag_eval_hooks.judges.calls.failures import Health, health_of, requested_pause
+from rag_eval_hooks.judges.calls.failures import JudgeHealth, health_of, requested_pause
 
-__all__ = ["BREAKER_FAILURES", "BREAKER_PAUSE", "Breaker", "Gate", "Limits"]
+__all__ = ["BREAKER_FAILURES", "BREAKER_PAUSE", "Breaker", "CallLimits", "Gate"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -38,8 +38,8 @@ _UNAVAILABLE: Final = "the judge failed too often in a row; it is asked again af
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Limits of calls to a model.
+class CallLimits:
+    """CallLimits of calls to a model.
 
     Attributes:
         timeout: Seconds for one call, from sending to the reply's end; retries count anew.
@@ -155,7 +155,7 @@ class Gate:
         limits: Concurrency to start with and never to exceed, and the breaker's limits.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: CallLimits) -> None:
         self._breaker = Breaker(limits.breaker_failures, limits.breaker_pause)
         self._max = limits.concurrency
         self._limit = float(limits.concurrency)
@@ -185,7 +185,7 @@ class Gate:
             self._learn(health_of(error), began, probe, requested_pause(error))
             raise
         else:
-            self._learn(Health.WELL, began, probe)
+            self._learn(JudgeHealth.WELL, began, probe)
         finally:
             self._in_flight -= 1
             self._admit()
@@ -234,23 +234,23 @@ class Gate:
                 self._in_flight += 1
                 turn.set_result(None)
 
-    def _learn(self, health: Health, began: float, probe: bool, pause: float = 0.0) -> None:
-        if health is Health.UNKNOWN:
+    def _learn(self, health: JudgeHealth, began: float, probe: bool, pause: float = 0.0) -> None:
+        if health is JudgeHealth.UNKNOWN:
             if probe:
                 self._breaker.abandon_probe()
             return
         overloaded = self._adapt(health, began, pause)
-        if health in (Health.WELL, Health.BUSY):
+        if health in (JudgeHealth.WELL, JudgeHealth.BUSY):
             self._replied()
         elif self._breaker.failed(probe=probe):
             self._refuse_waiting()
         if overloaded or not self._breaker.is_closed:
             self._pause(pause)
 
-    def _adapt(self, health: Health, began: float, pause: float) -> bool:
+    def _adapt(self, health: JudgeHealth, began: float, pause: float) -> bool:
         """Adapt the limit to the end of one call; return True for an overloaded judge."""
-        replied = health is Health.WELL
-        refused = pause > 0.0 or health in (Health.BUSY, Health.SLOW)
+        replied = health is JudgeHealth.WELL
+        refused = pause > 0.0 or health in (JudgeHealth.BUSY, JudgeHealth.SLOW)
         if not (replied or refused) or began < self._decreased_at:
             # The latest cut was for the calls that were in flight with this one, too.
             return refused and began < self._decreased_at

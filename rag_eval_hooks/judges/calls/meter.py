@@ -10,7 +10,7 @@ from rag_eval_hooks.judges.calls.budget import Budget, Reservation
 from rag_eval_hooks.judges.calls.context import call_context
 from rag_eval_hooks.judges.calls.failures import is_time_out
 from rag_eval_hooks.prompts import Prompt, ReplyError
-from rag_eval_hooks.prompts.parts import tokens
+from rag_eval_hooks.prompts.token_budget import tokens
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Meter", "token_count"]

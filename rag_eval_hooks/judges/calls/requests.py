@@ -21,7 +21,7 @@ from rag_eval_hooks.judges.calls.failures import (
     requested_pause,
     status_of,
 )
-from rag_eval_hooks.judges.calls.gate import Gate, Limits
+from rag_eval_hooks.judges.calls.gate import CallLimits, Gate
 from rag_eval_hooks.judges.calls.meter import Meter
 from rag_eval_hooks.prompts import ReplyError
 
@@ -55,7 +55,7 @@ class Requests:
         limits: Time, tries and concurrency.
     """
 
-    def __init__(self, caller: Caller, limits: Limits) -> None:
+    def __init__(self, caller: Caller, limits: CallLimits) -> None:
         self._caller = caller
         self._limits = limits
         # Waiting calls cannot move between event loops: each loop has its own gate.

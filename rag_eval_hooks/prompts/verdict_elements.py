@@ -112,33 +112,33 @@ def _support(shown: frozenset[int], element: Any) -> Sorting:
 
 
 def _partial_support(shown: frozenset[int], element: Any) -> Sorting:
-    found = parse(PartialSupportVerdict, element)
-    return _sorting(shown, found, found.partly)
+    parsed = parse(PartialSupportVerdict, element)
+    return _sorting(shown, parsed, parsed.partly)
 
 
-def _sorting(shown: frozenset[int], found: SupportVerdict, partly: list[int]) -> Sorting:
-    sorted_in = found.supporting + partly + found.not_supporting
+def _sorting(shown: frozenset[int], parsed: SupportVerdict, partly: list[int]) -> Sorting:
+    sorted_in = parsed.supporting + partly + parsed.not_supporting
     if not set(sorted_in) <= shown:
         raise UnknownIdError("it has a chunk number that does not exist")
     if len(sorted_in) != len(shown) or set(sorted_in) != shown:
         raise ReplyError("each chunk number must stand in exactly one of the lists")
-    if found.together and len(shown) == 1:
+    if parsed.together and len(shown) == 1:
         raise ReplyError("one chunk cannot support a claim together with others")
-    supporting = frozenset(found.supporting)
-    together = found.together and not supporting
-    return Sorting(supporting, frozenset(partly), together, found.reason)
+    supporting = frozenset(parsed.supporting)
+    together = parsed.together and not supporting
+    return Sorting(supporting, frozenset(partly), together, parsed.reason)
 
 
 def _agreement(element: Any) -> Verdict:
-    found = parse(AgreementVerdict, element)
-    return Verdict(found.holds, found.reason)
+    parsed = parse(AgreementVerdict, element)
+    return Verdict(parsed.holds, parsed.reason)
 
 
 def _entity(element: Any) -> Verdict:
-    found = parse(EntityVerdict, element)
-    return Verdict(found.found, found.reason)
+    parsed = parse(EntityVerdict, element)
+    return Verdict(parsed.found, parsed.reason)
 
 
 def _relevance(element: Any) -> ChunkRelevance:
-    found = parse(RelevanceVerdict, element)
-    return ChunkRelevance(found.useful, found.rating, found.reason)
+    parsed = parse(RelevanceVerdict, element)
+    return ChunkRelevance(parsed.useful, parsed.rating, parsed.reason)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.prompts.verdicts import SUPPORTS, Sorting
+from rag_eval_hooks.prompts.verdict_elements import SUPPORTS, Sorting
 
 __all__ = ["added_up", "parts", "spread", "tokens"]
 
@@ -58,13 +58,13 @@ def added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         return {key: _joined([part[key] for part in seen]) for key in keys}
     if kind is not Finding.ENTITIES_FOUND:
         return {key: content for part in seen for key, content in part.items()}
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for key in {key: None for part in seen for key in part}:
         verdicts = [part[key] for part in seen if key in part]
         hits = [verdict for verdict in verdicts if verdict.holds]
         if hits or len(verdicts) == len(seen):
-            found[key] = (hits or verdicts)[0]
-    return found
+            contents[key] = (hits or verdicts)[0]
+    return contents
 
 
 def spread(sorting: Sorting, groups: Sequence[Collection[int]]) -> bool:
