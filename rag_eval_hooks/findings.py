@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
 from rag_eval_hooks.score import Cause, NotScored, Unavailable
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.usage import Usage, total_by_key
 
 __all__ = [
     "BUILDS_ON",
@@ -31,7 +31,6 @@ __all__ = [
     "TokenScore",
     "Verdict",
     "made",
-    "total_by_finding",
 ]
 
 T = TypeVar("T")
@@ -284,22 +283,10 @@ class Findings:
         }
         if not values and not other.usage:
             return self
-        return replace(self, **values, usage=total_by_finding(self.usage, other.usage))
+        return replace(self, **values, usage=total_by_key(self.usage, other.usage))
 
 
 _NAMES: Final = tuple(kind.value for kind in Finding)
-
-
-def total_by_finding(
-    one: Mapping[Finding, Usage], other: Mapping[Finding, Usage]
-) -> Mapping[Finding, Usage]:
-    """Return the sum of two usages for each finding."""
-    if not one or not other:
-        return one or other
-    total = dict(one)
-    for kind, used in other.items():
-        total[kind] = total[kind] + used if kind in total else used
-    return total
 
 
 def made(finding: Made[T]) -> T:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, TypeVar
 
-__all__ = ["Usage"]
+__all__ = ["Usage", "total_by_key"]
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +49,13 @@ class Usage:
             self.output_tokens / parts,
             None if self.cost is None else self.cost / parts,
         )
+
+
+def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K, Usage]:
+    """Return the sum of two usages for each key."""
+    if not one or not other:
+        return one or other
+    total = dict(one)
+    for key, used in other.items():
+        total[key] = total[key] + used if key in total else used
+    return total

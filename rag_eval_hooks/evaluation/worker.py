@@ -66,7 +66,7 @@ class Evaluator(Generic[W]):
         self._woken = False
         self._calls: set[_LoopCall[Any]] = set()
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """Return how many more items may wait of those that can wait elsewhere.
 
         They get half of the queue, by number and by text: the rest is for what has no other place.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import JudgeError
-from rag_eval_hooks.findings import Finding, Findings, total_by_finding
+from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.calls.context import (
     UsageMeter,
     call_context,
@@ -21,7 +21,7 @@ from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError, Values
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.usage import Usage, total_by_key
 
 __all__ = ["Answers", "Asker", "Call", "findings_of", "without"]
 
@@ -48,7 +48,7 @@ class Answers:
         values = {kind: dict(contents) for kind, contents in self.values.items()}
         for kind, contents in other.values.items():
             values.setdefault(kind, {}).update(contents)
-        usage = total_by_finding(self.usage, other.usage)
+        usage = total_by_key(self.usage, other.usage)
         return Answers(values, {**self.failures, **other.failures}, usage)
 
 

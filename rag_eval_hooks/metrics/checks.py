@@ -1,6 +1,7 @@
-"""Question checks: what the answer to one known question must hold, by `question_id`.
+"""Question checks: what the answer to one question must hold, by `question_id`.
 
-Three kinds (seed 001, question-specific metrics): the items of a list, facts, a calculation.
+Three kinds: the items of a list, facts, a calculation. Source: Evaluation Metrics Documentation,
+question-specific metrics.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rag_eval_hooks.text.sentences import strip_marker
 
 __all__ = ["metrics"]
 
-_SEED: Final = "seed 001, question-specific metrics"
+_SOURCE: Final = "Evaluation Metrics Documentation, question-specific metrics"
 _HYPHENS = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2212", "-"))
 _EMPHASIS = re.compile(r"[*_`]{1,3}")
 _ITEM_NAME = re.compile(r"(?:\s[-\u2013\u2014]\s|:\s|:$)")
@@ -77,7 +78,7 @@ def _for_question(
         return check(sample)
 
     metric_id = f"lexical.{question_id}.{value}"
-    return Metric(id=metric_id, score=score, needs=needs, summary=summary, source=_SEED)
+    return Metric(id=metric_id, score=score, needs=needs, summary=summary, source=_SOURCE)
 
 
 def _rules_coverage(check: ListCheck, answer: str, reference: str) -> Outcome:

@@ -1,6 +1,6 @@
 """Answers that say that they do not know, detected by rules, without a judge.
 
-Source: seed 000, section 11, for the phrases; the rules of `refusal` are our own.
+Source: GraphRAG Evaluation Metrics, section 11, for the phrases; the rules of `refusal` are ours.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def confession(answer: str, mode: DontKnow) -> str | None:
 
     Args:
         answer: The answer as given.
-        mode: `phrases`: one of the seed's phrases stands anywhere in the answer. `refusal`: a
+        mode: `phrases`: one of the defined phrases occurs anywhere in the answer. `refusal`: a
             refusal is what the answer comes to, in these or like words; English only.
     """
     return refusal(answer) if mode is DontKnow.REFUSAL else _phrase(answer)

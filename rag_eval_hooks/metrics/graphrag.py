@@ -1,6 +1,6 @@
 """The `graphrag` suite, 0 to 100: retrieval and answer, answer and reference, the answer's class.
 
-Source: seed 000 (GraphRAG Evaluation Metrics), and the decisions of the metric specification
+Source: GraphRAG Evaluation Metrics, and the decisions of the metric specification
 where it leaves a case open.
 """
 
@@ -51,7 +51,7 @@ def _precision(formula: Callable[[Sequence[bool]], float | None]) -> Callable[..
     def score(_sample: Sample, findings: Findings) -> Outcome:
         relevance = made(findings.relevance)
         value = formula([chunk.useful for chunk in relevance])
-        # Retrieval that finds nothing is not precise: 0 by the seed.
+        # By the definition, retrieval that finds nothing has precision 0.
         explanation = {"chunks": chunk_rows(relevance)}
         return _PERCENT.score(100 * (value or 0.0), explanation=explanation)
 
@@ -164,7 +164,7 @@ _FAITHFULNESS = Metric(
     findings=frozenset({Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}),
     scale=_PERCENT,
     summary="Percentage of the answer's claims that the contexts support; 100 without a claim.",
-    source="seed 000, section 1",
+    source="GraphRAG Evaluation Metrics, section 1",
 )
 _CONTEXT_RECALL = Metric(
     id="graphrag.ragas_context_recall",
@@ -173,7 +173,7 @@ _CONTEXT_RECALL = Metric(
     findings=frozenset({Finding.REFERENCE_CLAIMS, Finding.REFERENCE_SUPPORT}),
     scale=_PERCENT,
     summary="Percentage of the reference's claims that the contexts support; 100 without a claim.",
-    source="seed 000, section 3",
+    source="GraphRAG Evaluation Metrics, section 3",
 )
 _ANSWER_RELEVANCE = Metric(
     id="graphrag.ragas_answer_relevance",
@@ -186,7 +186,7 @@ _ANSWER_RELEVANCE = Metric(
         "Mean cosine, in percent, of the question and three questions that the answer would "
         "answer; without such questions, how far the answer addresses the question."
     ),
-    source="seed 000, section 4",
+    source="GraphRAG Evaluation Metrics, section 4",
 )
 _ANSWER_METRICS = (
     Metric(
@@ -199,7 +199,7 @@ _ANSWER_METRICS = (
             "Half correctness, three tenths completeness, two tenths consistency with the "
             "reference; grades A to E."
         ),
-        source="seed 000, section 6",
+        source="GraphRAG Evaluation Metrics, section 6",
     ),
     Metric(
         id="graphrag.semantic_similarity_percentage",
@@ -208,7 +208,7 @@ _ANSWER_METRICS = (
         findings=frozenset({Finding.ANSWER_SIMILARITY}),
         scale=_PERCENT,
         summary="Cosine of answer and reference, in percent, not below 0.",
-        source="seed 000, section 7",
+        source="GraphRAG Evaluation Metrics, section 7",
     ),
     Metric(
         id="graphrag.bert_score_f1",
@@ -217,7 +217,7 @@ _ANSWER_METRICS = (
         findings=frozenset({Finding.TOKEN_SCORE}),
         scale=_PERCENT,
         summary="BERTScore F1 of answer and reference, in percent: likeness token by token.",
-        source="seed 000, section 8; Zhang et al., BERTScore, ICLR 2020",
+        source="GraphRAG Evaluation Metrics, section 8; Zhang et al., BERTScore, ICLR 2020",
     ),
 )
 
@@ -245,7 +245,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         then=composite.then,
         scale=_PERCENT,
         summary="Weighted mean of faithfulness, context precision and recall, answer relevance.",
-        source="seed 000, section 5",
+        source="GraphRAG Evaluation Metrics, section 5",
     )
     return (*parts.values(), score, *_ANSWER_METRICS, _classification(options.dont_know))
 
@@ -262,7 +262,7 @@ def _context_precision(rank_aware: bool) -> Metric:
             if rank_aware
             else "Percentage of the chunks that are useful for the question."
         ),
-        source="seed 000, section 2",
+        source="GraphRAG Evaluation Metrics, section 2",
     )
 
 
@@ -274,5 +274,5 @@ def _classification(mode: DontKnow) -> Metric:
         then=_class_then(mode),
         scale=_PERCENT,
         summary="CORRECT (100), WRONG or DON'T KNOW (0); the last is detected without a judge.",
-        source="seed 000, sections 9 to 11",
+        source="GraphRAG Evaluation Metrics, sections 9 to 11",
     )

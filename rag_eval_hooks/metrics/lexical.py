@@ -111,7 +111,7 @@ def _source_citation(sample: Sample, findings: Findings) -> Outcome:
 
 
 _PAIR = frozenset({Field.ANSWER, Field.REFERENCE})
-_SEED = "seed 001, custom metrics"
+_SOURCE = "Evaluation Metrics Documentation, custom metrics"
 
 METRICS: tuple[Metric, ...] = (
     Metric(
@@ -119,34 +119,34 @@ METRICS: tuple[Metric, ...] = (
         score=_compared(_exact_match),
         needs=_PAIR,
         summary="Whether answer and reference are equal but for case and white space.",
-        source=f"{_SEED}, section 1 (Exact Match)",
+        source=f"{_SOURCE}, section 1 (Exact Match)",
     ),
     Metric(
         id="lexical.keyword_coverage",
         score=_compared(_keyword_coverage),
         needs=_PAIR,
         summary="Share of the reference's phrases, numbers and longer words in the answer.",
-        source=f"{_SEED}, section 2 (Keyword Coverage)",
+        source=f"{_SOURCE}, section 2 (Keyword Coverage)",
     ),
     Metric(
         id="lexical.number_match",
         score=_compared(_number_match),
         needs=_PAIR,
         summary="Share of the reference's numbers in the answer, compared as values.",
-        source=f"{_SEED}, section 3 (Number Match)",
+        source=f"{_SOURCE}, section 3 (Number Match)",
     ),
     Metric(
         id="lexical.answer_completeness",
         score=_compared(_answer_completeness),
         needs=_PAIR,
         summary="Mean of the answer's length against the reference's and keyword coverage.",
-        source=f"{_SEED}, section 4 (Answer Completeness)",
+        source=f"{_SOURCE}, section 4 (Answer Completeness)",
     ),
     Metric(
         id="lexical.source_citation",
         score=_source_citation,
         needs=frozenset({Field.ANSWER}),
         summary="How many kinds of source indicator the answer holds, three being enough.",
-        source=f"{_SEED}, section 5 (Source Citation Quality)",
+        source=f"{_SOURCE}, section 5 (Source Citation Quality)",
     ),
 )

@@ -1,6 +1,6 @@
 """The `nvidia` suite, 0 to 1: ratings by two independent templates each, averaged.
 
-Source: seed 004 (Nvidia Metrics).
+Source: Nvidia Metrics.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _metric(
         needs=frozenset(needs),
         findings=frozenset({finding}),
         summary=summary,
-        source=f"seed 004, {name.replace('_', ' ').title()}",
+        source=f"Nvidia Metrics, {name.replace('_', ' ').title()}",
     )
 
 

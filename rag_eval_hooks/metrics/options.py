@@ -21,18 +21,18 @@ GRAPHRAG_WEIGHTS: Mapping[str, float] = MappingProxyType(
         "answer_relevance": 0.30,
     }
 )
-"""Weights of `graphrag.ragas_score` (seed 000, section 5)."""
+"""Weights of `graphrag.ragas_score` (GraphRAG Evaluation Metrics, section 5)."""
 WHITEPAPER_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"correctness": 0.4, "faithfulness": 0.2, "precision": 0.2, "recall": 0.2, "relevance": 0.0}
 )
-"""Weights of `whitepaper.weighted_score` (seed 002, summary table)."""
+"""Weights of `whitepaper.weighted_score` (RAG Answer Evaluation Framework, summary table)."""
 
 
 class DontKnow(StrEnum):
     """Test by which DON'T KNOW answers are detected."""
 
     PHRASES = "phrases"
-    """The seed's rule to the letter: a phrase anywhere in the answer."""
+    """The definition to the letter: a phrase anywhere in the answer."""
     REFUSAL = "refusal"
     """The phrase must be what the answer says, not words in it."""
 

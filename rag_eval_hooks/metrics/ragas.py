@@ -1,7 +1,7 @@
 """The `ragas` suite, 0 to 1: metrics of retrieval and answer, over shared findings.
 
-Source: seed 003 (RAGAS Metrics Guide), the RAGAS part of seed 001, and the decisions of the
-metric specification where these leave a case open.
+Source: RAGAS Metrics Guide, the RAGAS part of Evaluation Metrics Documentation, and the decisions
+of the metric specification where these leave a case open.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ METRICS = (
         needs=frozenset({Field.QUESTION, Field.ANSWER}),
         findings=frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}),
         summary="Mean cosine of the question and three questions that the answer would answer.",
-        source="seed 003, section 1",
+        source="RAGAS Metrics Guide, section 1",
     ),
     Metric(
         id="ragas.faithfulness",
@@ -136,7 +136,7 @@ METRICS = (
         needs=frozenset({Field.ANSWER, Field.CONTEXTS}),
         findings=frozenset({Finding.ANSWER_CLAIMS, Finding.ANSWER_SUPPORT}),
         summary="Share of the answer's claims that the contexts support.",
-        source="seed 003, section 2",
+        source="RAGAS Metrics Guide, section 2",
     ),
     Metric(
         id="ragas.context_precision",
@@ -144,7 +144,7 @@ METRICS = (
         needs=frozenset({Field.QUESTION, Field.CONTEXTS}),
         findings=frozenset({Finding.RELEVANCE}),
         summary="Rank-aware precision: are the useful chunks the first ones.",
-        source="seed 003, section 3",
+        source="RAGAS Metrics Guide, section 3",
     ),
     Metric(
         id="ragas.context_precision_without_reference",
@@ -152,7 +152,7 @@ METRICS = (
         needs=frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER}),
         findings=frozenset({Finding.RELEVANCE_TO_ANSWER}),
         summary="Rank-aware precision judged by the answer, also where there is a reference.",
-        source="seed 003, section 3",
+        source="RAGAS Metrics Guide, section 3",
     ),
     Metric(
         id="ragas.context_recall",
@@ -160,7 +160,7 @@ METRICS = (
         needs=frozenset({Field.CONTEXTS, Field.REFERENCE}),
         findings=frozenset({Finding.REFERENCE_CLAIMS, Finding.REFERENCE_SUPPORT}),
         summary="Share of the reference's claims that the contexts support.",
-        source="seed 003, section 4",
+        source="RAGAS Metrics Guide, section 4",
     ),
     Metric(
         id="ragas.context_entity_recall",
@@ -168,7 +168,7 @@ METRICS = (
         needs=frozenset({Field.CONTEXTS, Field.REFERENCE}),
         findings=frozenset({Finding.ENTITIES, Finding.ENTITIES_FOUND}),
         summary="Share of the reference's names, dates, places and numbers in the contexts.",
-        source="seed 003, section 5",
+        source="RAGAS Metrics Guide, section 5",
     ),
     Metric(
         id="ragas.noise_sensitivity",
@@ -184,6 +184,6 @@ METRICS = (
         ),
         scale=_ERROR_RATE,
         summary="Share of the answer's claims that the reference does not support.",
-        source="seed 003, section 6",
+        source="RAGAS Metrics Guide, section 6",
     ),
 )

@@ -3,7 +3,7 @@
 A share in [0, 1] is put on the scale as 1 + 4 x share. A text is indistinct when it neither
 states nor denies anything checkable; such texts are compared otherwise than by claims.
 
-Source: seed 002 (RAG Answer Evaluation Framework), and the decisions of the metric specification
+Source: RAG Answer Evaluation Framework, and the decisions of the metric specification
 where it leaves a case open.
 """
 
@@ -162,7 +162,7 @@ _CORRECTNESS = Metric(
     then=_correctness_then,
     scale=_FIVE,
     summary="Rating of the answer against the reference; of their attitude when both are vague.",
-    source="seed 002, section 1",
+    source="RAG Answer Evaluation Framework, section 1",
 )
 _FAITHFULNESS = Metric(
     id="whitepaper.faithfulness",
@@ -173,7 +173,7 @@ _FAITHFULNESS = Metric(
     then=_faithfulness_then,
     scale=_FIVE,
     summary="Share of the answer's claims that the contexts support, as 1 + 4 x share.",
-    source="seed 002, section 2",
+    source="RAG Answer Evaluation Framework, section 2",
 )
 _PRECISION = Metric(
     id="whitepaper.precision",
@@ -184,7 +184,7 @@ _PRECISION = Metric(
     then=_chunks_then,
     scale=_FIVE,
     summary="Share of the chunks that carry something of the answer, as 1 + 4 x share.",
-    source="seed 002, section 3",
+    source="RAG Answer Evaluation Framework, section 3",
 )
 _RECALL = Metric(
     id="whitepaper.recall",
@@ -195,7 +195,7 @@ _RECALL = Metric(
     then=_chunks_then,
     scale=_FIVE,
     summary="Share of the answer's claims that the contexts cover, as 1 + 4 x share.",
-    source="seed 002, section 4",
+    source="RAG Answer Evaluation Framework, section 4",
 )
 _RELEVANCE = Metric(
     id="whitepaper.relevance",
@@ -204,7 +204,7 @@ _RELEVANCE = Metric(
     findings=frozenset({Finding.ALIGNMENT}),
     scale=_FIVE,
     summary="Rating of the answer against the question; low for an indistinct answer.",
-    source="seed 002, section 5",
+    source="RAG Answer Evaluation Framework, section 5",
 )
 
 
@@ -231,6 +231,6 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         then=composite.then,
         scale=_FIVE,
         summary="Weighted mean of correctness, faithfulness, precision, recall and relevance.",
-        source="seed 002, summary table",
+        source="RAG Answer Evaluation Framework, summary table",
     )
     return (*parts.values(), score)

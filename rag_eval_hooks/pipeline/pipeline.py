@@ -106,7 +106,7 @@ class Pipeline:
     def _spool_host(self) -> SpoolHost:
         return SpoolHost(
             positions=dict,
-            capacity=lambda: self._evaluator.room(),
+            capacity=lambda: self._evaluator.capacity(),
             resume=self._resume,
             refuse=lambda work, reason: self._observers.settle(work, Ending.dropped(reason)),
             reports=dict,

@@ -1,7 +1,7 @@
 """Ratings of an answer by rubrics, all in one call and without the contexts.
 
-The steps of the rubrics are those of seed 000 (direct relevance, GEval, classification) and of
-seed 002 (1 to 5); the wording is our own.
+The steps of the rubrics are those of GraphRAG Evaluation Metrics (direct relevance, GEval,
+classification) and of the RAG Answer Evaluation Framework (1 to 5); the wording is our own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Many samples' outcomes in few numbers, as a whole or by a key of their metadata.
+"""Summary of many samples' outcomes, as a whole or by a key of their metadata.
 
-An absence is counted by its cause, and is in no mean. Source: the tables of seed 000 (by method,
-by question type; best, worst, mean; distribution of grades; counts of classes).
+An absence is counted by its cause, and is in no mean. Source: the tables of GraphRAG Evaluation
+Metrics (by method, by question type; best, worst, mean; distribution of grades; counts of classes).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Group:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The counts of classified answers, by their names in the seed."""
+        """The counts of classified answers, by their names in the definition."""
         return {
             "correct_answers_count": self._labelled(_CLASSED, CORRECT),
             "wrong_answers_count": self._labelled(_CLASSED, WRONG),
