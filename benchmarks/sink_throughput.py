@@ -27,10 +27,10 @@ from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink
 from rag_eval_hooks.delivery.sink import CallableSink
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.work import Evaluation
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
 METRICS = ("ragas.faithfulness", "lexical.exact_match", "whitepaper.completeness")

@@ -23,6 +23,7 @@ from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import JsonlSink, Sink
 from rag_eval_hooks.delivery.sink import FeedbackSink, Resumable
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.evaluation.evaluator_metric import evaluator_metric
@@ -36,7 +37,6 @@ from rag_eval_hooks.redaction.rule import Match
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
 from rag_eval_hooks.telemetry.tracing import setup_tracing
-from rag_eval_hooks.work import Evaluation
 
 if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import (
     ChunkRelevance,
@@ -33,7 +34,6 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Outcomes
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify
-from rag_eval_hooks.work import Evaluation
 
 __all__ = [
     "ChunkRelevance",

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rag_eval_hooks.books.explanations import Explanation, Explanations
-from rag_eval_hooks.work import BUDGET, Column, Ending, Observer, Work
+from rag_eval_hooks.ending import BUDGET, Column, Ending
+from rag_eval_hooks.work import Observer, Work
 
 __all__ = ["Ledger", "Stats"]
 

@@ -12,13 +12,13 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.file_paths import is_place
 from rag_eval_hooks.ids import result_id
 from rag_eval_hooks.score import NotScored, Outcome
 from rag_eval_hooks.usage import Usage
-from rag_eval_hooks.work import Evaluation
 
 try:
     import fcntl

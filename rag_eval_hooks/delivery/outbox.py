@@ -11,10 +11,10 @@ from typing import Final
 
 from rag_eval_hooks.delivery.backlog import FULL, Backlog, Call
 from rag_eval_hooks.delivery.destination import Destination, Limits, Queued, Store
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.suppress import quiet
-from rag_eval_hooks.work import Evaluation
 
 __all__ = ["Outbox"]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.evaluation.worker import Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
@@ -17,7 +18,7 @@ from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.processor import Processor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import AskedMetrics, by_feedback
-from rag_eval_hooks.work import Ending, Evaluation, Work
+from rag_eval_hooks.work import Work
 
 __all__ = ["FeedbackProcessor", "FeedbackWork"]
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
+from rag_eval_hooks.ending import Column, Ending, Evaluation
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes
-from rag_eval_hooks.work import Column, Ending, Evaluation, Observer, Work
+from rag_eval_hooks.work import Observer, Work
 
 __all__ = ["FeedbackMemory", "RecentRequest", "answered"]
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.ending import Column, Ending, Evaluation
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.telemetry import Telemetry
-from rag_eval_hooks.work import Column, Ending, Evaluation, HeldSpan, Observer, Work
+from rag_eval_hooks.work import HeldSpan, Observer, Work
 
 __all__ = ["Observers", "SpansAndTelemetry"]
 

@@ -13,6 +13,7 @@ from rag_eval_hooks.books.stats import Ledger, Stats
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.ending import Ending
 from rag_eval_hooks.evaluation.worker import Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.pipeline.clock import Clock
@@ -30,7 +31,7 @@ from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.suppress import quiet
 from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
 from rag_eval_hooks.telemetry.self_metrics import Gauge, PipelineState, Reading
-from rag_eval_hooks.work import Ending, Work
+from rag_eval_hooks.work import Work
 
 __all__ = ["Pipeline"]
 

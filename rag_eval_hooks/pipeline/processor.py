@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
+from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
 from rag_eval_hooks.pipeline.observers import Observers
@@ -19,7 +20,7 @@ from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.suppress import quiet
-from rag_eval_hooks.work import Ending, Evaluation, Work
+from rag_eval_hooks.work import Work
 
 __all__ = ["Processor"]
 

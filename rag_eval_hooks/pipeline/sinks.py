@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 
 from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.pipeline.spooled import Spooled
 from rag_eval_hooks.spool.entry import Entry
-from rag_eval_hooks.work import Ending, Evaluation, Observer, Work
+from rag_eval_hooks.work import Observer, Work
 
 __all__ = ["Rows", "Sinks"]
 

@@ -7,6 +7,7 @@ from opentelemetry.metrics import MeterProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
@@ -15,7 +16,6 @@ from rag_eval_hooks.telemetry.limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
 from rag_eval_hooks.telemetry.self_metrics import StateSource, observe
 from rag_eval_hooks.usage import Usage
-from rag_eval_hooks.work import Evaluation
 
 __all__ = ["MetricRecorder"]
 

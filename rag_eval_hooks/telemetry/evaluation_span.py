@@ -11,11 +11,11 @@ from opentelemetry.trace import Link, Span, SpanContext, Tracer, TracerProvider
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.explanation_text import explain
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.limits import Attributes, attribute_room, longest_text
 from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of
-from rag_eval_hooks.work import Evaluation
 
 __all__ = ["EvaluationSpans"]
 

@@ -12,9 +12,9 @@ from opentelemetry.context import Context
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import context_of
-from rag_eval_hooks.work import Evaluation
 
 __all__ = ["EventEmitter", "Events", "events_of"]
 

@@ -12,12 +12,13 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.ending import failed_of, status_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.limits import Attributes, event_room, fitting, link_room
-from rag_eval_hooks.work import HeldSpan, failed_of, status_of
+from rag_eval_hooks.work import HeldSpan
 
 __all__ = [
     "Attributes",

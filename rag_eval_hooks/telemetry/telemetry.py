@@ -9,6 +9,7 @@ from dataclasses import replace
 from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.calls import CallLog, CallWatch
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
@@ -20,7 +21,6 @@ from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import attributes_of
 from rag_eval_hooks.telemetry.self_metrics import StateSource
 from rag_eval_hooks.telemetry.thresholds import Thresholds
-from rag_eval_hooks.work import Evaluation
 
 __all__ = ["Telemetry"]
 

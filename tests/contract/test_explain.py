@@ -15,6 +15,7 @@ from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Share
+from rag_eval_hooks.ending import Ending
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.sample import Context
@@ -22,7 +23,7 @@ from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.tasks import Decompose, Verify
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge, Support
-from rag_eval_hooks.work import Ending, Work
+from rag_eval_hooks.work import Work
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))

@@ -30,9 +30,9 @@ from rag_eval_hooks import (
     Status,
 )
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
-from rag_eval_hooks.work import Evaluation
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 Make = Callable[..., RagEval]

@@ -135,7 +135,7 @@ def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
         """
         import os
         from rag_eval_hooks import JsonlSink, Sample
-        from rag_eval_hooks.work import Evaluation
+        from rag_eval_hooks.ending import Evaluation
 
         sink = JsonlSink("r.jsonl")
 

@@ -23,12 +23,12 @@ from rag_eval_hooks.delivery.destination import (
 )
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink, Report
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.work import Evaluation
 from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.waiting import until
 

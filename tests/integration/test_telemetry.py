@@ -20,12 +20,12 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
 
 from rag_eval_hooks import Field, Metric, Outcomes, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import UNIT, Outcome
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from rag_eval_hooks.usage import Usage
-from rag_eval_hooks.work import Evaluation
 from tests.servers.judge_server import JudgeServer
 from tests.support.otel import Metrics, Spans
 

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks.books.stats import Ledger, Stats
+from rag_eval_hooks.ending import Column, Ending
 from rag_eval_hooks.pipeline.observers import Observers
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.work import Column, Ending, Work
+from rag_eval_hooks.work import Work
 
 _ENDINGS = (
     Ending(Column.SCORED),

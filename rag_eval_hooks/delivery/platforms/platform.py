@@ -17,10 +17,10 @@ from rag_eval_hooks.delivery.destination import (
     SendError,
     SpanUnknown,
 )
+from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.work import Evaluation
 
 __all__ = ["HttpSink", "PlatformSink", "Report", "Result", "checked", "needs"]
 
