@@ -1,4 +1,4 @@
-"""Errors that reach a user: raised at start-up or by inline calls, never inside a request."""
+"""Errors raised at start-up or by inline calls, never inside a request of the application."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ __all__ = [
 ]
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
-"""Of a URL: credentials, and parameters, which may be keys."""
+"""Credentials of a URL, and its parameters, which may be keys."""
 
 
 def masked(text: str) -> str:
-    """A text without the credentials and parameters of URLs in it."""
+    """Return a text with the credentials and parameters of URLs masked."""
     return _SECRETS.sub("**********", text) if "://" in text else text
 
 
 class RagEvalError(Exception):
-    """Base class of every error that this package raises on purpose."""
+    """Base class of all errors of this package."""
 
 
 class ConfigError(RagEvalError, ValueError):
-    """A setting has a value that cannot be used.
+    """Setting with a name or a value that cannot be used.
 
     Attributes:
         field: Name of the setting, as in `RagEvalConfig` or the constructor.
-        got: The value given; one with credentials or parameters of a URL is its masked repr.
-            Other secrets are masked before they come here.
-        wants: What is accepted, in words.
+        got: Value given, or its masked repr if it holds credentials or parameters of a URL.
+            Other secrets are masked by the caller.
+        wants: Accepted values, in words.
     """
 
     def __init__(self, field: str, got: object, wants: str) -> None:
-        told = repr(got)
-        shown = masked(told)
+        plain = repr(got)
+        shown = masked(plain)
         super().__init__(f"{field}: got {shown}; wants {wants}")
         self.field = field
-        self.got = got if shown == told else shown
+        self.got = got if shown == plain else shown
         self.wants = wants
 
     @classmethod
@@ -77,7 +77,7 @@ class JudgeError(RagEvalError):
     """A judge or an embedder gave no usable reply; its findings are absent as `judge_failed`.
 
     Attributes:
-        usage: What the tries took that failed.
+        usage: Calls and tokens of the failed tries.
     """
 
     usage: Usage = Usage()

@@ -1,4 +1,4 @@
-"""For the tests of applications that use this package: no network, no model, real scores.
+"""Doubles for the tests of applications: no network, no model, real scores.
 
 Example:
     ```python
@@ -61,7 +61,7 @@ class Result:
     """One delivery.
 
     Attributes:
-        sample: What was evaluated.
+        sample: Evaluated sample.
         outcomes: Outcome by metric id.
     """
 
@@ -70,12 +70,12 @@ class Result:
 
 
 class MemorySink:
-    """Keeps all deliveries in a list.
+    """Sink that stores all deliveries in a list.
 
     Attributes:
-        results: In order of delivery; complete after `RagEval.flush`.
-        feedbacks: What `RagEval.feedback` was told, likewise.
-        closed: Whether `RagEval` was shut down.
+        results: Deliveries in order; complete after `RagEval.flush`.
+        feedbacks: Feedback given to `RagEval.feedback`, in order.
+        closed: True after `RagEval.shutdown`.
     """
 
     def __init__(self) -> None:
@@ -88,25 +88,25 @@ class MemorySink:
         self.results.append(Result(evaluation.sample, evaluation.outcomes))
 
     def feedback(self, feedback: Feedback) -> None:
-        """Keeps one feedback."""
+        """Store one feedback."""
         self.feedbacks.append(feedback)
 
     def close(self) -> None:
-        """Notes that no more will come."""
+        """Note the end."""
         self.closed = True
 
 
 class ScriptedJudge:
-    """Makes the findings that it was given.
+    """Judge that returns scripted findings.
 
     Args:
-        script: The findings to make, or a function from the task to them. A finding that is
-            asked for and not in the script is absent as `judge_failed`.
-        error: Raised instead of every reply, such as `JudgeError("down")`.
+        script: Findings, or a function from the task to findings. A finding that is wanted and
+            not in the script is absent as `judge_failed`.
+        error: Exception raised instead of every reply, such as `JudgeError("down")`.
         latency: Seconds before each reply.
 
     Attributes:
-        tasks: What was asked, in order.
+        tasks: Tasks in order.
     """
 
     name = "scripted"
@@ -126,23 +126,23 @@ class ScriptedJudge:
         self.tasks: list[Task] = []
 
     async def decompose(self, task: Decompose) -> Findings:
-        """The scripted findings among those wanted."""
+        """Return the scripted findings among those wanted."""
         return await self._reply(task)
 
     async def verify(self, task: Verify) -> Findings:
-        """The scripted findings among those wanted."""
+        """Return the scripted findings among those wanted."""
         return await self._reply(task)
 
     async def rate(self, task: Rate) -> Findings:
-        """The scripted findings among those wanted."""
+        """Return the scripted findings among those wanted."""
         return await self._reply(task)
 
     async def grade(self, task: Grade) -> Findings:
-        """The scripted findings among those wanted."""
+        """Return the scripted findings among those wanted."""
         return await self._reply(task)
 
     async def aclose(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     async def _reply(self, task: Task) -> Findings:
         self.tasks.append(task)

@@ -25,8 +25,7 @@ from pydantic import Field
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.cli.framework import Ask, PipelineSettings
-from rag_eval_hooks.cli.hashed_tfidf import HashedTfidf
-from rag_eval_hooks.cli.quoting import PROMPT, Mistake, reply
+from rag_eval_hooks.cli.quoting import PROMPT, HashedTfidf, Mistake, reply
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 __all__ = ["ChatExtractive", "build", "build_chain", "has_openai"]

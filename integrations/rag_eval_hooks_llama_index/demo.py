@@ -26,8 +26,7 @@ from pydantic import Field, PrivateAttr
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.cli.framework import Ask, PipelineSettings
-from rag_eval_hooks.cli.hashed_tfidf import HashedTfidf
-from rag_eval_hooks.cli.quoting import PROMPT, Mistake, reply
+from rag_eval_hooks.cli.quoting import PROMPT, HashedTfidf, Mistake, reply
 from rag_eval_hooks_llama_index.instrumentation import enable
 
 __all__ = ["Extractive", "build", "build_engine", "has_openai"]

@@ -1,1 +1,11 @@
-"""The `rag-eval-hooks` command. Each subcommand is one module with `register(subparsers)`."""
+"""The command line `rag-eval-hooks`."""
+
+from __future__ import annotations
+
+from rag_eval_hooks.errors import RagEvalError
+
+__all__ = ["UsageError"]
+
+
+class UsageError(RagEvalError):
+    """An argument or an input file cannot be used; the message says which and why."""

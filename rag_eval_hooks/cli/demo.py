@@ -1,4 +1,4 @@
-"""`rag-eval-hooks demo`: a RAG pipeline of a real framework, watched by the callback."""
+"""`rag-eval-hooks demo`: a RAG pipeline of a real framework, scored by the callback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.rows import Corpus, built_in_corpus, corpus_from
 from rag_eval_hooks.cli.viewer import VIEWERS, link, phoenix, until_interrupted
 
@@ -30,7 +30,7 @@ _QUOTING_MODEL: Final = "extractive"
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "demo", help="run a RAG pipeline and watch its scores", description=_DESCRIPTION
     )
@@ -112,7 +112,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs the demo.
+    """Run the demo.
 
     Returns:
         0 when every question was answered and every sample scored, else 1.
@@ -197,20 +197,20 @@ def _config(arguments: argparse.Namespace, embeddings: str | None) -> RagEvalCon
     return RagEvalConfig.load(**explicit)
 
 
-def _embeddings(asked: str | None) -> str | None:
-    """The model's name or folder: what was asked for, else the packaged one, else the hub's."""
-    if asked != "":
-        return asked
+def _embeddings(requested: str | None) -> str | None:
+    """Return the model's name or folder: as requested, else the packaged one, else the hub's."""
+    if requested != "":
+        return requested
     spec = find_spec(_PACKAGED_MODEL)
     if spec is None or not spec.submodule_search_locations:
         return _HUB_NAME
     return str(Path(spec.submodule_search_locations[0]) / "model")
 
 
-def _model(asked: str | None, config: RagEvalConfig, framework: Framework) -> str | None:
-    if asked is not None:
-        return None if asked == _QUOTING_MODEL else asked
-    # Someone with a key and without the package still gets the demo, by the quoting model.
+def _model(requested: str | None, config: RagEvalConfig, framework: Framework) -> str | None:
+    if requested is not None:
+        return None if requested == _QUOTING_MODEL else requested
+    # With a key but without the package the demo still runs, by the quoting model.
     return _OPENAI_MODEL if config.judge_api_key is not None and framework.has_openai() else None
 
 

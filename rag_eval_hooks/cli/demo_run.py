@@ -1,4 +1,4 @@
-"""Asks the questions, waits for the scores and checks that nothing is missing."""
+"""Ask the questions, wait for the scores and check that nothing is missing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rag_eval_hooks import RagEval, setup_tracing
-from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.framework import Ask, Framework, PipelineSettings
-from rag_eval_hooks.cli.results import Result, Results
+from rag_eval_hooks.cli.results import ResultCollector, SampleResult
 from rag_eval_hooks.cli.rows import Corpus, Row
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import SinkSpec
@@ -31,17 +31,17 @@ _GRACE: Final = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Everything that one run of the demo needs.
+    """Arguments of one run of the demo.
 
     Attributes:
         corpus: Passages and questions.
         framework: Module that builds the pipeline.
-        settings: What the pipeline is made of.
+        settings: Parts of the pipeline.
         config: Settings of the evaluation.
         output: Folder for the two files.
-        otlp_endpoint: Where spans go besides the file, if anywhere.
-        console: Whether spans are printed.
-        sinks: Where scores go besides the file, as in the setting.
+        otlp_endpoint: Receiver of spans besides the file, or None.
+        console: Print the spans too.
+        sinks: Destinations of scores besides the file, as in the setting.
     """
 
     corpus: Corpus
@@ -66,43 +66,43 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came out.
+    """Results of one run.
 
     Attributes:
-        results: By question id.
-        stats: The evaluator's accounts.
-        problems: One sentence each on what went wrong; none when all is well.
+        results: Results by question id.
+        stats: Statistics of the evaluator.
+        problems: Failures, one sentence each.
         seconds: Wall time from the first question to the last score.
     """
 
-    results: Mapping[str, Result]
+    results: Mapping[str, SampleResult]
     stats: Stats
     problems: tuple[str, ...]
     seconds: float
 
 
 class Screen(Protocol):
-    """Where the run is shown."""
+    """Display of a run."""
 
-    def start(self, plan: Plan, results: Results) -> None:
-        """Before the first question."""
+    def start(self, plan: Plan, results: ResultCollector) -> None:
+        """Begin, before the first question."""
         ...
 
     def tick(self) -> None:
-        """Every now and then; new results may have arrived."""
+        """Update the display; called often, with or without new results."""
         ...
 
     def stop(self) -> None:
-        """After the last score, or when the run breaks off."""
+        """End, after the last score or when the run breaks off."""
         ...
 
     def report(self, plan: Plan, report: Report) -> None:
-        """The end."""
+        """Show the report."""
         ...
 
 
 def run_demo(plan: Plan, screen: Screen) -> int:
-    """Runs the pipeline over all questions and shows what came out.
+    """Run the pipeline over all questions and show the results.
 
     Returns:
         0 when every question was answered and every sample scored, else 1.
@@ -114,7 +114,7 @@ def run_demo(plan: Plan, screen: Screen) -> int:
     try:
         report = _traced(plan, screen)
     except ImportError as error:
-        # Whoever imports an optional package names the command that installs it.
+        # The text names the command that installs the package.
         raise UsageError(str(error)) from None
     screen.report(plan, report)
     return 1 if report.problems else 0
@@ -124,7 +124,7 @@ def _traced(plan: Plan, screen: Screen) -> Report:
     provider = setup_tracing(
         otlp_endpoint=plan.otlp_endpoint, console=plan.console, path=plan.traces
     )
-    results = Results()
+    results = ResultCollector()
     try:
         sinks: list[SinkSpec] = [results, f"jsonl:{plan.results}", *plan.sinks]
         with RagEval(sinks=sinks, config=plan.config) as evals:
@@ -146,7 +146,7 @@ def _prepare(plan: Plan) -> None:
 
 
 def _ask_all(
-    plan: Plan, evals: RagEval, ask: Ask, results: Results, tick: Callable[[], None]
+    plan: Plan, evals: RagEval, ask: Ask, results: ResultCollector, tick: Callable[[], None]
 ) -> Report:
     started = time.monotonic()
     failures = []
@@ -172,7 +172,7 @@ def _ask_all(
 
 
 def _ask(ask: Ask, row: Row) -> str | None:
-    """Asks one question; what went wrong, if anything did."""
+    """Ask one question, and return its failure or None."""
     metadata: dict[str, Any] = {"question_id": row.id}
     if row.reference is not None:
         metadata["reference"] = row.reference
@@ -186,7 +186,7 @@ def _ask(ask: Ask, row: Row) -> str | None:
 
 
 def _wait(evals: RagEval, config: RagEvalConfig, fewer_than: int, tick: Callable[[], None]) -> None:
-    """Returns when fewer samples are pending, or none was scored for the time that one may take."""
+    """Wait until fewer samples are pending, or none was scored in the time that one may take."""
     pending = evals.stats().pending
     deadline = time.monotonic() + config.sample_timeout + _GRACE
     while pending >= fewer_than and time.monotonic() < deadline:
@@ -198,7 +198,7 @@ def _wait(evals: RagEval, config: RagEvalConfig, fewer_than: int, tick: Callable
         pending = now
 
 
-def _unscored(corpus: Corpus, results: Mapping[str, Result]) -> list[str]:
+def _unscored(corpus: Corpus, results: Mapping[str, SampleResult]) -> list[str]:
     problems = []
     for row in corpus.rows:
         result = results.get(row.id)
@@ -209,7 +209,7 @@ def _unscored(corpus: Corpus, results: Mapping[str, Result]) -> list[str]:
     return problems
 
 
-def _failed(result: Result) -> list[str]:
+def _failed(result: SampleResult) -> list[str]:
     return [
         f"{metric} was not scored: {outcome.cause}"
         for metric, outcome in result.outcomes.items()
@@ -218,11 +218,11 @@ def _failed(result: Result) -> list[str]:
 
 
 def _unbalanced(stats: Stats) -> list[str]:
-    """What the accounts say: a sample may only lack a score where no metric has a value for it."""
+    """Report samples without a score for which some metric has a value."""
     undefined = sum(count for cause, count in stats.failed.items() if not Cause(cause).is_failure)
     accounted = stats.scored + stats.sampled_out + stats.pending
     accounted += sum(stats.dropped.values()) + sum(stats.failed.values())
-    # What was sent again was sent: a viewer that is busy loses nothing.
+    # A result that was sent again has arrived.
     faults = [kind for kind in stats.incidents if not kind.endswith(f": {RETRY}")]
     if accounted == stats.offered == stats.scored + undefined and not faults:
         return []

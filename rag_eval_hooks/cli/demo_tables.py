@@ -1,4 +1,4 @@
-"""The demo's tables: scores by question, means by metric, the worst sample."""
+"""Tables of the demo: scores by question, means by metric, the worst sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rag_eval_hooks.cli.results import FAITHFULNESS, Result, Summary, suites, summaries
+from rag_eval_hooks.cli.results import FAITHFULNESS, SampleResult, Summary, suites, summaries
 from rag_eval_hooks.cli.rows import Row
 from rag_eval_hooks.score import NotScored, Outcome, Score
 
@@ -28,13 +28,13 @@ _FAIR: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """The characters that a terminal can show.
+    """Characters that a terminal can show.
 
     Attributes:
         box: Lines of tables.
-        absent: Stands where there is no score.
-        yes: Before a claim that is supported.
-        no: Before a claim that is not.
+        absent: Placeholder of a missing score.
+        yes: Mark of a supported claim.
+        no: Mark of an unsupported claim.
     """
 
     box: Box
@@ -48,16 +48,16 @@ ASCII_STYLE: Final = Style(ASCII2, "-", "+", "x")
 
 
 def shorten(text: str, width: int = _QUESTION_CHARS) -> str:
-    """The text on one line, cut at the end, without anything that could steer a terminal."""
+    """Return the text on one line, cut at the end, without control characters."""
     line = " ".join(text.split())
     printable = "".join(char if char.isprintable() else "?" for char in line)
     return printable if len(printable) <= width else printable[: width - 3].rstrip() + "..."
 
 
 def scores(
-    rows: Sequence[Row], results: Mapping[str, Result], style: Style, width: int
+    rows: Sequence[Row], results: Mapping[str, SampleResult], style: Style, width: int
 ) -> RenderableType:
-    """One table per suite, one line per question; a score's colour is its quality.
+    """Return one table per suite, one line per question; a score's colour is its quality.
 
     Args:
         rows: The questions, in the order of the lines.
@@ -75,7 +75,7 @@ def _suite(
     suite: str,
     metrics: Sequence[str],
     rows: Sequence[Row],
-    results: Mapping[str, Result],
+    results: Mapping[str, SampleResult],
     style: Style,
     width: int,
 ) -> Table:
@@ -101,7 +101,7 @@ def _table(title: str, style: Style) -> Table:
 
 
 def _question_room(metrics: Sequence[str], rows: Sequence[Row], width: int) -> int:
-    """Characters that the other columns leave to the question; 0 for too few to be of use."""
+    """Return the characters that other columns leave to the question; 0 if too few to be useful."""
     columns = [
         max(len(shorten(row.id)) for row in rows),
         *(max(map(len, _heading(metric).split("\n"))) for metric in metrics),
@@ -133,8 +133,8 @@ def _mistake(row: Row) -> Text:
     return Text("" if row.mistake is None else str(row.mistake), style="magenta")
 
 
-def summary(results: Mapping[str, Result], style: Style) -> Table:
-    """Mean, number of scores and number of absences by cause, for each metric."""
+def summary(results: Mapping[str, SampleResult], style: Style) -> Table:
+    """Return mean, number of scores and number of absences by cause, for each metric."""
     table = _table("summary", style)
     table.add_column("metric", no_wrap=True)
     for name in ("mean", "scored", "not scored"):
@@ -152,8 +152,8 @@ def _summary_cells(line: Summary, style: Style) -> tuple[str, ...]:
     return line.metric, mean, str(line.scored), str(sum(line.absent.values())), why
 
 
-def worst_sample(row: Row, result: Result, style: Style) -> RenderableType:
-    """Question, answer, and each claim with its verdict and the judge's reason."""
+def worst_sample(row: Row, result: SampleResult, style: Style) -> RenderableType:
+    """Return question, answer, and each claim with its verdict and the judge's reason."""
     sample = result.sample
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
@@ -169,7 +169,7 @@ def worst_sample(row: Row, result: Result, style: Style) -> RenderableType:
     return Group(Text(_title(row, result), style="bold red"), grid)
 
 
-def _title(row: Row, result: Result) -> str:
+def _title(row: Row, result: SampleResult) -> str:
     score = result.score(FAITHFULNESS)
     shown = "" if score is None else f", {FAITHFULNESS} {score.value:.2f}"
     return f"worst sample: {shorten(row.id)}{shown}"

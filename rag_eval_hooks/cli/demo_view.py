@@ -1,4 +1,4 @@
-"""Shows a run of the demo: live on a terminal, line by line elsewhere, and a report at the end."""
+"""Show a run of the demo: live on a terminal, line by line elsewhere, and a report at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rag_eval_hooks.cli.demo_tables import (
     summary,
     worst_sample,
 )
-from rag_eval_hooks.cli.results import FAITHFULNESS, Result, Results, mean, worst
+from rag_eval_hooks.cli.results import FAITHFULNESS, ResultCollector, SampleResult, mean, worst
 from rag_eval_hooks.cli.rows import Corpus
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ evals = RagEval()
 enable(evals)
 query_engine.query(question)""",
 }
-"""How an application of each framework is captured."""
+"""Code by which an application of each framework is captured."""
 _DEFAULT_FRAMEWORK: Final = "langchain"
 _COMMAND: Final = "rag-eval-hooks demo"
 _JAEGER: Final = "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:latest"
@@ -50,14 +50,14 @@ _JAEGER_PAGE: Final = "and open http://localhost:16686"
 
 
 class View:
-    """The demo's screen.
+    """Display of the demo on a terminal or in a file.
 
     Args:
-        corpus: What is asked.
+        corpus: Passages and questions.
         plain: ASCII, no colours, no live display.
-        live: Whether scores may be redrawn in place; they are only where there is a terminal.
-        framework: Name of the pipeline's, as it was asked for.
-        console: Where to write; standard output by default.
+        live: Redraw scores in place on a terminal.
+        framework: Name of the framework, as in the argument.
+        console: Output; standard output by default.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class View:
         self._style = ASCII_STYLE if ascii_only else UNICODE_STYLE
         self._redraw = live and not plain and self._console.is_terminal
         self._live: Live | None = None
-        self._results = Results()
-        self._told = 0
+        self._results = ResultCollector()
+        self._printed = 0
 
-    def start(self, plan: Plan, results: Results) -> None:
-        """Says what runs, and begins the live display on a terminal."""
+    def start(self, plan: Plan, results: ResultCollector) -> None:
+        """Print what is run, and begin the live display on a terminal."""
         self._results = results
         corpus, model = self._corpus, plan.settings.model or "extractive, quotes the passages"
         self._print(f"{corpus.name}: {len(corpus.passages)} passages, {len(corpus.rows)} questions")
@@ -90,22 +90,24 @@ class View:
             self._live.start()
 
     def tick(self) -> None:
-        """Where nothing is redrawn: one line for each result that has arrived since."""
+        """Print one line for each new result, unless scores are redrawn in place."""
         if self._live is not None:
             return
         arrived = list(self._results.snapshot().items())
-        for number, (row_id, result) in enumerate(arrived[self._told :], start=self._told + 1):
+        for number, (row_id, result) in enumerate(
+            arrived[self._printed :], start=self._printed + 1
+        ):
             self._print(f"scored {number}/{len(self._corpus.rows)}  {_line(row_id, result)}")
-        self._told = len(arrived)
+        self._printed = len(arrived)
 
     def stop(self) -> None:
-        """Ends the live display."""
+        """End the live display."""
         if self._live is not None:
             self._live.stop()
             self._live = None
 
     def report(self, plan: Plan, report: Report) -> None:
-        """Scores, summary, worst sample, accounts, files and what to do next."""
+        """Print scores, summary, worst sample, statistics, files and next steps."""
         self._print()
         if len(self._corpus.rows) <= _MOST_ROWS:
             self._show(self._scores(report.results))
@@ -124,7 +126,7 @@ class View:
             return Group(self._scores(results), count)
         return Group(summary(results, self._style), count)
 
-    def _scores(self, results: Mapping[str, Result]) -> RenderableType:
+    def _scores(self, results: Mapping[str, SampleResult]) -> RenderableType:
         return scores(self._corpus.rows, results, self._style, self._console.width)
 
     def _report_worst(self, report: Report) -> None:
@@ -136,7 +138,7 @@ class View:
             self._print()
 
     def _report_mistakes(self, report: Report) -> None:
-        """How far apart the answers stand that were made wrong, where the model was told to."""
+        """Print the faithfulness of the answers that were made wrong, and of the others."""
         if not self._corpus.mistakes:
             return
         wrong = {row.id for row in self._corpus.rows if row.mistake and row.mistake.is_unfaithful}
@@ -152,8 +154,8 @@ class View:
         parts = {"offered": stats.offered, "scored": stats.scored, "sampled out": stats.sampled_out}
         parts |= {"dropped": sum(stats.dropped.values()), "failed": sum(stats.failed.values())}
         parts["pending"] = stats.pending
-        told = ", ".join(f"{name} {count}" for name, count in parts.items())
-        self._print(f"samples  {told}; {report.seconds:.1f} s")
+        counts = ", ".join(f"{name} {count}" for name, count in parts.items())
+        self._print(f"samples  {counts}; {report.seconds:.1f} s")
         self._print(f"traces   {plan.traces}  (OTLP JSON; the RAG spans carry their scores)")
         self._print(f"results  {plan.results}  (every score with its explanation)")
         self._print()
@@ -181,11 +183,11 @@ def _console(plain: bool) -> Console:
     if plain:
         return Console(width=_PIPED_WIDTH, no_color=True, force_terminal=False, highlight=False)
     console = Console(highlight=False)
-    # Rich takes 80 columns where there is no terminal, too few for a table of scores.
+    # Without a terminal Rich takes 80 columns, too few for a table of scores.
     return console if console.is_terminal else Console(width=_PIPED_WIDTH, highlight=False)
 
 
-def _line(row_id: str, result: Result) -> str:
+def _line(row_id: str, result: SampleResult) -> str:
     score = result.score(FAITHFULNESS)
     if score is not None:
         return f"{shorten(row_id)}  {FAITHFULNESS} {score.value:.2f}"
@@ -193,7 +195,7 @@ def _line(row_id: str, result: Result) -> str:
     return shorten(row_id) if overall is None else f"{shorten(row_id)}  overall {overall:.2f}"
 
 
-def _faithfulness(results: Iterable[Result]) -> str:
+def _faithfulness(results: Iterable[SampleResult]) -> str:
     scored = (result.score(FAITHFULNESS) for result in results)
     value = mean(score.value for score in scored if score is not None)
     return "not scored" if value is None else f"{value:.2f}"

@@ -1,7 +1,7 @@
-"""What a framework's package gives to the demo: one function, in one module.
+"""Interface of the demo to a framework's package: one module with two functions.
 
 `rag-eval-hooks demo --framework NAME` loads the module `rag_eval_hooks_<name>.demo`, which the
-command line does not import otherwise. `Framework` says what stands in it.
+command line does not import otherwise. `Framework` describes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.quoting import Mistake
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ __all__ = ["Ask", "Framework", "PipelineSettings", "load_framework"]
 
 
 class Ask(Protocol):
-    """A pipeline with the callback in place."""
+    """Pipeline with the callback attached."""
 
     def __call__(self, question: str, metadata: Mapping[str, Any]) -> str:
-        """Answers one question.
+        """Answer one question.
 
         Args:
             question: The user's question.
@@ -39,15 +39,15 @@ class Ask(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSettings:
-    """What the pipeline is to be made of.
+    """Parts of the pipeline.
 
     Attributes:
         k: Passages to retrieve per question.
         embeddings: Name or folder of a sentence-transformers model; hashed words if `None`.
         model: Name of an OpenAI chat model; the quoting model of the demo if `None`.
         api_key: Key for that model.
-        base_url: Its endpoint, when it is not OpenAI's.
-        mistakes: By question, how the quoting model is to err. No other model is told.
+        base_url: Its endpoint, unless that is OpenAI's.
+        mistakes: Mistakes of the quoting model, by question.
     """
 
     k: int = 5
@@ -59,14 +59,14 @@ class PipelineSettings:
 
 
 class Framework(Protocol):
-    """The module `rag_eval_hooks_<name>.demo`."""
+    """Module `rag_eval_hooks_<name>.demo`."""
 
     def has_openai(self) -> bool:
-        """Whether the framework's package for OpenAI models is installed."""
+        """Tell whether the framework's package for OpenAI models is installed."""
         ...
 
     def build(self, evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> Ask:
-        """A pipeline of the framework's own parts, over the passages, observed by `evals`.
+        """Build a pipeline of the framework's own parts over the passages, observed by `evals`.
 
         Raises:
             ImportError: An optional package is missing; the message names the pip command.
@@ -75,7 +75,7 @@ class Framework(Protocol):
 
 
 def load_framework(name: str) -> Framework:
-    """The module for a framework's name, such as `langchain` or `llama-index`.
+    """Return the module for a framework's name, such as `langchain` or `llama-index`.
 
     Raises:
         UsageError: There is no such module, or a package that it needs is missing.
@@ -92,5 +92,5 @@ def load_framework(name: str) -> Framework:
 
 
 def missing_package(error: ImportError) -> UsageError:
-    """The error for a package that the demo needs, with the command that installs it."""
+    """Return the error for a package that the demo needs, with the command that installs it."""
     return UsageError(f'{error}; to install it: pip install "rag-eval-hooks[demo]"')

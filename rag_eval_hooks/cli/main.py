@@ -1,4 +1,4 @@
-"""The command line's entry point: parses, runs the chosen subcommand, turns errors into words."""
+"""Entry point of the command line: parse arguments, run the subcommand, print errors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli import demo, doctor, metrics
-from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli import UsageError, demo, doctor, metrics
 from rag_eval_hooks.errors import ConfigError
 
 __all__ = ["build_parser", "main"]
@@ -23,7 +22,7 @@ NOT_READ: Final = 141
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser with every subcommand; the chosen one's function is in `run`."""
+    """Return the parser with every subcommand; the chosen one's function is in `run`."""
     parser = argparse.ArgumentParser(
         prog="rag-eval-hooks", description="Live quality evaluation for RAG pipelines."
     )
@@ -35,7 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs the command line.
+    """Run the command line.
 
     Args:
         argv: Arguments without the program's name; those of the process by default.
@@ -57,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("rag-eval-hooks: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # As behind `| head`. The interpreter would complain about what is not written yet.
+        # As in `| head`. The interpreter would complain about output that is not written yet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOT_READ
 

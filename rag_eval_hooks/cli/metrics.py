@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import BUILDS_ON, DECOMPOSED, GRADED, RATED, VERIFIED, Finding
 from rag_eval_hooks.metrics import Metric, build
@@ -24,7 +24,7 @@ _WIDTH: Final = 96
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "metrics", help="list the metrics, or explain one", description=__doc__
     )
@@ -57,7 +57,7 @@ def _checks(path: Path | None) -> Any:
 
 
 def _listed(metrics: Iterable[Metric]) -> Iterator[str]:
-    """A table with one line per metric."""
+    """Yield a table with one line per metric."""
     rows = [_HEADER, *map(_row, metrics)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
@@ -79,21 +79,21 @@ def _better(metric: Metric) -> str:
 
 
 def _read(metric: Metric) -> frozenset[Finding]:
-    """All findings behind the metric's value on the example."""
+    """Return all findings behind the metric's value on the example."""
     then = frozenset[Finding]() if metric.then is None else metric.then(SAMPLE, FINDINGS)
     read = metric.reads(SAMPLE) | then
     return read | {BUILDS_ON[kind] for kind in read if kind in BUILDS_ON}
 
 
 def _calls(metric: Metric) -> int:
-    """Judge calls that the metric alone takes for the example, in fused mode."""
+    """Return the judge calls that the metric alone takes for the example, in fused mode."""
     read = _read(metric)
     shared = (read & DECOMPOSED, read & VERIFIED, read & RATED)
     return sum(map(bool, shared)) + 2 * len(read & GRADED)
 
 
 def _explained(metric: Metric) -> Iterator[str]:
-    """What the metric is, and its real value on the example."""
+    """Yield a description of the metric, and its real value on the example."""
     yield metric.id
     yield from textwrap.wrap(metric.summary, _WIDTH)
     yield ""
@@ -142,7 +142,7 @@ def _worked(score: Score) -> Iterator[str]:
 
 
 def _counted(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How the rows make the value: verdicts counted, numbers averaged, parts weighed."""
+    """Yield the way from rows to value: verdicts counted, numbers averaged, parts weighed."""
     verdict = next((name for name, value in rows[0].items() if isinstance(value, bool)), None)
     if verdict is not None:
         yield f"{verdict}: {sum(row[verdict] for row in rows)} of {len(rows)}"

@@ -1,8 +1,8 @@
-"""The demo's stand-in for a language model: it quotes, and errs only where it is told to.
+"""Stand-in for a language model in the demo: quotes passages, and errs only on request.
 
 It knows nothing but the prompt that it is given, answers with the sentences of the passages
-that share most with the question, and says so when none does. Its mistakes are the ones that
-an evaluation has to find: a changed number, an added sentence, a negation, an answer to another
+that share most with the question, and says so when none does. Its mistakes are those that an
+evaluation has to find: a changed number, an added sentence, a negation, an answer to another
 question.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -18,7 +19,16 @@ from typing import Final
 from rag_eval_hooks.text.folding import content_tokens, stem
 from rag_eval_hooks.text.sentences import sentences
 
-__all__ = ["NO_ANSWER", "PROMPT", "Mistake", "PromptError", "quote", "reply", "words"]
+__all__ = [
+    "NO_ANSWER",
+    "PROMPT",
+    "HashedTfidf",
+    "Mistake",
+    "PromptError",
+    "quote",
+    "reply",
+    "words",
+]
 
 PROMPT: Final = """\
 Answer the question from the passages only. If they do not say, tell so.
@@ -47,12 +57,13 @@ _LEAST_COVERAGE: Final = 0.5
 _LEAST_WORDS: Final = 2
 """The first sentence is an answer if it holds half of the question's weight or, of a long
 question, as much as two words of it weigh on average."""
+_DIMENSIONS: Final = 1024
 _LEAST_ADDED: Final = 0.3
 """Share that a second sentence must add to be quoted beside it."""
 
 
 class Mistake(StrEnum):
-    """What the model gets wrong when it is told to."""
+    """Kind of a mistake that the model makes on request."""
 
     NUMBER = "number"
     """The last number is another one."""
@@ -64,11 +75,11 @@ class Mistake(StrEnum):
 
     @property
     def is_unfaithful(self) -> bool:
-        """Whether the answer then states what no passage says."""
+        """The answer then states something that no passage says."""
         return self is not Mistake.OFF_TOPIC
 
     def __str__(self) -> str:
-        """The value in words."""
+        """Return the value in words."""
         return self.value.replace("_", " ")
 
 
@@ -77,27 +88,27 @@ class PromptError(ValueError):
 
 
 def reply(prompt: str, mistakes: Mapping[str, Mistake] | None = None) -> str:
-    """What the model says to a filled-in `PROMPT`.
+    """Return the model's answer to a filled-in `PROMPT`.
 
     Args:
         prompt: The only source of the answer.
-        mistakes: By question, how the answer is to be wrong.
+        mistakes: Mistakes to make, by question.
 
     Raises:
         PromptError: The prompt holds no passages or no question.
     """
-    found = _PROMPT.search(prompt)
-    if found is None:
+    match = _PROMPT.search(prompt)
+    if match is None:
         raise PromptError("the prompt holds no <passages> followed by a <question>")
-    question = found["question"]
-    available = sentences(found["passages"])
+    question = match["question"]
+    available = sentences(match["passages"])
     answer = quote(question, available)
     mistake = (mistakes or {}).get(question)
     return answer if mistake is None else _spoiled(answer, mistake, question, available)
 
 
 def quote(question: str, available: Sequence[str]) -> str:
-    """The one or two sentences that share most with the question, or `NO_ANSWER`.
+    """Return the one or two sentences that share most with the question, or `NO_ANSWER`.
 
     A word weighs more the fewer sentences hold it, most when none does: a question about
     something that the passages never mention is not answered.
@@ -115,18 +126,18 @@ def quote(question: str, available: Sequence[str]) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Content words and numbers without their inflection."""
+    """Return content words and numbers without their inflection."""
     return [stem(token) for token in content_tokens(text)]
 
 
 def _weights(question: str, available: Sequence[str]) -> dict[str, float]:
-    """The question's content words, each with its rarity among the sentences."""
+    """Return the question's content words, each with its rarity among the sentences."""
     count = Counter(word for text in available for word in set(words(text)))
     return {word: math.log(1 + len(available) / (1 + count[word])) for word in words(question)}
 
 
 def _share(weights: Mapping[str, float], text: str) -> float:
-    """Share of the weight whose words the text holds; 0 for no weight."""
+    """Return the share of the weight whose words the text holds; 0 for no weight."""
     held = set(words(text))
     total = sum(weights.values())
     return sum(weights[word] for word in weights if word in held) / total if total else 0.0
@@ -147,3 +158,30 @@ def _spoiled(answer: str, mistake: Mistake, question: str, available: Sequence[s
         case Mistake.OFF_TOPIC:
             weights = _weights(question, available)
             return min(available, key=lambda text: _share(weights, text), default=answer)
+
+
+class HashedTfidf:
+    """Bag of words, hashed to 1024 signed buckets, weighted by inverse document frequency.
+
+    Args:
+        texts: Texts in which frequencies are counted.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = len(texts)
+        self._frequency = Counter(word for text in texts for word in set(words(text)))
+
+    def vector(self, text: str) -> list[float]:
+        """Return the text's unit vector; a fixed one for a text without content words."""
+        buckets = [0.0] * _DIMENSIONS
+        for word, count in Counter(words(text)).items():
+            code = zlib.crc32(word.encode())
+            sign = 1.0 if code & 1 else -1.0
+            buckets[(code >> 1) % _DIMENSIONS] += sign * self._weight(word, count)
+        length = math.sqrt(sum(value * value for value in buckets))
+        # A zero vector has no cosine with anything, and vector stores refuse it.
+        return [value / length for value in buckets] if length else [1.0, *buckets[1:]]
+
+    def _weight(self, word: str, count: int) -> float:
+        rarity = math.log(1 + self._texts / (1 + self._frequency[word]))
+        return (1 + math.log(count)) * rarity

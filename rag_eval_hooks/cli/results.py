@@ -1,4 +1,4 @@
-"""Collects what the evaluator delivers and sums it up."""
+"""Results of the demo, by question and by metric."""
 
 from __future__ import annotations
 
@@ -11,25 +11,34 @@ from typing import Any
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 
-__all__ = ["FAITHFULNESS", "Result", "Results", "Summary", "mean", "suites", "summaries", "worst"]
+__all__ = [
+    "FAITHFULNESS",
+    "ResultCollector",
+    "SampleResult",
+    "Summary",
+    "mean",
+    "suites",
+    "summaries",
+    "worst",
+]
 
 FAITHFULNESS = "ragas.faithfulness"
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class SampleResult:
     """One scored sample."""
 
     sample: Sample
     outcomes: Outcomes
 
     def score(self, metric: str) -> Score | None:
-        """The metric's score, or `None` where it was not scored or not asked for."""
+        """Return the metric's score, or None if it was not scored or not requested."""
         outcome = self.outcomes.get(metric)
         return outcome if isinstance(outcome, Score) else None
 
     def claims(self, metric: str = FAITHFULNESS) -> Sequence[Mapping[str, Any]]:
-        """The claims behind a score, each with `claim`, `supported`, `chunks` and `reason`."""
+        """Return the claims of a score, each with `claim`, `supported`, `chunks` and `reason`."""
         score = self.score(metric)
         return () if score is None else tuple(score.explanation.get("claims", ()))
 
@@ -39,20 +48,22 @@ class Result:
         return mean(o.normalised for o in self.outcomes.values() if isinstance(o, Score))
 
 
-class Results:
-    """A sink that keeps the results by question id; safe to read from other threads."""
+class ResultCollector:
+    """Sink that stores results by question id; safe to read from other threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_id: dict[str, Result] = {}
+        self._by_id: dict[str, SampleResult] = {}
 
     def __call__(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Takes one scored sample, in the evaluator's thread."""
+        """Store one scored sample, in the evaluator's thread."""
         with self._lock:
-            self._by_id[sample.question_id or sample.sample_id] = Result(sample, dict(outcomes))
+            self._by_id[sample.question_id or sample.sample_id] = SampleResult(
+                sample, dict(outcomes)
+            )
 
-    def snapshot(self) -> dict[str, Result]:
-        """What has arrived so far, by question id, in the order of arrival."""
+    def snapshot(self) -> dict[str, SampleResult]:
+        """Return the results so far, by question id, in the order of arrival."""
         with self._lock:
             return dict(self._by_id)
 
@@ -76,8 +87,8 @@ class Summary:
     detail: str
 
 
-def summaries(results: Iterable[Result]) -> list[Summary]:
-    """A summary of each metric that was asked for, in the metrics' order."""
+def summaries(results: Iterable[SampleResult]) -> list[Summary]:
+    """Return a summary of each requested metric, in the metrics' order."""
     columns: dict[str, list[Score | NotScored]] = {}
     for result in results:
         for metric, outcome in result.outcomes.items():
@@ -94,8 +105,8 @@ def _summary(metric: str, outcomes: Sequence[Score | NotScored]) -> Summary:
     return Summary(metric, mean(values), len(values), dict(absent), detail)
 
 
-def suites(results: Iterable[Result]) -> dict[str, list[str]]:
-    """Metric ids with at least one score, by suite, in the metrics' order."""
+def suites(results: Iterable[SampleResult]) -> dict[str, list[str]]:
+    """Return metric ids with at least one score, by suite, in the metrics' order."""
     grouped: dict[str, list[str]] = {}
     for summary in summaries(results):
         if summary.scored:
@@ -103,16 +114,16 @@ def suites(results: Iterable[Result]) -> dict[str, list[str]]:
     return grouped
 
 
-def worst(results: Iterable[Result]) -> Result | None:
-    """The least faithful result, of equals the one with the lower scores otherwise.
+def worst(results: Iterable[SampleResult]) -> SampleResult | None:
+    """Return the least faithful result; of equals, the one with the lower scores otherwise.
 
-    Where no result has a faithfulness, the one with the lowest scores; `None` for no scores.
+    If no result has a faithfulness, it is the one with the lowest scores; None for no scores.
     """
     ranked = [(_badness(result), result) for result in results if result.overall is not None]
     return min(ranked, key=lambda pair: pair[0], default=(None, None))[1]
 
 
-def _badness(result: Result) -> tuple[float, float]:
+def _badness(result: SampleResult) -> tuple[float, float]:
     faithfulness = result.score(FAITHFULNESS)
     # A refusal claims nothing, so that it has no faithfulness: it ranks after every number.
     first = 2.0 if faithfulness is None else faithfulness.normalised
@@ -120,6 +131,6 @@ def _badness(result: Result) -> tuple[float, float]:
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Arithmetic mean, or `None` for no values."""
+    """Return the arithmetic mean, or None for no values."""
     numbers = list(values)
     return sum(numbers) / len(numbers) if numbers else None

@@ -1,4 +1,4 @@
-"""Reads questions and passages from JSON lines, or says which line and field is wrong."""
+"""Questions and passages from JSON lines, with errors that name line and field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.quoting import Mistake
 
 __all__ = ["Corpus", "Row", "built_in_corpus", "corpus_from"]
@@ -21,14 +21,14 @@ _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One question to ask.
+    """Question of the demo.
 
     Attributes:
         id: Unique within the file.
-        question: What is asked.
-        reference: The known right answer, where there is one.
-        mistake: The kind of wrong answer that the demo's own model shall give.
-        labels: Whatever the file says about the row; becomes metadata of the sample.
+        question: Text of the question.
+        reference: Right answer, or None if unknown.
+        mistake: Mistake that the demo's own model makes in its answer, or None.
+        labels: Labels of the row in the file; become metadata of the sample.
     """
 
     id: str
@@ -40,10 +40,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What the pipeline is built from and what it is asked.
+    """Passages to retrieve from, and questions.
 
     Attributes:
-        name: Where it comes from, in a few words.
+        name: Origin, in a few words.
         passages: Texts to retrieve from, each once.
         rows: Questions, in the file's order.
     """
@@ -54,18 +54,18 @@ class Corpus:
 
     @property
     def mistakes(self) -> dict[str, Mistake]:
-        """By question, how the quoting model is to err."""
+        """Mistakes of the quoting model, by question."""
         return {row.question: row.mistake for row in self.rows if row.mistake is not None}
 
     def without_mistakes(self) -> Corpus:
-        """The same for a model that cannot be told to err."""
+        """Return a copy for a model that makes no mistakes on request."""
         return replace(self, rows=tuple(replace(row, mistake=None) for row in self.rows))
 
 
 def built_in_corpus(limit: int | None = None) -> Corpus:
-    """The handbook of an invented ferry line, with questions of three sorts.
+    """Return the handbook of an invented ferry line, with questions of three kinds.
 
-    Most can be answered, some cannot, and some are to be answered wrongly on purpose.
+    Most can be answered, some cannot, and some are answered wrongly on purpose.
     """
     data = resources.files("rag_eval_hooks.cli") / "data"
     passages = _passages(data / "passages.jsonl")
@@ -74,7 +74,7 @@ def built_in_corpus(limit: int | None = None) -> Corpus:
 
 
 def corpus_from(data: Path, passages: Path | None = None, limit: int | None = None) -> Corpus:
-    """The user's own questions; the passages are all contexts in the file, and `passages`.
+    """Return the user's own questions; the passages are all contexts of the file and `passages`.
 
     Args:
         data: A file with `id`, `question`, `contexts` (texts) and, if known, `reference` and
@@ -176,6 +176,6 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _brief(value: object, width: int = 40) -> str:
-    """The value as JSON would write it, cut: it stands in an error for the file's owner."""
+    """Return the value as JSON, shortened for an error that the file's owner reads."""
     shown = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= width else shown[: width - 1] + "…"

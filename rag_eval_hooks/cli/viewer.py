@@ -1,4 +1,4 @@
-"""A viewer of traces for the demo: a real Phoenix, started for it and ended with it."""
+"""Viewer of traces for the demo: a real Phoenix, started and ended with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.cli.errors import UsageError
+from rag_eval_hooks.cli import UsageError
 
 __all__ = ["VIEWERS", "link", "phoenix", "until_interrupted"]
 
@@ -30,9 +30,9 @@ _END_TIMEOUT: Final = 10.0
 
 @contextlib.contextmanager
 def phoenix(command: str) -> Iterator[str]:
-    """Runs Phoenix with data in a folder that goes with it, and yields its URL.
+    """Run Phoenix with data in a temporary folder, and yield its URL.
 
-    On port 6006, or on a free one where that is taken.
+    The port is 6006, or a free one if that is taken.
 
     Args:
         command: Name or path of its executable.
@@ -43,7 +43,7 @@ def phoenix(command: str) -> Iterator[str]:
     executable = shutil.which(command)
     if executable is None:
         raise UsageError(f"--viewer-command: no {command} here; pip install arize-phoenix")
-    # Told to end, it ends Phoenix first.
+    # A termination signal ends Phoenix first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="rag-eval-hooks-phoenix-") as folder:
         port = _free(_PORT)
@@ -54,7 +54,7 @@ def phoenix(command: str) -> Iterator[str]:
 
 
 def link(url: str) -> str:
-    """Where the demo's spans are in a Phoenix."""
+    """Return the page of the demo's spans in a Phoenix."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         with urllib.request.urlopen(f"{url}/v1/projects/default", timeout=10) as answer:
             project = json.load(answer)["data"]["id"]
@@ -63,7 +63,7 @@ def link(url: str) -> str:
 
 
 def until_interrupted() -> None:
-    """Returns at Ctrl-C or when the process is told to end."""
+    """Wait for Ctrl-C or a termination signal."""
     ended = threading.Event()
     before = {
         number: signal.signal(number, lambda *_: ended.set())
@@ -90,7 +90,7 @@ def _environment(folder: str, port: int) -> dict[str, str]:
 
 
 def _free(port: int) -> int:
-    """The port where it is free, else another one."""
+    """Return the port if it is free, else another one."""
     for candidate in (port, 0):
         with contextlib.suppress(OSError), socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,7 +104,7 @@ def _process(
     command: list[str], environment: dict[str, str], folder: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
     with (folder / "log").open("wb") as log:
-        # In a session of its own: Ctrl-C is for the demo, which then ends it in order.
+        # In a session of its own: Ctrl-C reaches the demo, which then ends it in order.
         process = subprocess.Popen(
             command, env=environment, stdout=log, stderr=log, start_new_session=True
         )

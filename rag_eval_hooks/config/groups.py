@@ -49,7 +49,7 @@ REDACTIONS = (
 
 
 class ScoringSettings(SettingsGroup):
-    """What is measured: metrics, their variants, and the models that they need."""
+    """Metrics, their variants, and the models that they need."""
 
     metrics: Annotated[Names, Wants("names of suites or metrics, separated by commas")] = setting(
         (),
@@ -327,7 +327,7 @@ class DeliverySettings(SettingsGroup):
 
 
 class PrivacySettings(SettingsGroup):
-    """What is removed from texts before anything leaves the process."""
+    """Redaction of texts before anything leaves the process."""
 
     redact: Annotated[Redactions, Wants(REDACTIONS)] = setting(
         (),

@@ -14,11 +14,11 @@ import pytest
 from rich.console import Console
 
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.demo_tables import ASCII_STYLE, scores, shorten, summary, worst_sample
-from rag_eval_hooks.cli.errors import UsageError
 from rag_eval_hooks.cli.main import build_parser, main
 from rag_eval_hooks.cli.quoting import Mistake
-from rag_eval_hooks.cli.results import Result, Results, suites, summaries, worst
+from rag_eval_hooks.cli.results import ResultCollector, SampleResult, suites, summaries, worst
 from rag_eval_hooks.cli.rows import Row, built_in_corpus, corpus_from
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
@@ -37,8 +37,8 @@ def score(value: float, **details: Any) -> Score:
     return Score(value=value, normalised=value, **details)
 
 
-def result(row_id: str, outcomes: Mapping[str, Outcome]) -> Result:
-    return Result(Sample(question="Why?", answer="So.", question_id=row_id), outcomes)
+def result(row_id: str, outcomes: Mapping[str, Outcome]) -> SampleResult:
+    return SampleResult(Sample(question="Why?", answer="So.", question_id=row_id), outcomes)
 
 
 def shown(renderable: Any, width: int = 120) -> str:
@@ -184,7 +184,7 @@ def test_narrow_terminals_keep_the_scores() -> None:
 
 def test_results_by_question() -> None:
     """A sink keeps the outcomes under the question's id, in the order of arrival."""
-    results = Results()
+    results = ResultCollector()
     for name in ("b", "a"):
         results(Sample(question="Why?", question_id=name), {"x.y": score(1.0)})
     assert list(results.snapshot()) == ["b", "a"]

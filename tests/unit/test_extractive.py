@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
 
-from rag_eval_hooks.cli.hashed_tfidf import HashedTfidf
-from rag_eval_hooks.cli.quoting import NO_ANSWER, PROMPT, Mistake, PromptError, quote, reply
+from rag_eval_hooks.cli.quoting import (
+    NO_ANSWER,
+    PROMPT,
+    HashedTfidf,
+    Mistake,
+    PromptError,
+    quote,
+    reply,
+)
 from rag_eval_hooks_langchain.demo import ChatExtractive
 
 LIFT = "The lift runs from 8:00 to 17:30."

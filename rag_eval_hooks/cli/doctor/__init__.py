@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
+from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.doctor.check_environment import (
     check_clock,
     check_exporter,
@@ -30,7 +31,6 @@ from rag_eval_hooks.cli.doctor.check_settings import (
 from rag_eval_hooks.cli.doctor.check_spool import check_spool_file
 from rag_eval_hooks.cli.doctor.explain_trace import explain_trace
 from rag_eval_hooks.cli.doctor.result import Check, Result, Setup, Status, advice_for
-from rag_eval_hooks.cli.errors import UsageError
 from rag_eval_hooks.config.env_and_file import otlp_endpoint, traces_at
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, RedactionError, masked

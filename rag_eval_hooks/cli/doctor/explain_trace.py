@@ -19,7 +19,7 @@ __all__ = ["SOURCES", "explain_trace"]
 
 
 def explain_trace(setup: Setup, given: str) -> Iterator[Result]:
-    """What is known of a trace, the surest first.
+    """Report what is known of a trace, the most reliable source first.
 
     Args:
         setup: The settings, and where to look.
@@ -158,4 +158,4 @@ SOURCES: Final[tuple[Callable[[Setup, str], Iterable[Result]], ...]] = (
     from_spans,
     _from_spool,
 )
-"""What outlives a process and may know of a trace, the surest first. To add one: a line here."""
+"""Sources that outlive a process, the most reliable first. To add one: a line here."""
