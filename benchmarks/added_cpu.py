@@ -1,4 +1,4 @@
-"""Measures what a way of watching a request adds to its CPU, against the same request unwatched.
+"""CPU that a way of watching a request adds, against the same request unwatched.
 
 Variants take turns, request by request, in random order, and every figure is the median of the
 differences to the plain request of the same round: what else runs on the machine adds to both.
@@ -56,7 +56,7 @@ class Tracing:
 
 
 def constant(_sample: Sample, _findings: Findings) -> Score:
-    """A metric that costs nothing, so that only the way to it is measured."""
+    """Return a constant score, so that only the way to it is measured."""
     return Score(value=1.0, normalised=1.0)
 
 
@@ -92,7 +92,7 @@ class Cost:
     wall: float
 
     def __sub__(self, other: Cost) -> Cost:
-        """What one takes longer than another."""
+        """Return the difference of two costs."""
         return Cost(
             self.process - other.process, self.thread - other.thread, self.wall - other.wall
         )
@@ -100,7 +100,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured of one request.
+    """Measurements of one request.
 
     Attributes:
         title: The shape, and how it is called.
@@ -119,7 +119,7 @@ class Row:
         return self.added[variant].process / self.plain.process if variant in self.added else None
 
     def __str__(self) -> str:
-        """A line for each variant."""
+        """Return a line for each variant."""
         lines = [
             f"\n{self.title}: the plain request takes {self.plain.process:.2f} ms CPU",
             f"{'added by':<20}{'CPU':>12}{'of plain':>10}{'on its thread':>16}{'wall':>12}",
@@ -142,7 +142,7 @@ def measure(
     rounds: int,
     warm_up: int = 20,
 ) -> Row:
-    """What every variant adds to a request.
+    """Measure the cost of every variant for a request.
 
     Args:
         title: The shape, and how it is called.
@@ -187,7 +187,7 @@ def _median(costs: Sequence[Cost]) -> Cost:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """The shares of all requests in one table, with the gates."""
+    """Return the shares of all requests in one table, with the gates."""
     names = (SAMPLED_OUT, EVALUATED, OPENINFERENCE)
     head = "".join(f"{name:>20}" for name in names)
     lines = [

@@ -1,4 +1,4 @@
-"""What a callback handler adds to one request of a RAG pipeline.
+"""CPU and time that a callback handler adds to one request of a RAG pipeline.
 
 Five variants of the same pipeline take turns, request by request: no handler, a handler that does
 nothing, ours with the request sampled out, ours with the request evaluated, and OpenInference's
@@ -119,7 +119,7 @@ class Empty(BaseCallbackHandler):
 
 
 def build_chain() -> Runnable[Any, str]:
-    """Rewrite, retrieve, answer."""
+    """Return a chain that rewrites, retrieves and answers."""
     rewritten = Model(tokens=["ferry leaves?"]) | (lambda message: message.content)
     context = rewritten | Retriever() | (lambda ds: "\n\n".join(d.page_content for d in ds))
     prompt = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}")
@@ -132,7 +132,7 @@ class Agent(Model):
     """Picks the tool, then answers."""
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
-        """Knows its tool without being told."""
+        """Return the model itself, which knows its tool."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -157,7 +157,7 @@ PICK: Any = {"name": "search", "args": {"query": "ferry"}, "id": "c", "type": "t
 
 
 def build_agent() -> Any:
-    """An agent that searches once, with a retriever as its tool."""
+    """Return an agent that searches once, with a retriever as its tool."""
     tools = [create_retriever_tool(Retriever(), "search", "Searches the handbook.")]
     try:
         from langchain.agents import create_agent
@@ -167,7 +167,7 @@ def build_agent() -> Any:
 
 
 class State(TypedDict, total=False):
-    """What the graph keeps."""
+    """State of the graph."""
 
     question: str
     documents: list[Any]
@@ -175,7 +175,7 @@ class State(TypedDict, total=False):
 
 
 def build_graph() -> Any:
-    """Nodes that retrieve, grade and generate."""
+    """Return a graph of nodes that retrieve, grade and generate."""
     from langgraph.graph import StateGraph
 
     answer = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}") | Model(
@@ -237,7 +237,7 @@ def ours(sample_rate: float) -> Variant:
 
 
 def openinference(instrumentor: Any) -> Variant:
-    """OpenInference's instrumentor, switched on for one request at a time."""
+    """Return OpenInference's instrumentor, switched on for one request at a time."""
     tracing = Tracing()
 
     @contextmanager
@@ -250,17 +250,17 @@ def openinference(instrumentor: Any) -> Variant:
 
 
 def invoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """One sync request."""
+    """Make one sync request."""
     chain.invoke(inputs, {"callbacks": callbacks})
 
 
 def ainvoke(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """One async request."""
+    """Make one async request."""
     LOOP.run_until_complete(chain.ainvoke(inputs, {"callbacks": callbacks}))
 
 
 def astream(chain: Any, inputs: Any, callbacks: list[Any]) -> None:
-    """One async request, read token by token where the shape streams tokens."""
+    """Make one async request, read token by token where the shape streams tokens."""
     mode = {} if isinstance(chain, RunnableSequence) else {"stream_mode": "messages"}
 
     async def request() -> None:
@@ -279,7 +279,7 @@ WAYS = (
 
 
 def measured(names: Sequence[str], variants: dict[str, Variant], rounds: int) -> Iterator[Row]:
-    """Each shape in three ways of calling it."""
+    """Measure each shape in three ways of calling it."""
     for name in names:
         shape = SHAPES[name]
         chain = shape.build()
@@ -289,11 +289,11 @@ def measured(names: Sequence[str], variants: dict[str, Variant], rounds: int) ->
 
 
 def main() -> None:
-    """Prints what each variant adds to each request, then one table."""
+    """Print the cost of each variant for each request, then one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
-    told = parser.parse_args()
+    options = parser.parse_args()
     # OpenInference meets a deprecation in langchain-core once per span; printing it costs more
     # than its own work.
     warnings.simplefilter("ignore")
@@ -307,7 +307,7 @@ def main() -> None:
         variants[OPENINFERENCE] = openinference(LangChainInstrumentor())
     rows = []
     for row in measured(
-        list(SHAPES) if told.shape == "all" else [told.shape], variants, told.rounds
+        list(SHAPES) if options.shape == "all" else [options.shape], variants, options.rounds
     ):
         print(row)
         rows.append(row)

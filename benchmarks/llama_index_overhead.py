@@ -1,4 +1,4 @@
-"""What capture adds to one request of a LlamaIndex query engine, and what OpenInference's adds.
+"""Cost of capture for one request of a LlamaIndex query engine, beside OpenInference's.
 
 Variants take turns, request by request, in random order: nothing, ours with the request sampled
 out, ours with it evaluated, OpenInference's instrumentor. Figures are medians of the differences
@@ -50,13 +50,13 @@ LOOP = asyncio.new_event_loop()
 
 
 def engine(streaming: bool) -> Any:
-    """Retrieves two passages, answers with 300 tokens."""
+    """Return an engine that retrieves two passages and answers with 300 tokens."""
     llm = Scripted(reply=lambda _: TOKENS)
     return index().as_query_engine(llm=llm, similarity_top_k=2, streaming=streaming)
 
 
 def ours(rate: float) -> Variant:
-    """Our handlers."""
+    """Return our handlers as a variant."""
     tracing = Tracing()
     metric = Metric(id="bench.constant", score=constant, needs=frozenset())
     evals = RagEval(
@@ -73,7 +73,7 @@ def ours(rate: float) -> Variant:
 
 
 def openinference() -> Variant:
-    """OpenInference's instrumentor."""
+    """Return OpenInference's instrumentor as a variant."""
     tracing = Tracing()
     instrumentor = LlamaIndexInstrumentor()
 
@@ -87,23 +87,23 @@ def openinference() -> Variant:
 
 
 def query(made: Any) -> None:
-    """One sync request."""
+    """Make one sync request."""
     made.query(QUESTION)
 
 
 def aquery(made: Any) -> None:
-    """One async request."""
+    """Make one async request."""
     LOOP.run_until_complete(made.aquery(QUESTION))
 
 
 def stream(made: Any) -> None:
-    """One sync request, read token by token."""
+    """Make one sync request, read token by token."""
     for _ in made.query(QUESTION).response_gen:
         pass
 
 
 def request_by(way: Callable[[Any], None], made: Any, _callbacks: list[Any]) -> None:
-    """One request; LlamaIndex's handlers are switched on around it."""
+    """Make one request with LlamaIndex's handlers switched on around it."""
     way(made)
 
 
@@ -115,7 +115,7 @@ WAYS = (
 
 
 def main() -> None:
-    """Runs all three ways of calling."""
+    """Measure all three ways of calling."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     rounds = parser.parse_args().rounds

@@ -1,4 +1,4 @@
-"""Zero-code capture: what `opentelemetry-instrument` finds under the name `rag_eval_hooks`."""
+"""Zero-code capture by `opentelemetry-instrument`, under the name `rag_eval_hooks`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _enabled: tuple[_Enabled, ...] = ()
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """None that must be there: each framework is looked for by itself."""
+        """Return none: each framework is looked for by itself."""
         return ()
 
     def _instrument(self, **kwargs: Any) -> None:
@@ -77,7 +77,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 
 def _enable(package: str, evals: RagEval) -> _Enabled | None:
-    """Captures a framework's runs, or None where it is not installed."""
+    """Capture a framework's runs; return None if it is not installed."""
     try:
         module = import_module(package)
     except ImportError:

@@ -1,4 +1,4 @@
-"""What the application names itself, where the automatic choice is not what it wants."""
+"""Choices that the application makes itself, in place of the automatic ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Choice: TypeAlias = str | Callable[[Any], Any] | None
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How question, contexts and answer are chosen; None leaves it to us.
+    """Choice of question, contexts or answer; None leaves it to us.
 
     A function that raises, or gives what cannot be used, is counted, and the automatic choice
     serves.
@@ -43,7 +43,7 @@ class Choices:
     answer: Choice = None
 
     def __post_init__(self) -> None:
-        """Refuses what can never work."""
+        """Refuse values that can never work."""
         for field in fields(self):
             value = getattr(self, field.name)
             if value is None or callable(value) or (isinstance(value, str) and value):
@@ -51,17 +51,17 @@ class Choices:
             raise ConfigError(field.name, value, "the name of a key, or a callable")
 
     def question_in(self, inputs: Any, incidents: Incidents) -> str | None:
-        """What the user asked."""
+        """Return the user's question in a root's input."""
         return _text("question", self.question, inputs, values.question_of, incidents)
 
     def asked_in(self, state: Any) -> str | None:
-        """What the user asked, in a state where the root's input does not tell it."""
+        """Return the user's question in a state, if the root's input does not hold it."""
         key = self.question if isinstance(self.question, str) else None
         found = None if key is None else values.named(state, key, values.question_of)
         return values.asked_in(state) if found is None else found
 
     def answer_in(self, outputs: Any, incidents: Incidents, given: Any = None) -> str | None:
-        """What the user got, from a root that was given something."""
+        """Return the answer in the output of a root."""
         if isinstance(self.answer, str):
             chosen = values.named(outputs, self.answer, values.named_answer)
             if chosen is not None:
@@ -71,14 +71,14 @@ class Choices:
         return _text("answer", choice, outputs, read, incidents)
 
     def other_answers(self, outputs: Any, given: Any, answer: str | None) -> tuple[str, ...]:
-        """What may be the answer instead; nothing where the application chose one."""
+        """Return texts that may be the answer instead; none if the application chose one."""
         chosen = answer and self.answer is not None
         return () if chosen else values.other_answers(outputs, given, answer)
 
     def contexts_in(
         self, outputs: Any, documents: Documents, incidents: Incidents, *, root: bool
     ) -> tuple[Context, ...] | None:
-        """The contexts that an output holds by the application's choice; None without one."""
+        """Return the contexts in an output that the application chose; None without a choice."""
         if self.contexts is None:
             return None
         if isinstance(self.contexts, str):
@@ -121,10 +121,10 @@ def _called(name: str, choice: Callable[[Any], Any], value: Any, incidents: Inci
 
 
 def class_name(serialized: Mapping[str, Any] | None) -> str | None:
-    """The name of a tool, or the class behind a run that has no name of its own."""
-    told = serialized or {}
-    path = told.get("id")
-    name = path[-1] if path else told.get("name")
+    """Return the name of a tool, or the class behind a run that has no name of its own."""
+    described = serialized or {}
+    path = described.get("id")
+    name = path[-1] if path else described.get("name")
     return None if name is None else str(name)
 
 
@@ -136,12 +136,12 @@ _FRAMEWORKS_TAG = re.compile(
 
 
 def users_tags(tags: Sequence[str]) -> list[str]:
-    """The tags that the application gave."""
+    """Return the tags that the application gave."""
     return [tag for tag in tags if not _FRAMEWORKS_TAG.fullmatch(tag)]
 
 
 def name_or_none(field: str, value: Any) -> str | None:
-    """A name that an argument gives, or None.
+    """Return the name that an argument gives, or None.
 
     Raises:
         ConfigError: It is neither.
@@ -152,7 +152,7 @@ def name_or_none(field: str, value: Any) -> str | None:
 
 
 def names(field: str, value: Any) -> frozenset[str]:
-    """The names that an argument gives.
+    """Return the names that an argument gives.
 
     Raises:
         ConfigError: It is no collection of names; one text is none.

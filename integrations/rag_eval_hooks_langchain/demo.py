@@ -34,12 +34,12 @@ _CHUNK_CHARS = 400
 
 
 def has_openai() -> bool:
-    """Whether langchain-openai is installed."""
+    """Return whether langchain-openai is installed."""
     return find_spec("langchain_openai") is not None
 
 
 def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> Ask:
-    """The pipeline with the callback in place; see `rag_eval_hooks.cli.framework`."""
+    """Return the pipeline with the callback in place; see `rag_eval_hooks.cli.framework`."""
     chain = build_chain(passages, settings)
     handler = RagEvalCallbackHandler(evals)
 
@@ -50,7 +50,7 @@ def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -
 
 
 def build_chain(passages: Sequence[str], settings: PipelineSettings) -> Runnable[str, str]:
-    """The chain alone, as it would stand in an application.
+    """Return the chain alone, as it would stand in an application.
 
     Raises:
         ImportError: sentence-transformers or langchain-openai is asked for and missing.

@@ -41,7 +41,7 @@ IsKnown: TypeAlias = Callable[[str], bool]
 
 
 class _ValueForm(Enum):
-    """What a value is to the search, as its class tells."""
+    """Form of a value for the search, by its class."""
 
     NOTHING = auto()
     LIST = auto()
@@ -65,7 +65,7 @@ _FORMS = (
 
 
 def snapshot(document: Document, score: float | None = None) -> Context:
-    """A copy of what may change later: text, id, score and scalar metadata."""
+    """Copy what may change later: text, id, score and scalar metadata."""
     metadata = scalars(document.metadata)
     return Context(
         text=document.page_content,
@@ -93,7 +93,7 @@ class Documents:
         artifacts: bool = True,
         is_known: IsKnown | None = None,
     ) -> Lists:
-        """The lists of documents in an output, in order; an empty one may be a find too.
+        """Return the lists of documents in an output, in order; an empty one may count too.
 
         Args:
             outputs: What a run gave out.
@@ -110,7 +110,7 @@ class Documents:
         return search.found
 
     def text_in(self, outputs: Any, given: Any = None) -> Context | None:
-        """The text under one of the names: documents that a step of a graph has joined."""
+        """Return the text under one of the names: documents that a step of a graph has joined."""
         before = entries(given) or {}
         for key, item in (entries(update_of(outputs)) or {}).items():
             if key in self._keys and isinstance(item, str) and item != before.get(key):
@@ -118,13 +118,13 @@ class Documents:
         return None
 
     def in_artifact(self, artifact: Any, is_known: IsKnown) -> Lists:
-        """The lists in a tool's artifact, also where a checkpoint made mappings of documents."""
+        """Return the lists in a tool's artifact, also of documents written as mappings."""
         if isinstance(artifact, list) and artifact and all(map(_is_written, artifact[:_WIDE])):
             return [tuple(context for item in artifact for context in contexts_of(item))]
         return self.found_in(artifact, artifacts=False, is_known=is_known)
 
     def typed(self, value: Any) -> tuple[Context, ...] | None:
-        """What stands where documents are to be: documents or texts, possibly none."""
+        """Return the contexts in a value that should hold documents or texts, possibly none."""
         if not isinstance(value, list | tuple):
             value = [value]
         try:
@@ -185,7 +185,7 @@ class _Search:
                     self.look(item, None, depth - 1)
 
     def _unknown(self, items: Any) -> Any:
-        """A list without the documents that are known, which need not be copied."""
+        """Return a list without the documents that are known, which need not be copied."""
         is_known = self._is_known
         if is_known is None or not isinstance(items, list | tuple):
             return items
@@ -200,7 +200,7 @@ class _Search:
 
 
 def holds_documents(value: Any) -> bool:
-    """Whether this is a list of documents, also with their scores."""
+    """Return whether a value is a list of documents, possibly with scores."""
     first = value[0] if isinstance(value, list | tuple) and value else None
     return _document_in(first) is not None
 
@@ -211,7 +211,7 @@ def _documents(items: Sequence[Any]) -> tuple[Context, ...]:
 
 
 def _under_key(value: Any) -> tuple[Context, ...] | None:
-    """Contexts in what stands under a name of documents; None where it holds something else."""
+    """Return the contexts under a name of documents; None if something else is there."""
     items = _items(value)
     if items is None:
         return None
@@ -225,7 +225,7 @@ def _under_key(value: Any) -> tuple[Context, ...] | None:
 
 
 def _items(value: Any) -> Sequence[Any] | None:
-    """The documents of a list, of a mapping by name, or the only one."""
+    """Return the documents of a list, of a mapping by name, or the only one."""
     if isinstance(value, Document):
         return [value]
     if isinstance(value, Mapping):
@@ -244,7 +244,7 @@ def _is_document(item: Any) -> bool:
 
 
 def _is_stored(item: Any) -> bool:
-    """Whether this is an item of LangGraph's store."""
+    """Return whether a value is an item of LangGraph's store."""
     kinds = type(item).__mro__
     return any(kind.__module__ == "langgraph.store.base" for kind in kinds if kind is not object)
 
@@ -254,14 +254,14 @@ def _is_written(item: Any) -> bool:
 
 
 def _is_handed_on(item: Any, before: Any) -> bool:
-    """Whether a list has the very documents of before; of none or of texts nobody can tell."""
+    """Return whether a list holds the same document objects as before; unknown for texts."""
     if not isinstance(item, list | tuple) or not item or isinstance(item[0], str):
         return False
     return _same(item, before)
 
 
 def _document_in(item: Any) -> Document | None:
-    """The document itself, or that of a pair of a document and its score."""
+    """Return the document, or that of a pair of a document and its score."""
     if isinstance(item, Document):
         return item
     if isinstance(item, tuple) and len(item) == _PAIR and isinstance(item[0], Document):
@@ -284,7 +284,7 @@ def _read(item: Any) -> tuple[Context, ...]:
 
 
 def update_of(value: Any) -> Any:
-    """Of a command of a graph, what it puts into the state."""
+    """Return what a command of a graph puts into the state; any other value as it is."""
     if type(value).__name__ == "Command" and isinstance(value.update, Mapping | list | tuple):
         return value.update if isinstance(value.update, Mapping) else {"messages": value.update}
     return value

@@ -32,7 +32,7 @@ START = "__start__"
 
 @dataclass(slots=True)
 class ChainState:
-    """What is known of a chain run while it is open.
+    """State of a chain run while it is open.
 
     Attributes:
         given: Its input: what it merely passes on is no output of its own.

@@ -123,14 +123,14 @@ class LangChainJudge(LLMJudge):
 
 
 def _silent(model: _Model) -> _Model:
-    """A copy that tells no callback, prints nothing and fills no cache of the application."""
+    """Copy the model without the application's callbacks, verbosity and cache."""
     if not isinstance(model, BaseChatModel):
         return model
     return model.model_copy(update={"callbacks": None, "verbose": False, "cache": False})
 
 
 def _model_name(model: _Model) -> str:
-    """The model's name as its provider calls it, else the class's."""
+    """Return the provider's name of the model, else the class's."""
     inner = model.bound if isinstance(model, RunnableBinding) else model
     names = (getattr(inner, name, None) for name in ("model_name", "model", "model_id"))
     found = next((name for name in names if isinstance(name, str) and name), None)
@@ -138,7 +138,7 @@ def _model_name(model: _Model) -> str:
 
 
 def _blocks(model: _Model) -> bool:
-    """Whether a model is not async by itself: LangChain would call it in a pool of its own."""
+    """Return whether a model is only sync: LangChain would call it in a pool of its own."""
     if not isinstance(model, BaseChatModel):
         return False
     kind = type(model)
@@ -146,7 +146,7 @@ def _blocks(model: _Model) -> bool:
 
 
 def _bound(model: _Model, prompt: Prompt, mode: OutputMode) -> _Model:
-    """The model with a request for the shape, without the parser behind it: we read strictly.
+    """Return the model with a request for the shape, without LangChain's lenient parser.
 
     Raises:
         NotImplementedError: The model knows no such method.
@@ -180,7 +180,7 @@ def _reply(message: Any) -> Reply:
 
 
 def _text_of(message: Any) -> str:
-    """The reply's text, or the arguments of its tool call.
+    """Return the reply's text, or the arguments of its tool call.
 
     Raises:
         ReplyError: There is none, or only a part of it.
@@ -189,16 +189,16 @@ def _text_of(message: Any) -> str:
         return only_text(message, ())
     if not isinstance(message, BaseMessage):
         raise ReplyError("it was empty")
-    told: Mapping[str, Any] = message.response_metadata
-    if any(str(told.get(reason)).lower() in _CUT for reason in _REASONS):
+    response: Mapping[str, Any] = message.response_metadata
+    if any(str(response.get(reason)).lower() in _CUT for reason in _REASONS):
         raise ReplyError("it was cut off; be brief")
-    if message.additional_kwargs.get("refusal") or told.get("stop_reason") == "refusal":
+    if message.additional_kwargs.get("refusal") or response.get("stop_reason") == "refusal":
         raise ReplyError("it was a refusal")
     return only_text(message_text(message), _arguments(message))
 
 
 def _arguments(message: BaseMessage) -> list[object]:
-    """The arguments of each tool call as JSON; those that LangChain could not parse, as sent."""
+    """Return the arguments of each tool call as JSON; those not parsed by LangChain, as sent."""
     if not isinstance(message, AIMessage):
         return []
     parsed = [json.dumps(call["args"]) for call in message.tool_calls]

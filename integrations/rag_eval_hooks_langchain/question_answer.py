@@ -37,7 +37,7 @@ _PAIR = 2
 
 
 def question_of(inputs: Any) -> str | None:
-    """What the user asked: a text, a known key, the last human message, the only text."""
+    """Return the question: a text, a known key, the last human message, the only text."""
     if isinstance(inputs, str):
         return inputs
     if isinstance(inputs, PromptValue):
@@ -54,7 +54,7 @@ def question_of(inputs: Any) -> str | None:
 
 
 def asked_in(state: Any) -> str | None:
-    """What the user asked, in a state: under a known key, or as the last human message."""
+    """Return the question in a state: under a known key, or as the last human message."""
     if (values := entries(state)) is not None:
         return _first(values, (*_QUESTION_KEYS, "messages"), question_of)
     if isinstance(state, list | tuple):
@@ -63,7 +63,7 @@ def asked_in(state: Any) -> str | None:
 
 
 def answer_of(outputs: Any, given: Any = None) -> str | None:
-    """What the user got: a text, a message, a known key, the last message of a model.
+    """Return the answer: a text, a message, a known key, the last message of a model.
 
     Args:
         outputs: What the root gave out.
@@ -84,7 +84,7 @@ def answer_of(outputs: Any, given: Any = None) -> str | None:
 
 
 def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ...]:
-    """Further texts one of which may be the answer: what models said tells which.
+    """Return further texts one of which may be the answer, as the replies of models show.
 
     Args:
         outputs: What the root gave out.
@@ -105,18 +105,18 @@ def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ..
 
 
 def named(values: Any, key: str, read: Callable[[Any], str | None]) -> str | None:
-    """The text under a key that the application named, or None where there is none."""
+    """Return the text under a key that the application named, or None."""
     found = (entries(values) or {}).get(key)
     return None if found is None else read(found)
 
 
 def message_texts(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
-    """The texts of a chat model's input, in order."""
+    """Return the texts of a chat model's input, in order."""
     return tuple(message_text(message) for batch in messages for message in batch)
 
 
 def message_text(message: BaseMessage) -> str:
-    """A message's text; of content blocks, the text blocks joined."""
+    """Return a message's text; of content blocks, the text blocks joined."""
     return _content_text(message.content)
 
 
@@ -134,7 +134,7 @@ def _block_texts(blocks: Sequence[Any]) -> Iterator[str]:
 
 
 def _asked_text(content: Any) -> str:
-    """The text that a user wrote; that of an attached file is none."""
+    """Return the text that a user wrote, without that of attached files."""
     if isinstance(content, str) or not isinstance(content, Sequence):
         return _content_text(content)
     return _content_text([b for b in content if _is_written(b)])
@@ -145,7 +145,7 @@ def _is_written(block: Any) -> bool:
 
 
 def _human_text(item: Any) -> str | None:
-    """The text of a human message, as an object, a mapping or a pair of role and content."""
+    """Return the text of a human message: an object, a mapping, or a role and its content."""
     if isinstance(item, HumanMessage):
         return _asked_text(item.content)
     if isinstance(item, Mapping) and (item.get("role") or item.get("type")) in _USER:
@@ -156,7 +156,7 @@ def _human_text(item: Any) -> str | None:
 
 
 def _last_answer(messages: Sequence[Any]) -> str | None:
-    """The last text of a model after the last question; else that of a tool that answered."""
+    """Return the last text of a model after the last question, else that of a tool."""
     tool: str | None = None
     for message in reversed(messages):
         if isinstance(message, AIMessage | AIMessageChunk) and (text := message_text(message)):
@@ -171,7 +171,7 @@ def _last_answer(messages: Sequence[Any]) -> str | None:
 def _first(
     values: Mapping[str, Any], keys: Sequence[str], read: Callable[[Any], str | None]
 ) -> str | None:
-    """The first text that is not blank; a blank one where there is no other."""
+    """Return the first text that is not blank; a blank one if there is no other."""
     blank: str | None = None
     for key in keys:
         if key in values and (text := read(values[key])) is not None:
@@ -182,19 +182,19 @@ def _first(
 
 
 def _first_answer(values: Mapping[str, Any]) -> str | None:
-    """A structured value under a name that leaves doubts comes after what a model said."""
+    """Return the first answer; a structured value under a doubtful name comes after messages."""
     reads = (
         (_SURE_KEYS, named_answer),
         (_OTHER_KEYS, _answer_text),
         (("messages",), answer_of),
     )
     texts = (_first(values, keys, read) for keys, read in reads)
-    told = next((text for text in texts if text and text.strip()), None)
-    return told or _first(values, _ANSWER_KEYS, named_answer)
+    found = next((text for text in texts if text and text.strip()), None)
+    return found or _first(values, _ANSWER_KEYS, named_answer)
 
 
 def named_answer(value: Any) -> str | None:
-    """The text in what stands under the name of an answer; else the whole as JSON."""
+    """Return the text in a value under the name of an answer; else the value as JSON."""
     text = _answer_text(value)
     return as_json(value) if text is None else text
 

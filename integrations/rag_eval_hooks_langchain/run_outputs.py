@@ -202,7 +202,7 @@ def _this_turn(messages: Sequence[BaseMessage] | str) -> list[BaseMessage]:
 
 
 def text_of_tool(output: Any) -> Context | None:
-    """What a tool told the model, where it is long enough to be known again in a prompt.
+    """Return a tool's text for the model, if it is long enough to be recognised in a prompt.
 
     A number or a word is no context; nor is the message of a tool that failed, nor that of a
     command that hands over to another part of a graph.
@@ -222,5 +222,5 @@ def text_of_tool(output: Any) -> Context | None:
 def _only_message(update: Mapping[str, Any]) -> ToolMessage | None:
     messages = update.get("messages")
     items = messages if isinstance(messages, list | tuple) else [messages]
-    told = [item for item in items if isinstance(item, ToolMessage)]
-    return told[0] if len(told) == 1 else None
+    messages_of_tools = [item for item in items if isinstance(item, ToolMessage)]
+    return messages_of_tools[0] if len(messages_of_tools) == 1 else None

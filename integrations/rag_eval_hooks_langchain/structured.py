@@ -28,7 +28,7 @@ _MANY = 10_000
 
 
 def structured(outputs: Any, given: Any = None, *, state: bool = False) -> str | None:
-    """A structured answer as JSON, or None where there is nothing that may be one.
+    """Return a structured answer as JSON, or None if there is none.
 
     Args:
         outputs: What the root gave out.
@@ -45,7 +45,7 @@ def structured(outputs: Any, given: Any = None, *, state: bool = False) -> str |
 
 
 def entries(value: Any) -> Mapping[str, Any] | None:
-    """The entries of a mapping, or of a state or an answer that is an object with fields."""
+    """Return the entries of a mapping or of an object with fields; None for other values."""
     kind = class_of(value)
     if _is_mapping(kind):
         return cast("Mapping[str, Any]", value)
@@ -56,7 +56,7 @@ def entries(value: Any) -> Mapping[str, Any] | None:
 
 
 def class_of(value: object) -> type:
-    """The class of a value, or of what it stands for: what is known of it is asked once."""
+    """Return the class of a value, or of what a proxy stands for."""
     return value.__class__
 
 
@@ -75,7 +75,7 @@ def _slots(value: Any) -> dict[str, Any]:
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:
-    """The entries that were not given just so."""
+    """Return the entries that differ from those that were given."""
     before = entries(given)
     if not before:
         return values
@@ -89,7 +89,7 @@ def _is_same(value: Any, before: Any) -> bool:
 
 
 def as_json(value: Any) -> str | None:
-    """What is no text as JSON; None for nothing, and for documents and messages."""
+    """Return a value that is no text as JSON; None for nothing, documents and messages."""
     if isinstance(value, str | bytes) or _is_of_framework(value):
         return None
     kinds = (Number, date, time, Enum, list, tuple, AbstractSet)
@@ -104,7 +104,7 @@ def as_json(value: Any) -> str | None:
 
 
 def _is_of_framework(value: Any) -> bool:
-    """Whether it is a document, a message or a prompt, or holds such directly."""
+    """Return whether a value is a document, message or prompt, or directly holds one."""
     if isinstance(value, Mapping):
         value = list(islice(value.values(), _MANY))
     items = value if isinstance(value, list | tuple) else (value,)
@@ -147,7 +147,7 @@ class _Plain:
 
 
 def _dumped(model: BaseModel) -> Any:
-    """By the model's own rules; its bare fields where these fail, as in a cycle."""
+    """Dump a model by its own rules; its bare fields if these fail, as in a cycle."""
     try:
         return model.model_dump(mode="json")
     except (TypeError, ValueError, RecursionError):

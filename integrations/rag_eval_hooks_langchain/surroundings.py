@@ -20,13 +20,13 @@ _OWN_KEYS = frozenset(OWN_KEYS)
 
 
 def current_run_id() -> int | None:
-    """The run in which the caller is called, where LangChain knows one."""
+    """Return the id of LangChain's run around the caller, or None."""
     run_id = getattr(_current_manager(), "parent_run_id", None)
     return None if run_id is None else int(run_id.int)
 
 
 def current_handlers() -> Sequence[BaseCallbackHandler]:
-    """The handlers of that run."""
+    """Return the handlers of that run."""
     return getattr(_current_manager(), "handlers", None) or ()
 
 
@@ -36,28 +36,28 @@ def _current_manager() -> Any:
 
 
 def note_belonging(run: Run, metadata: Mapping[str, Any] | None) -> None:
-    """Notes session, user, reference and the like from a step, where the root did not tell.
+    """Note session, user, reference and the like from a step, if the root did not have them.
 
     Of a call inside an interaction that was opened by hand all metadata count. LangChain from 1.0
     on keeps `configurable` out of the metadata; inside a run its config is at hand.
     """
     interaction = run.interaction
     if metadata and (run.outermost or not _OWN_KEYS.isdisjoint(metadata)):
-        told = metadata if run.outermost else own_entries(metadata)
-        if told.keys() - interaction.metadata.keys():
-            interaction.add_metadata({**told, **interaction.metadata})
+        entries = metadata if run.outermost else own_entries(metadata)
+        if entries.keys() - interaction.metadata.keys():
+            interaction.add_metadata({**entries, **interaction.metadata})
     if interaction.configured:
         return
     config = var_child_runnable_config.get()
     if config is not None:
         interaction.configured = True
-        told = own_entries(config.get("configurable") or {})
-        if told:
-            interaction.add_metadata({**told, **interaction.metadata})
+        entries = own_entries(config.get("configurable") or {})
+        if entries:
+            interaction.add_metadata({**entries, **interaction.metadata})
 
 
 class _Switch:
-    """What LangChain asks, as it would ask a context variable, at the start of every run.
+    """Stand-in for the context variable that LangChain reads at the start of every run.
 
     A hook cannot be taken back, so it is registered once and the switch is turned off.
     """
@@ -68,11 +68,11 @@ class _Switch:
         self._lock = threading.Lock()
 
     def get(self) -> BaseCallbackHandler | None:
-        """The handler that every run gets, or None."""
+        """Return the handler that every run gets, or None."""
         return self._handler
 
     def set(self, handler: BaseCallbackHandler | None) -> None:
-        """Turns it on or off."""
+        """Set the handler that every run gets, or None."""
         with self._lock:
             if handler is not None and not self._registered:
                 register_configure_hook(cast("ContextVar[Any]", self), inheritable=True)

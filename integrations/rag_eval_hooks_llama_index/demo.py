@@ -35,7 +35,7 @@ _CHUNK_TOKENS = 80
 
 
 def has_openai() -> bool:
-    """Whether LlamaIndex's package for OpenAI models is installed."""
+    """Return whether LlamaIndex's package for OpenAI models is installed."""
     return (
         find_spec("llama_index.llms") is not None
         and find_spec("llama_index.llms.openai") is not None
@@ -43,7 +43,7 @@ def has_openai() -> bool:
 
 
 def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> Ask:
-    """The pipeline, observed; see `rag_eval_hooks.cli.framework`."""
+    """Return the pipeline, observed; see `rag_eval_hooks.cli.framework`."""
     engine = build_engine(passages, settings)
     enable(evals)
 
@@ -55,7 +55,7 @@ def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -
 
 
 def build_engine(passages: Sequence[str], settings: PipelineSettings) -> BaseQueryEngine:
-    """The query engine alone, as it would stand in an application.
+    """Return the query engine alone, as it would stand in an application.
 
     Raises:
         ImportError: sentence-transformers or llama-index-llms-openai is asked for and missing.
@@ -148,19 +148,19 @@ class Extractive(CustomLLM):
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex asks of a model."""
+        """Properties of the model that LlamaIndex reads."""
         return LLMMetadata(model_name=self.model, context_window=32_000)
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The quoted answer."""
+        """Return the quoted answer."""
         return CompletionResponse(text=reply(prompt, self.mistakes))
 
     @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
-        """The quoted answer, in one piece."""
+        """Stream the quoted answer in one piece."""
         text = reply(prompt, self.mistakes)
 
         def pieces() -> CompletionResponseGen:

@@ -27,7 +27,7 @@ def llama_index_metric(
     scale: Scale = UNIT,
     timeout: float = 60.0,
 ) -> AskedMetric:
-    """A metric that asks an evaluator of LlamaIndex: `RagEval(metrics=[llama_index_metric(e)])`.
+    """Return a metric that asks an evaluator of LlamaIndex.
 
     Args:
         evaluator: Its `aevaluate` is called with query, response, contexts and, where the sample
@@ -93,7 +93,7 @@ class SuiteEvaluator(BaseEvaluator):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """Has none that could be changed."""
+        """Do nothing: there are no prompts to change."""
 
     async def aevaluate(
         self,
@@ -102,7 +102,7 @@ class SuiteEvaluator(BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """The result; without a score it is invalid, with the reason.
+        """Return the result; without a score it is invalid, with the reason.
 
         Args:
             query: The question.
@@ -121,7 +121,7 @@ class SuiteEvaluator(BaseEvaluator):
         return self._result(sample, outcomes.get(self._metric, missing))
 
     def _result(self, sample: Sample, outcome: Outcome) -> EvaluationResult:
-        told: dict[str, Any] = {
+        shared: dict[str, Any] = {
             "query": sample.question,
             "response": sample.answer,
             "contexts": [context.text for context in sample.contexts or ()],
@@ -129,6 +129,8 @@ class SuiteEvaluator(BaseEvaluator):
         if isinstance(outcome, Score):
             passing = outcome.normalised >= self._threshold
             feedback = str(dict(outcome.explanation)) if outcome.explanation else None
-            return EvaluationResult(score=outcome.value, passing=passing, feedback=feedback, **told)
+            return EvaluationResult(
+                score=outcome.value, passing=passing, feedback=feedback, **shared
+            )
         reason = f"{outcome.cause.value}: {outcome.detail}"
-        return EvaluationResult(invalid_result=True, invalid_reason=reason, **told)
+        return EvaluationResult(invalid_result=True, invalid_reason=reason, **shared)

@@ -15,7 +15,7 @@ from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.instrumentation import is_enabled
-from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts, told
+from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts, span_values
 from rag_eval_hooks_llama_index.streamed_answers import StreamedAnswers
 
 __all__ = ["RagEvalHandler"]
@@ -63,7 +63,7 @@ class RagEvalHandler(BaseCallbackHandler):
         parent_id: str = "",
         **kwargs: Any,
     ) -> str:
-        """An event begins.
+        """Begin the run of an event.
 
         Returns:
             Its id.
@@ -80,10 +80,10 @@ class RagEvalHandler(BaseCallbackHandler):
         event_id: str = "",
         **kwargs: Any,
     ) -> None:
-        """An event ends; one without a result was left by an exception."""
+        """End the run of an event; one without a result was left by an exception."""
         run = self._recorder.get(event_id)
         # Only the innermost event tells of an exception; kept as its class, it keeps no frames.
-        told = self._errors.pop(event_id, asyncio.CancelledError)
+        inner = self._errors.pop(event_id, asyncio.CancelledError)
         if run is None:
             return
         error = (payload or {}).get(EventPayload.EXCEPTION)
@@ -91,17 +91,17 @@ class RagEvalHandler(BaseCallbackHandler):
             self._fail(run, error)
         elif event_type is CBEventType.QUERY and EventPayload.RESPONSE not in (payload or {}):
             root = run.interaction.root
-            self._recorder.fail(run, told if run is root else self._errors.get(root.id, told))
+            self._recorder.fail(run, inner if run is root else self._errors.get(root.id, inner))
         else:
             self._end(run, event_type, payload or {})
 
     def start_trace(self, trace_id: str | None = None) -> None:
-        """Does nothing: an interaction is a root event."""
+        """Do nothing: an interaction is a root event."""
 
     def end_trace(
         self, trace_id: str | None = None, trace_map: dict[str, list[str]] | None = None
     ) -> None:
-        """Does nothing, likewise."""
+        """Do nothing: an interaction is a root event."""
 
     @host_edge
     def _start(
@@ -120,7 +120,7 @@ class RagEvalHandler(BaseCallbackHandler):
             self._note_prompt(run, payload)
         elif kind is RunKind.TOOL:
             tool = payload.get(EventPayload.TOOL)
-            run.facts = told({semconv.GEN_AI_TOOL_NAME: getattr(tool, "name", None)})
+            run.facts = span_values({semconv.GEN_AI_TOOL_NAME: getattr(tool, "name", None)})
 
     def _parent(self, parent_id: str) -> str | None:
         if self._recorder.knows(parent_id):

@@ -42,14 +42,14 @@ class Instrumentation:
         self._events = RagEvalEventHandler(self._tracker)
 
     def enable(self) -> None:
-        """Adds the handlers."""
+        """Add the handlers."""
         root = get_dispatcher()
         root.add_span_handler(self._spans)
         root.add_event_handler(self._events)
         self.evals.recorder.locators.add(self._tracker.current)
 
     def disable(self) -> None:
-        """Takes them off again; what is open then is abandoned at its time limit. Idempotent."""
+        """Remove the handlers; open interactions are abandoned at their time limit. Idempotent."""
         root = get_dispatcher()
         root.span_handlers = [h for h in root.span_handlers if h is not self._spans]
         root.event_handlers = [h for h in root.event_handlers if h is not self._events]
@@ -57,7 +57,7 @@ class Instrumentation:
 
 
 def enable(evals: RagEval, *, watch_streams: bool = True) -> Instrumentation:
-    """Captures every RAG interaction of LlamaIndex in this process.
+    """Capture every RAG interaction of LlamaIndex in this process.
 
     Registers a span handler and an event handler with the instrumentation's root dispatcher.
     They do dictionary work only and raise nothing into the application. Called again for the same
@@ -80,7 +80,7 @@ def enable(evals: RagEval, *, watch_streams: bool = True) -> Instrumentation:
 
 
 def is_enabled(evals: RagEval) -> bool:
-    """Whether LlamaIndex's instrumentation reports to this object."""
+    """Return whether LlamaIndex's instrumentation reports to this object."""
     return _registered(evals) is not None
 
 
@@ -109,17 +109,17 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
 
     @property
     def registration(self) -> Instrumentation:
-        """What it belongs to."""
+        """Registration that the handler belongs to."""
         return self._registration
 
     @functools.cached_property
     def tracker(self) -> Tracker:
-        """Where spans go; Pydantic finds a private attribute more slowly than all we do."""
+        """Receiver of spans, cached: Pydantic is slow at private attributes."""
         return self._tracker
 
     @classmethod
     def class_name(cls) -> str:
-        """The name that LlamaIndex shows."""
+        """Return the name that LlamaIndex shows."""
         return "RagEvalSpanHandler"
 
     def span_enter(
@@ -131,7 +131,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         tags: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """A call begins."""
+        """Pass on a call that begins."""
         self.tracker.enter(id_, bound_args.arguments, instance, parent_id, tags)
 
     def span_exit(
@@ -142,7 +142,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         result: Any | None = None,
         **kwargs: Any,
     ) -> None:
-        """A call returned."""
+        """Pass on a call that returned."""
         self.tracker.exit(id_, instance, result)
 
     def span_drop(
@@ -153,24 +153,24 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         err: BaseException | None = None,
         **kwargs: Any,
     ) -> None:
-        """A call raised."""
+        """Pass on a call that raised."""
         self.tracker.drop(id_, err)
 
     def new_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Makes none: runs are kept elsewhere."""
+        """Do nothing: runs are kept elsewhere."""
         return None
 
     def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Has none."""
+        """Do nothing: runs are kept elsewhere."""
         return None
 
     def prepare_to_drop_span(self, *args: Any, **kwargs: Any) -> BaseSpan | None:
-        """Has none."""
+        """Do nothing: runs are kept elsewhere."""
         return None
 
 
 class RagEvalEventHandler(BaseEventHandler):
-    """Passes on what models do and what workflows cancel; tokens one by one are no concern.
+    """Passes on calls of models and cancelled workflows; single tokens are ignored.
 
     Args:
         tracker: Where it goes.
@@ -184,7 +184,7 @@ class RagEvalEventHandler(BaseEventHandler):
 
     @functools.cached_property
     def routes(self) -> Mapping[str, Callable[[Any], None]]:
-        """What is done by name of an event's class; all others are no concern."""
+        """Actions by name of an event's class; other events are ignored."""
         tracker = self._tracker
         return {
             LLMChatStartEvent.__name__: lambda e: tracker.model_called(
@@ -202,11 +202,11 @@ class RagEvalEventHandler(BaseEventHandler):
 
     @classmethod
     def class_name(cls) -> str:
-        """The name that LlamaIndex shows."""
+        """Return the name that LlamaIndex shows."""
         return "RagEvalEventHandler"
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:
-        """Something happened in a call."""
+        """Handle an event of a call."""
         route = self.routes.get(type(event).__name__)
         if route is not None:
             route(event)

@@ -1,4 +1,4 @@
-"""Tells what a span of LlamaIndex does, and what can be said about it on ours."""
+"""Roles of LlamaIndex's spans, and the attributes that ours get of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SCALARS = (str, int, float, bool)
 
 
 class Role(Enum):
-    """What a span does, as far as capture cares."""
+    """Role of a span, as far as capture cares."""
 
     CHAIN = auto()
     RETRIEVAL = auto()
@@ -55,7 +55,7 @@ class Role(Enum):
 
     @property
     def kind(self) -> RunKind:
-        """How it looks as a run; a model's run is one once it was really called."""
+        """Kind of its run; a model's run is one once it was really called."""
         return _RUN_KINDS.get(self, RunKind.CHAIN)
 
 
@@ -95,14 +95,14 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
 
 
 def class_and_method(span_id: str) -> tuple[str, str]:
-    """The two parts of a span's name, such as `RetrieverQueryEngine` and `query`."""
+    """Return the two parts of a span's name, such as `RetrieverQueryEngine` and `query`."""
     owner, _, method = span_id[:-_ID_CHARS].rpartition(".")
     return owner, method
 
 
 @functools.lru_cache(maxsize=4096)
 def role_of(owner: type, method: str) -> Role:
-    """What a method of a class does."""
+    """Return the role of a method of a class."""
     for base, role, methods in _METHODS:
         if issubclass(owner, base) and (not methods or method in methods):
             return role
@@ -110,32 +110,32 @@ def role_of(owner: type, method: str) -> Role:
 
 
 def name_of(role: Role, instance: Any) -> str | None:
-    """A tool's own name, else the class's; None for a function."""
+    """Return a tool's own name, else the class's; None for a function."""
     if role is Role.TOOL and isinstance(name := field(instance.metadata, "name"), str):
         return name
     return None if instance is None else type(instance).__name__
 
 
 def facts_of(role: Role, instance: Any) -> Facts:
-    """What an object tells of its run."""
+    """Return the span attributes that an object has for its run."""
     if role is Role.RETRIEVAL:
-        return told(
+        return span_values(
             {
                 semconv.GEN_AI_DATA_SOURCE_ID: type(instance).__name__,
                 semconv.GEN_AI_RETRIEVAL_TOP_K: getattr(instance, "similarity_top_k", None),
             }
         )
     if role is Role.TOOL:
-        return told({semconv.GEN_AI_TOOL_NAME: field(instance.metadata, "name")})
+        return span_values({semconv.GEN_AI_TOOL_NAME: field(instance.metadata, "name")})
     if role is Role.EMBEDDING:
-        return told({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
+        return span_values({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
     return {}
 
 
 def model_facts(described: Mapping[str, Any]) -> Facts:
-    """Provider and model that a call asks for, as the model describes itself."""
+    """Return provider and model of a call, as the model describes itself."""
     provider = str(described.get("class_name") or "").lower().removesuffix("_llm")
-    return told(
+    return span_values(
         {
             semconv.GEN_AI_PROVIDER_NAME: provider or None,
             semconv.GEN_AI_REQUEST_MODEL: first([described], ("model", "model_name")),
@@ -144,10 +144,10 @@ def model_facts(described: Mapping[str, Any]) -> Facts:
 
 
 def reply_facts(response: Any) -> Facts:
-    """Model, tokens and id that a reply tells."""
+    """Return model, tokens and id of a reply."""
     raw = field(response, "raw")
     holders = [field(response, "additional_kwargs"), raw, field(raw, "usage")]
-    return told(
+    return span_values(
         {
             semconv.GEN_AI_RESPONSE_MODEL: field(raw, "model"),
             semconv.GEN_AI_RESPONSE_ID: field(raw, "id"),
@@ -157,8 +157,8 @@ def reply_facts(response: Any) -> Facts:
     )
 
 
-def told(facts: Mapping[str, Any]) -> Facts:
-    """Those that have a value that a span can carry."""
+def span_values(facts: Mapping[str, Any]) -> Facts:
+    """Return the attributes whose values a span can carry."""
     return {key: value for key, value in facts.items() if isinstance(value, _SCALARS)}
 
 
@@ -167,11 +167,11 @@ OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
-    """The first field of these names that any of the holders has."""
+    """Return the first field of these names that any of the holders has."""
     found = (field(holder, name) for holder in holders for name in names)
     return next((value for value in found if value is not None), None)
 
 
 def field(holder: Any, name: str) -> Any:
-    """A field of a mapping or an object, or None."""
+    """Return a field of a mapping or an object, or None."""
     return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)

@@ -127,7 +127,7 @@ class LlamaIndexJudge(LLMJudge):
 
 
 class _Shape(BaseTool):
-    """The shape of a reply as a tool, which nobody runs."""
+    """Tool that describes the shape of a reply and is never run."""
 
     def __init__(self, prompt: Prompt) -> None:
         model = _model_of(prompt.name, prompt.example)
@@ -144,7 +144,7 @@ class _Shape(BaseTool):
 
 
 def _model_of(name: str, example: Mapping[str, Any]) -> type[BaseModel]:
-    """A model of objects like the example: LlamaIndex takes no plain schemas."""
+    """Make a model of objects like the example: LlamaIndex takes no plain schemas."""
     fields: dict[str, Any] = {key: (_type_of(key, value), ...) for key, value in example.items()}
     return create_model(name, **fields)
 
@@ -165,26 +165,26 @@ def _messages(prompt: Prompt) -> list[ChatMessage]:
 
 
 def _model_name(llm: LLM) -> str:
-    """The model's name as its provider calls it, else the class's."""
+    """Return the provider's name of the model, else the class's."""
     name = llm.metadata.model_name
     return type(llm).__name__ if name in ("", "unknown") else name
 
 
 def _blocks(llm: LLM) -> bool:
-    """Whether an LLM is not async by itself: it would hold up the event loop."""
+    """Return whether an LLM is only sync: it would block the event loop."""
     # LlamaIndex wraps methods anew at each access.
     return inspect.unwrap(type(llm).achat) is inspect.unwrap(CustomLLM.achat)
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
-    """The arguments of each tool call, as sent where the response keeps that."""
+    """Return the arguments of each tool call, as sent if the response keeps that."""
     # Old versions keep no blocks.
     parts = getattr(response.message, "blocks", ())
     blocks = [getattr(part, "tool_kwargs", None) for part in parts]
     sent = [block for block in blocks if block is not None]
     calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    told = sent or [call.tool_kwargs for call in calls]
-    return [value if isinstance(value, str) else json.dumps(value) for value in told]
+    arguments = sent or [call.tool_kwargs for call in calls]
+    return [value if isinstance(value, str) else json.dumps(value) for value in arguments]
 
 
 def _reply(response: ChatResponse, calls: Sequence[object]) -> Reply:
@@ -194,7 +194,7 @@ def _reply(response: ChatResponse, calls: Sequence[object]) -> Reply:
 
 
 def _text_of(response: ChatResponse, calls: Sequence[object]) -> str:
-    """The reply's text, or the arguments of its tool call.
+    """Return the reply's text, or the arguments of its tool call.
 
     Raises:
         ReplyError: There is none, or only a part of it.

@@ -19,7 +19,7 @@ __all__ = ["watch"]
 
 
 class _Reader:
-    """What stands in for a stream: passes on attributes, too."""
+    """Stand-in for a stream that passes on its attributes, too."""
 
     __slots__ = ("__weakref__", "_inner", "_reading")
     _inner: Any
@@ -56,7 +56,7 @@ class _Reader:
 
 
 class _Iterator(_Reader):
-    """In place of an iterator."""
+    """Stand-in for an iterator."""
 
     __slots__ = ()
 
@@ -80,7 +80,7 @@ class _Iterator(_Reader):
 
 
 class _Generator(_Iterator):
-    """In place of a generator."""
+    """Stand-in for a generator."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class _Generator(_Iterator):
 
 
 class _AsyncIterator(_Reader):
-    """In place of an async iterator."""
+    """Stand-in for an async iterator."""
 
     __slots__ = ()
 
@@ -124,7 +124,7 @@ class _AsyncIterator(_Reader):
 
 
 class _AsyncGenerator(_AsyncIterator):
-    """In place of an async generator."""
+    """Stand-in for an async generator."""
 
     __slots__ = ()
 
@@ -159,7 +159,7 @@ _UNASKED = {
 
 @lru_cache(maxsize=256)
 def _reader_for(kind: type) -> type[_Reader] | None:
-    """What can stand in for a stream of a class, or None.
+    """Return the stand-in for streams of a class, or None.
 
     Python looks special methods up on the class. Of a stream that also is a context manager, has
     a length, or can be read both sync and async, nothing else can be one.
@@ -173,7 +173,7 @@ def _reader_for(kind: type) -> type[_Reader] | None:
 
 
 def watch(response: Any, run_id: str, most: int) -> StreamReading | None:
-    """Has the `response_gen` of a streaming response note what is read of it.
+    """Make the `response_gen` of a streaming response note what is read of it.
 
     Args:
         response: What a query engine gave out.

@@ -1,8 +1,7 @@
-"""What is read of a stream, and which calls happen in it meanwhile."""
+"""Text that is read of a stream, and the calls that happen in it meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 import weakref
 from contextvars import ContextVar
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 from llama_index.core.instrumentation.span import active_span_id
 
+from rag_eval_hooks.capture.run_notes import status_after
 from rag_eval_hooks.sample import Status
 
 __all__ = ["StreamReading", "run_being_read"]
@@ -25,7 +25,7 @@ _place: ContextVar[_RunBeingRead | None] = ContextVar("rag_eval_reading", defaul
 
 
 def run_being_read(parent_id: str | None) -> str | None:
-    """The run whose stream is being read by the caller, unless a span of the stream is around it.
+    """Return the run whose stream the caller reads, unless a span of the stream is between.
 
     Args:
         parent_id: The span that LlamaIndex takes for the caller's parent.
@@ -35,7 +35,7 @@ def run_being_read(parent_id: str | None) -> str | None:
 
 
 class StreamReading:
-    """What was read of one stream.
+    """Text that was read of one stream.
 
     Args:
         run_id: The run that gave it out.
@@ -60,16 +60,16 @@ class StreamReading:
 
     @property
     def text(self) -> str | None:
-        """What came out, or None where it was no text."""
+        """Text that came out, or None if there was anything else."""
         return "".join(self._parts) if self._legible else None
 
     @property
     def over(self) -> bool:
-        """Whether nothing can come any more."""
+        """Whether the stream is over, or nobody can read it any more."""
         return self.status is not None or self.reader is None or self.reader() is None
 
     def enter(self) -> tuple[_RunBeingRead, _RunBeingRead | None]:
-        """The generator goes on.
+        """Note that the generator goes on.
 
         Returns:
             What `leave` needs.
@@ -79,14 +79,14 @@ class StreamReading:
         return here, before
 
     def leave(self, entered: tuple[_RunBeingRead, _RunBeingRead | None]) -> None:
-        """The generator pauses or ends."""
+        """Note that the generator pauses or ends."""
         here, before = entered
         # A coroutine may be closed in another context, where the value is not ours to take back.
         if _place.get() is here:
             _place.set(before)
 
     def note(self, part: Any) -> None:
-        """Something came out."""
+        """Note a part that came out."""
         if not isinstance(part, str):
             self._legible = False
         elif part and self._room > 0:
@@ -96,16 +96,13 @@ class StreamReading:
             self._parts.append(kept)
 
     def end(self, error: BaseException | None) -> None:
-        """It ended with what an iterator raises; the first time counts."""
+        """Note the end, by what the iterator raised; the first time counts."""
         if self.status is not None:
             return
         self.ended = time.time_ns()
         if isinstance(error, StopIteration | StopAsyncIteration):
             self.status = Status.OK
-        elif error is None or isinstance(error, GeneratorExit):
-            self.status = Status.CLOSED
-        elif isinstance(error, asyncio.CancelledError):
-            self.status = Status.CANCELLED
         else:
-            self.error_type = type(error).__qualname__
-            self.status = Status.ERROR
+            self.status = Status.CLOSED if error is None else status_after(type(error))
+            if self.status is Status.ERROR:
+                self.error_type = type(error).__qualname__

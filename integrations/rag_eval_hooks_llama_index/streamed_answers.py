@@ -33,12 +33,12 @@ class StreamedAnswers:
     def __init__(self, evals: RagEval, *, watch_streams: bool = True) -> None:
         self.streams = Streams()
         self._recorder = evals.recorder
-        # One more than is kept, so that it can be told that something was cut.
+        # One more than is kept, so that a cut can be noticed.
         self._most = evals.recorder.longest + 1
         self._watches = watch_streams
 
     def note(self, run: Run, given: Any, text: str | None = None) -> bool:
-        """Notes a streamed answer; the interaction of an outermost one then waits for it.
+        """Note a streamed answer; the interaction of an outermost one then waits for it.
 
         Args:
             run: Who gave it out.
@@ -73,7 +73,7 @@ class StreamedAnswers:
         self._recorder.follow(run, over)
 
     def _reading(self, run: Run, given: Any) -> StreamReading | None:
-        """What will be read of a response whose stream is not LlamaIndex's own."""
+        """Watch a response whose stream is not LlamaIndex's own."""
         is_other = isinstance(given, values.STREAMING) and may_differ(given.response_gen)
         return watch(given, str(run.id), self._most) if self._watches and is_other else None
 
@@ -83,7 +83,7 @@ _STATUS = {"GeneratorExit": Status.CLOSED, "CancelledError": Status.CANCELLED}
 
 
 def stream_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
-    """Of a query engine's stream: when its generator is over, its last model call tells how."""
+    """Follow a query engine's stream; once it is over, its last model call shows the status."""
 
     def ending() -> Status | None:
         if not stream.over:
@@ -105,7 +105,7 @@ def stream_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
 def reading_ending(
     run: Run, reading: StreamReading, keep: Callable[[Run, str | None], str | None]
 ) -> Callable[[], Status | None]:
-    """Of a stream that is watched: as its reading ended; dropped before that it is closed.
+    """Follow a stream that is watched by how its reading ended; `closed` if dropped before.
 
     Args:
         run: Who gave it out.
@@ -128,7 +128,7 @@ def reading_ending(
 
 
 def model_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
-    """Of a model's stream that the application reads itself, after what encloses it has ended.
+    """Follow a model's stream that the application reads itself, after the outer run ended.
 
     What was over by then is the application's own affair: it may have tried another model.
     """
@@ -147,7 +147,7 @@ def model_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
 
 
 def chat_ending(run: Run, stream: Stream | None) -> Callable[[], Status | None]:
-    """Of a chat engine's stream: LlamaIndex reads it itself, in a run that ends with the text.
+    """Follow a chat engine's stream, which LlamaIndex reads in a run that ends with the text.
 
     Old versions let the user read it, or read it in a thread that knows of no run.
     """
@@ -163,7 +163,7 @@ def chat_ending(run: Run, stream: Stream | None) -> Callable[[], Status | None]:
 
 
 def _written(run: Run, writer: Run) -> Status:
-    """As the writer ended; old ones do not tell the text, which is that of the last model."""
+    """Return the writer's status; the text of old ones is that of the last model."""
     status = _taken_over(run, writer)
     if run.text is None and status is Status.OK:
         models = _inside(run, lambda inner: inner.kind is RunKind.MODEL)
@@ -172,7 +172,7 @@ def _written(run: Run, writer: Run) -> Status:
 
 
 def _taken_over(run: Run, last: Run) -> Status:
-    """The text and the failure of the last run inside, which are those of the outer one."""
+    """Take over text and failure of the last run inside; return its status."""
     run.text = None if run.text_unknown else last.text
     if last.error_type is None:
         return Status.OK
@@ -188,7 +188,7 @@ def _blame(run: Run, error_type: str | None) -> None:
 
 
 def _inside(run: Run, wanted: Callable[[Run], bool]) -> Iterator[Run]:
-    """The runs inside another that are wanted, the last first."""
+    """Yield the runs inside another that are wanted, the last first."""
     return (r for r in reversed(run.interaction.runs) if wanted(r) and _is_inside(r, run))
 
 

@@ -1,4 +1,4 @@
-"""Tells which streamed answer a call belongs to, without touching the stream.
+"""Finds the streamed answer that a call belongs to, without touching the stream.
 
 A streamed answer is a generator that the application reads whenever it likes, in whatever thread
 or task, and the model may be called only then, outside of every span. While the generator runs,
@@ -25,7 +25,7 @@ _FRAMEWORK = "llama_index.core."
 
 
 def may_differ(stream: Any) -> bool:
-    """Whether what will come out of a stream may be other than what the model says.
+    """Return whether a stream may give out anything else than the model's text.
 
     LlamaIndex's own generators hand that on, all of it and nothing else, unless somebody else has
     read a part.
@@ -58,7 +58,7 @@ class Stream:
 
     @property
     def run(self) -> Run | None:
-        """The run that gave it out, as long as anybody else knows it."""
+        """Run that gave it out, as long as anything else refers to it."""
         return self._run()
 
     @property
@@ -68,12 +68,12 @@ class Stream:
 
     @property
     def over(self) -> bool:
-        """Whether nothing can come from it any more: it ended, was closed, or dropped."""
+        """Whether it ended, was closed, or was dropped."""
         return self.frame is None
 
     @property
     def frame(self) -> FrameType | None:
-        """The frame of its generator."""
+        """Frame of its generator."""
         return _frame_of(self.generator())
 
 
@@ -90,7 +90,7 @@ class Streams:
         return bool(self._foreign)
 
     def add(self, generator: Any, run: Run, text: str | None = None) -> Stream | None:
-        """A run gave out a generator, sync or async.
+        """Add a generator that a run gave out, sync or async.
 
         Returns:
             The stream, also when it was known from an inner run, or None for what is no generator
@@ -110,7 +110,7 @@ class Streams:
         return stream
 
     def around(self) -> Run | None:
-        """The run whose stream is being read by the caller, or None."""
+        """Return the run whose stream the caller is reading, or None."""
         if not self._by_frame:
             return None
         frame: FrameType | None = sys._getframe(1)
@@ -124,7 +124,7 @@ class Streams:
         return None
 
     def __len__(self) -> int:
-        """Streams whose generator is alive."""
+        """Return the number of streams whose generator is alive."""
         return len(self._by_frame)
 
     def _forget(self, key: int, generator: weakref.ref[Any]) -> None:
@@ -149,6 +149,6 @@ def _is_begun(frame: FrameType) -> bool:
 
 @functools.lru_cache(maxsize=512)
 def _first_yield(code: CodeType) -> int:
-    """Where a generator first gives something out, or has to wait."""
+    """Return the offset at which a generator first gives something out or waits."""
     steps = dis.get_instructions(code)
     return next((step.offset for step in steps if step.opname == "YIELD_VALUE"), 0)

@@ -1,4 +1,4 @@
-"""From LlamaIndex's spans and events to runs of the Recorder."""
+"""Translation of LlamaIndex's spans and events to runs of the recorder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ V = TypeVar("V")
 
 
 class Tracker:
-    """What both handlers share; one for each `RagEval`.
+    """Runs of LlamaIndex, shared by both handlers; one for each `RagEval`.
 
     LlamaIndex swallows what handlers raise: here it is counted first.
 
@@ -59,7 +59,7 @@ class Tracker:
         self._parts: dict[str, str] = {}
 
     def current(self) -> str | None:
-        """The run in which the caller is called, where LlamaIndex knows one."""
+        """Return the id of LlamaIndex's run around the caller, or None."""
         span_id = active_span_id.get()
         read = self._read(span_id)
         # Steps have spans of their own: old versions leave that of a run to whoever started it.
@@ -76,7 +76,7 @@ class Tracker:
         parent_id: str | None,
         tags: Mapping[str, Any] | None,
     ) -> None:
-        """A span begins."""
+        """Begin the run of a span."""
         owner, method = class_and_method(span_id)
         role = role_of(values.class_of(instance), method)
         parent = self._parent(parent_id, role, instance)
@@ -85,14 +85,14 @@ class Tracker:
             return
         if parent is None and role is Role.CHAIN and values.is_summary_query(arguments):
             return
-        told = active_instrument_tags.get() if tags is None else tags
+        current_tags = active_instrument_tags.get() if tags is None else tags
         run = self._recorder.start(
             span_id,
             parent,
             self._kind(role, parent),
             name_of(role, instance) or owner or method,
-            values.metadata_of(told) if parent is None else None,
-            values.labels_of(told) if parent is None else None,
+            values.metadata_of(current_tags) if parent is None else None,
+            values.labels_of(current_tags) if parent is None else None,
         )
         if run is None:
             return
@@ -103,11 +103,11 @@ class Tracker:
         if role is Role.RETRIEVAL or run.outermost:
             self._recorder.question(run, values.question_of_call(arguments))
         if run.outermost and run.parent is not None:
-            run.interaction.add_metadata(values.metadata_of(told))
+            run.interaction.add_metadata(values.metadata_of(current_tags))
 
     @host_edge
     def exit(self, span_id: str, instance: Any, result: Any) -> None:
-        """A span ends well, or with a generator that is still to be read."""
+        """End the run of a span, or follow the generator that it gave out."""
         run = self._left(span_id)
         if run is None:
             return
@@ -140,7 +140,7 @@ class Tracker:
 
     @host_edge
     def drop(self, span_id: str, error: BaseException | None) -> None:
-        """A span ends with an exception."""
+        """End the run of a span that raised."""
         run = self._left(span_id)
         if run is not None:
             self._recorder.fail(run, error or RuntimeError())
@@ -150,7 +150,7 @@ class Tracker:
     def model_called(
         self, span_id: str | None, given: str | Sequence[ChatMessage], model: Mapping[str, Any]
     ) -> None:
-        """A model is called in a span of its own; inside another model's call it is that one."""
+        """Note a model's call in a span of its own; inside another model's call it is that one."""
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.CHAIN and not run.within(RunKind.MODEL):
             run.kind = RunKind.MODEL
@@ -160,7 +160,7 @@ class Tracker:
 
     @host_edge
     def model_replied(self, span_id: str | None, response: Any) -> None:
-        """A model's reply is complete, also where it was streamed."""
+        """Note the complete reply of a model, streamed or not."""
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.MODEL:
             try:
@@ -171,20 +171,20 @@ class Tracker:
 
     @host_edge
     def model_failed(self, span_id: str | None, error: BaseException) -> None:
-        """A stream of a model broke, or was closed by its reader."""
+        """Note that a model's stream broke, or was closed by its reader."""
         run = self._recorder.get(span_id)
         if run is not None and run.kind is RunKind.MODEL:
             self._recorder.fail(run, error)
 
     @host_edge
     def cancelled(self, span_id: str | None) -> None:
-        """A workflow or a step was cancelled; LlamaIndex then ends its span as if all was well."""
+        """Fail a cancelled workflow or step, whose span LlamaIndex ends as if all was well."""
         run = self._recorder.get(span_id)
         if run is not None:
             self._recorder.fail(run, asyncio.CancelledError())
 
     def _left(self, span_id: str) -> Run | None:
-        """The run of a span that ends, or None where it has none."""
+        """Return the run of a span that ends, or None if it has none."""
         self._workflows.pop(span_id, None)
         return self._recorder.get(span_id) if self._parts.pop(span_id, None) is None else None
 
@@ -213,12 +213,12 @@ class Tracker:
         return None if alone else parent_id
 
     def _read(self, span_id: str | None) -> str | None:
-        """The run whose stream is being read in a span, or outside of all, by the caller."""
+        """Return the run whose stream the caller reads, in a span or outside of all."""
         read = run_being_read(span_id)
         return read if read is not None and self._recorder.knows(read) else None
 
     def _stands_alone(self, role: Role, instance: Any) -> bool:
-        """Whether a call directly under a workflow's run is none of its steps.
+        """Return whether a call directly under a workflow's run is none of its steps.
 
         Old versions leave a running workflow's span current in the code that started it.
         """
@@ -226,7 +226,7 @@ class Tracker:
         return role is Role.WORKFLOW or not own_step
 
     def _kind(self, role: Role, parent_id: str | None) -> RunKind:
-        """A tool's call within its own call, sync within async, is none of its own."""
+        """Return the kind of a run; a tool's call within its own, sync within async, is a chain."""
         if role is Role.TOOL and parent_id is not None:
             parent = self._recorder.get(parent_id)
             return RunKind.CHAIN if parent and parent.kind is RunKind.TOOL else RunKind.TOOL

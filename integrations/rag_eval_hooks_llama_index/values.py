@@ -81,7 +81,7 @@ _FRAMEWORK = "llamaindex."
 
 
 def question_of_call(arguments: Mapping[str, Any]) -> str | None:
-    """What the user asked, in the arguments of the outermost call."""
+    """Return the user's question in the arguments of the outermost call."""
     asked = question_of(arguments)
     if asked is None:
         asked = next((value for value in arguments.values() if isinstance(value, str)), None)
@@ -89,12 +89,12 @@ def question_of_call(arguments: Mapping[str, Any]) -> str | None:
 
 
 def is_summary_query(arguments: Mapping[str, Any]) -> bool:
-    """Whether a call asks what `DocumentSummaryIndex` asks of each document when it is built."""
+    """Return whether a call is one by which `DocumentSummaryIndex` is built."""
     return "query" in arguments and question_of(arguments["query"]) == DEFAULT_SUMMARY_QUERY
 
 
 def question_of(value: Any) -> str | None:
-    """What the user asked: a text, a query, a message, a known key, the last user message."""
+    """Return the question: a text, a query, a message, a known key, the last user message."""
     if isinstance(value, str):
         return value
     if isinstance(value, QueryBundle):
@@ -116,14 +116,14 @@ def _last_asked(messages: Sequence[Any]) -> str | None:
 
 
 def given_out(result: Any) -> Any:
-    """What a call gave out, free of a workflow's wrapping."""
+    """Return the result of a call without a workflow's wrapping."""
     if isinstance(result, StopEvent) and result.result is not None:
         return result.result
     return result
 
 
 def answer_of(value: Any) -> str | None:
-    """What the user got: a text, a response, a message, a known key."""
+    """Return the answer: a text, a response, a message, a known key."""
     if isinstance(value, str):
         return value
     for kind, read in _ANSWERS:
@@ -150,14 +150,14 @@ _ANSWERS: tuple[tuple[type, Callable[[Any], str | None]], ...] = (
 
 
 def generator_of(value: Any) -> Any:
-    """The generator behind a streamed answer, or None for another kind of answer."""
+    """Return the generator behind a streamed answer, or None for another kind of answer."""
     if isinstance(value, STREAMING):
         return value.response_gen
     return value if _is_generator(class_of(value)) else None
 
 
 def class_of(value: object) -> type:
-    """The class of a value, or of what it stands for: what is known of it is asked once."""
+    """Return the class of a value, or of what a proxy stands for."""
     return value.__class__
 
 
@@ -167,7 +167,7 @@ def _is_generator(kind: type) -> bool:
 
 
 def known_text(synthesizer: Any, value: Any) -> str | None:
-    """The whole text of a stream that a synthesizer makes of a fixed one, without a model."""
+    """Return the whole text of a stream that a synthesizer makes without a model, or None."""
     generator = generator_of(value)
     if generator is None or _EMPTY not in "_" + getattr(generator, "__name__", ""):
         return None
@@ -175,7 +175,7 @@ def known_text(synthesizer: Any, value: Any) -> str | None:
 
 
 def nodes_in(value: Any) -> list[NodeWithScore] | None:
-    """The nodes that a call gave out as a list, or None when it gave out something else.
+    """Return the nodes that a call gave out as a list, or None for anything else.
 
     An empty list counts as one: whose it is tells the caller.
     """
@@ -185,7 +185,7 @@ def nodes_in(value: Any) -> list[NodeWithScore] | None:
 
 
 def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:
-    """Copies of what may change later: text, id, score and scalar metadata."""
+    """Copy what may change later: text, id, score and scalar metadata."""
     return tuple(
         Context(
             text=found.node.get_content(),
@@ -198,7 +198,7 @@ def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:
 
 
 def note_sources(recorder: Recorder, run: Run, nodes: Iterable[NodeWithScore]) -> None:
-    """Records the sources of an answer that were retrieved: others were made on the way."""
+    """Record the sources of an answer that were retrieved: others were made on the way."""
     found = [context for each in run.interaction.lists for context in each.contexts]
     sources = snapshot(nodes)
     kept = sources if not found else retrieved_of(sources, found)
@@ -207,7 +207,7 @@ def note_sources(recorder: Recorder, run: Run, nodes: Iterable[NodeWithScore]) -
 
 
 def retrieved_of(sources: Iterable[Context], found: Sequence[Context]) -> tuple[Context, ...]:
-    """The sources that were retrieved: by id, or by a text with or without a heading line.
+    """Return the sources that were retrieved: by id, or by a text without a heading line.
 
     An engine may cut what it retrieved, and number the pieces; others put what they generated
     among the sources of an answer.
@@ -225,23 +225,23 @@ def _is_of(text: str, found: Sequence[str]) -> bool:
 
 
 def message_texts(messages: Iterable[ChatMessage]) -> tuple[str, ...]:
-    """The texts of a chat model's input, in order."""
+    """Return the texts of a chat model's input, in order."""
     return tuple(message.content or "" for message in messages)
 
 
 def metadata_of(tags: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata from instrument tags, without those that LlamaIndex itself sets."""
+    """Return metadata from instrument tags, without those that LlamaIndex itself sets."""
     free = (item for item in tags.items() if not item[0].startswith(_FRAMEWORK))
     return {key: value for key, value in free if key != "tags"}
 
 
 def _fields(event: Event) -> dict[str, Any]:
-    """Declared and free fields of a workflow's event."""
+    """Return the declared and free fields of a workflow's event."""
     return {**vars(event), **dict(event.items())}
 
 
 def labels_of(tags: Mapping[str, Any]) -> tuple[str, ...]:
-    """Free labels, from the instrument tag `tags`."""
+    """Return the free labels in the instrument tag `tags`."""
     labels = tags.get("tags", ())
     return (labels,) if isinstance(labels, str) else tuple(map(str, labels))
 

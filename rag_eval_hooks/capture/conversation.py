@@ -1,4 +1,4 @@
-"""The metadata that tells what a request belongs to."""
+"""Metadata of a request: session, user, and the thread of its checkpoints."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ OWN_KEYS = (*_SESSION_KEYS, "user_id", "question_id", "reference")
 
 
 def session_of(metadata: Mapping[str, Any]) -> str | None:
-    """The conversation that metadata names."""
+    """Return the conversation that metadata names, or None."""
     value = next((metadata[key] for key in _SESSION_KEYS if metadata.get(key) is not None), None)
     return value if value is None or isinstance(value, str) else str(value)
 
 
 def thread_of(name: str, metadata: Mapping[str, Any]) -> str | None:
-    """What a run that stopped is found again by: its name and the thread of its checkpoints."""
+    """Return the key of a run that may be resumed: its name and its thread; None without."""
     if metadata.get("thread_id") is None:
         return None
     return "/".join([name, *(str(metadata.get(key) or "") for key in _THREAD_KEYS)])
 
 
 def is_of_same_user(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether nothing says that two requests are of different users."""
-    users = {str(told["user_id"]) for told in (one, other) if told.get("user_id") is not None}
+    """Return whether no user ids show that two requests are of different users."""
+    users = {str(user) for user in (one.get("user_id"), other.get("user_id")) if user is not None}
     return len(users) < 2
 
 
 def own_entries(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that say what a request belongs to."""
+    """Return the entries with a field of their own on the sample."""
     return {key: values[key] for key in OWN_KEYS if values.get(key) is not None}

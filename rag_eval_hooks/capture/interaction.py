@@ -24,7 +24,7 @@ _NO_FACTS: Facts = MappingProxyType({})
 
 
 class RunKind(StrEnum):
-    """What a run does. Retrievers, models, tools and embeddings become spans."""
+    """Kind of a run. Retrievers, models, tools, embeddings and rerankers become spans."""
 
     CHAIN = "chain"
     RETRIEVER = "retriever"
@@ -84,11 +84,11 @@ class Run:
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
-        """Whether an enclosing run is of a kind."""
+        """Return whether an enclosing run is of a kind."""
         return any(outer.kind is kind for outer in self.ancestors())
 
     def ancestors(self) -> Iterator[Run]:
-        """The enclosing runs, innermost first."""
+        """Yield the enclosing runs, innermost first."""
         outer = self.parent
         while outer is not None:
             yield outer
@@ -96,7 +96,7 @@ class Run:
 
 
 class Origin(StrEnum):
-    """Where a list of candidates comes from."""
+    """Origin of a list of candidates."""
 
     DOCUMENTS = "documents"
     """Documents that a run gave out."""
@@ -125,7 +125,7 @@ class DocumentList:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What other instrumentors make of an interaction.
+    """Spans that other instrumentors write of an interaction.
 
     Attributes:
         active: Whether one writes spans for it.
@@ -163,11 +163,9 @@ class Interaction:
         kept_chars: Characters of text held so far.
         prompted: Texts of prompts that are held already.
         others: What other instrumentors make of it, once that was looked for.
-        streams: Of answers that are read after the root returned: each tells how its reading
-            ended, or None while it may go on.
+        streams: Functions that return how the reading of a stream ended, or None before that.
         returned: Whether the root has returned and only streams are open.
-        read_until: When the last of them was read to its end, where that is told: nanoseconds
-            since the epoch, or 0.
+        read_until: End of the last reading, in nanoseconds since the epoch; 0 if unknown.
     """
 
     otel: OtelContext

@@ -1,4 +1,4 @@
-"""Looks once per interaction for spans that other instrumentors write of it."""
+"""Look-up, once per interaction, of spans that other instrumentors write of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rag_eval_hooks.telemetry.other_span import OtherSpans
 __all__ = ["Find", "OtherInstrumentors"]
 
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
-"""From a run to: whether another instrumentor is active, and its open span of that run."""
+"""Maps a run to whether another instrumentor is active, and its open span of that run."""
 
 
 class OtherInstrumentors:
@@ -32,7 +32,7 @@ class OtherInstrumentors:
         self._incidents = incidents
 
     def note(self, run: Run, find: Find) -> None:
-        """Looks for them when a run below the framework's own root begins.
+        """Look for other instrumentors when a run below the framework's own root begins.
 
         By then the root's start has reached every handler, whichever comes first. Looks again at
         every retrieval while no span is found: frameworks do not show all handlers everywhere.
@@ -72,7 +72,7 @@ def _to_be_looked_at(run: Run, others: Others | None) -> bool:
 
 
 def _framework_root(run: Run) -> Run:
-    """The outermost run that the framework called, not the application by hand."""
+    """Return the outermost run that the framework called, not the application by hand."""
     while run.parent is not None and run.parent.kind.value != "manual":
         run = run.parent
     return run

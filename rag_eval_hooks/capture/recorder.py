@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections import OrderedDict
@@ -13,9 +12,9 @@ from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.contexts.search import drop_unused
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
-from rag_eval_hooks.capture.run_notes import RunNotes
+from rag_eval_hooks.capture.run_notes import RunNotes, status_after
 from rag_eval_hooks.capture.scopes import enclosing_run
-from rag_eval_hooks.capture.suspended_interactions import Suspensions
+from rag_eval_hooks.capture.suspended_interactions import Suspensions, oldest
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_quiet
 
@@ -31,9 +30,9 @@ class Recorder(RunNotes):
     """Follows runs by their ids and reports each interaction once, when its root ends.
 
     An interaction is a root run in which something was retrieved, or one that the application
-    opened by hand, and then the framework's roots within it are part of it. Every method is O(1)
-    but `end` of a root, takes no lock and may be called from any thread; events of one run come
-    in order, events of different runs in any. Late and repeated events are ignored.
+    opened by hand, which includes the framework's roots within it. Every method is O(1) but `end`
+    of a root, takes no lock and may be called from any thread; events of one run come in order,
+    events of different runs in any. Late and repeated events are ignored.
 
     Args:
         on_end: Called with every ended interaction, in the thread of its last event.
@@ -43,7 +42,7 @@ class Recorder(RunNotes):
         max_chars: Characters of text that one may hold.
         max_text_chars: Characters of one text that are of use later.
         on_wait: Called when an interaction waits for a stream or for somebody: from then on
-            `sweep` is needed, and at exit `close` is called.
+            `sweep` is needed.
 
     Attributes:
         locators: Functions of integrations that return the id of the framework's run around the
@@ -108,8 +107,7 @@ class Recorder(RunNotes):
                 runs in that.
 
         Returns:
-            The run, or None when it is ignored: it is known already, came late, or belongs to an
-            evaluation of ours.
+            The run, or None if it is known already, came late, or is part of our own evaluation.
         """
         if run_id in self._runs or run_id in self._ended:
             return None
@@ -117,8 +115,7 @@ class Recorder(RunNotes):
         # Looked up in the order opposite to that in which an end, maybe at this moment, notes it.
         if parent_id in self._ended:
             # What it starts in its turn comes late too.
-            self._ended[run_id] = None
-            self._trim()
+            self._remember(run_id)
             return None
         if parent is None:
             if is_quiet():
@@ -126,9 +123,9 @@ class Recorder(RunNotes):
             parent = self._around()
             if apart and parent is not None and parent.by_hand:
                 parent = None
-        if parent is None:
-            return self._start_root(run_id, kind, name, metadata or {}, tags or ())
-        return self._start_child(run_id, kind, name, parent)
+        if parent is not None:
+            return self._start_child(run_id, kind, name, parent)
+        return self._start_root(run_id, kind, name, metadata or {}, tags or ())
 
     def _start_child(self, run_id: Hashable, kind: RunKind, name: str, parent: Run) -> Run | None:
         interaction = parent.interaction
@@ -144,8 +141,7 @@ class Recorder(RunNotes):
         self._runs[run_id] = run
         if runs[0].id not in self._open:
             # It ended in another thread meanwhile: nothing would take the run out again.
-            self._ended[run_id] = None
-            self._runs.pop(run_id, None)
+            self._remember(run_id)
             return None
         return run
 
@@ -171,8 +167,8 @@ class Recorder(RunNotes):
         tags: Sequence[str],
     ) -> Run:
         self._abandon_old()
-        if len(self._open) >= self._max_open and (oldest := self._oldest()) is not None:
-            self._finish(oldest.root, Status.ABANDONED)
+        if len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
+            self._finish(first.root, Status.ABANDONED)
         interaction = Interaction(otel_context.get_current(), {}, tuple(tags))
         interaction.metadata = self.metadata(interaction, metadata)
         interaction.opened = now = time.time_ns()
@@ -189,9 +185,7 @@ class Recorder(RunNotes):
 
     def is_inside(self, parent_id: Hashable | None) -> bool:
         """Return whether a run with this parent would be a part of something that is open."""
-        if parent_id is not None and self.get(parent_id) is not None:
-            return True
-        return self._around() is not None
+        return self.get(parent_id) is not None or self._around() is not None
 
     def knows(self, run_id: Hashable) -> bool:
         """Return whether a run, ended or not, belongs to an open interaction."""
@@ -201,17 +195,6 @@ class Recorder(RunNotes):
         """Return whether a known run belongs to the same interaction as another."""
         run = self._runs.get(run_id)
         return run is not None and run.interaction is other.interaction
-
-    def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
-        """Keep an interaction open until a stream that a run gave out is over, too.
-
-        Args:
-            run: Any run of the interaction.
-            over: Returns how the stream's reading ended, or None while it may go on; called when
-                the root returns, when something was reported about the stream, and a few times a
-                second.
-        """
-        run.interaction.streams.append(over)
 
     def end(self, run: Run) -> None:
         """End a run well; the end of a root ends its interaction, but for open streams."""
@@ -242,13 +225,7 @@ class Recorder(RunNotes):
         """End a run with an exception, or with one of a class."""
         kind = error if isinstance(error, type) else type(error)
         run.error_type = kind.__qualname__
-        if issubclass(kind, GeneratorExit):
-            status = Status.CLOSED
-        elif issubclass(kind, asyncio.CancelledError):
-            status = Status.CANCELLED
-        else:
-            status = Status.ERROR
-        self._finish(run, status)
+        self._finish(run, status_after(kind))
 
     def sweep(self) -> None:
         """End what waited for streams that are over, give up what is past the time limit.
@@ -263,8 +240,8 @@ class Recorder(RunNotes):
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
         self.suspensions.sweep(oldest_allowed)
-        while (oldest := self._oldest()) is not None and oldest.opened <= oldest_allowed:
-            self._finish(oldest.root, Status.ABANDONED)
+        while (first := oldest(self._open)) is not None and first.opened <= oldest_allowed:
+            self._finish(first.root, Status.ABANDONED)
 
     def close(self) -> None:
         """Report what waits for somebody as interrupted: nobody will resume it here."""
@@ -293,14 +270,12 @@ class Recorder(RunNotes):
         if status is Status.OK and interaction.closed_early():
             status = Status.CLOSED
         for run in interaction.runs:
-            self._ended[run.id] = None
-            self._runs.pop(run.id, None)
+            self._remember(run.id)
             if run.end is None:
                 run.end = root.end
                 if run.checkpoint is not None:
                     interaction.stops.add(run.checkpoint)
             run.state = None
-        self._trim()
         interaction.status = status
         if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
@@ -311,7 +286,9 @@ class Recorder(RunNotes):
         if status is not Status.OK and interaction.resumable:
             self.suspensions.broken_off(interaction)
 
-    def _trim(self) -> None:
+    def _remember(self, run_id: Hashable) -> None:
+        self._ended[run_id] = None
+        self._runs.pop(run_id, None)
         while len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
 
@@ -321,10 +298,3 @@ class Recorder(RunNotes):
         drop_unused(interaction)
         if kind is RunKind.MANUAL or (interaction.retrieves and kind is not RunKind.RETRIEVER):
             self._on_end(interaction)
-
-    def _oldest(self) -> Interaction | None:
-        try:
-            return next(iter(self._open.values()))
-        except (StopIteration, RuntimeError):
-            # None is open, or another thread changed the map meanwhile: the next call looks again.
-            return None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks.capture.interaction import DocumentList, Facts, Interaction, Origin, Run
-from rag_eval_hooks.sample import Context
+from rag_eval_hooks.sample import Context, Status
 
-__all__ = ["RunNotes"]
+__all__ = ["RunNotes", "status_after"]
 
 _REPEATED_SHARE = 8
 """Repeated prompts take no memory until they are joined: this part of their length is counted."""
@@ -24,7 +25,7 @@ class RunNotes:
 
     Attributes:
         longest: Characters that are kept of one text: one more than are of use, so that a cut
-            can be told later.
+            can be noticed later.
     """
 
     def __init__(self, max_chars: int, max_text_chars: int) -> None:
@@ -116,6 +117,16 @@ class RunNotes:
         if checkpoint is not None:
             run.interaction.stops.add(checkpoint)
 
+    def follow(self, run: Run, over: Callable[[], Status | None]) -> None:
+        """Keep an interaction open until a stream that a run gave out is over, too.
+
+        Args:
+            run: Any run of the interaction.
+            over: Returns how the stream's reading ended, or None while it may go on; called
+                when the root returns, on events of the stream, and a few times a second.
+        """
+        run.interaction.streams.append(over)
+
     def metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return metadata with its texts cut."""
         return {
@@ -173,3 +184,10 @@ def _cut_to(interaction: Interaction, text: str, size: int) -> str:
     cut = text[:size]
     interaction.cut_texts.add(cut)
     return cut
+
+
+def status_after(error: type[BaseException]) -> Status:
+    """Return the status of what an exception of a class ended."""
+    if issubclass(error, GeneratorExit):
+        return Status.CLOSED
+    return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR

@@ -1,4 +1,4 @@
-"""Builds samples and span attributes without what must not leave."""
+"""Redacted samples and span attributes of interactions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Assembler"]
 
 
 class Assembler:
-    """From ended interactions to redacted samples within the content limits.
+    """Makes redacted samples of ended interactions, within the content limits.
 
     Args:
         config: The settings.
@@ -42,7 +42,7 @@ class Assembler:
 
     @property
     def redacts(self) -> bool:
-        """Whether anything is taken out."""
+        """Whether anything is redacted."""
         return self._redactor.active
 
     @property
@@ -55,7 +55,7 @@ class Assembler:
         return MARGIN if self._redactor.active else 0
 
     def session(self) -> Session:
-        """What redacts the sample and the spans of one interaction alike."""
+        """Return a session that redacts the sample and the spans of one interaction alike."""
         return self._redactor.session()
 
     def sample(
@@ -65,7 +65,7 @@ class Assembler:
         trace_id: str | None,
         span_id: str | None,
     ) -> Sample:
-        """The sample of an interaction. Off the request path.
+        """Return the sample of an interaction. Off the request path.
 
         Raises:
             RedactionError: It could not be redacted, and must not be used.
@@ -82,7 +82,7 @@ class Assembler:
         return build(session=session, known=self._known) if self._redactor.active else build()
 
     def own(self, sample: Sample) -> Sample:
-        """A sample of the application's own, redacted.
+        """Return a sample of the application's own, redacted.
 
         Raises:
             RedactionError: It could not be redacted, and must not be used.
@@ -90,7 +90,7 @@ class Assembler:
         return self._redactor.sample(self._known(sample)) if self._redactor.active else sample
 
     def reference(self, text: str | None) -> str | None:
-        """A reference that comes by itself, after its sample was redacted; cut to the limit.
+        """Return a reference that comes after its sample was redacted, cut to the limit.
 
         Raises:
             RedactionError: Something would be taken out of it. Its placeholders would not be those
@@ -102,7 +102,7 @@ class Assembler:
         return _first(text, self._config.max_text_chars)
 
     def label(self, text: str | None) -> str | None:
-        """A feedback's label, redacted, and cut to the limit.
+        """Return a feedback's label, redacted and cut to the limit.
 
         Raises:
             RedactionError: It could not be redacted, and must not be used.
@@ -112,7 +112,7 @@ class Assembler:
         return _first(redacted, self._config.max_text_chars)
 
     def attributes(self, session: Session, values: Contents) -> Attributes:
-        """Attributes with content or ids, redacted; none where that fails."""
+        """Return attributes with content or ids, redacted; none if that fails."""
         if not self._redactor.active:
             return plain(values)
         try:
@@ -124,5 +124,5 @@ class Assembler:
 
 
 def _first(text: str | None, most: int) -> str | None:
-    """The beginning of a text; what is none is left to whoever checks it."""
+    """Return the beginning of a text; any other value as it is."""
     return text[:most] if isinstance(text, str) else text

@@ -31,7 +31,7 @@ _FRAMEWORK_KEYS = frozenset(
     }.items()
     for key in keys.split()
 )
-"""What LangChain, LangGraph and their servers put into metadata themselves."""
+"""Keys that LangChain, LangGraph and their servers put into metadata themselves."""
 
 
 def assemble(
@@ -119,7 +119,7 @@ def _stages(
 
 
 def answer_of(interaction: Interaction) -> str | None:
-    """What the root gave out; inside one opened by hand, what the last call in it did."""
+    """Return the root's output; inside one opened by hand, that of the last call in it."""
     root = interaction.root
     if root.text is not None and not interaction.candidates:
         return root.text
@@ -133,7 +133,7 @@ def answer_of(interaction: Interaction) -> str | None:
 
 
 def _said(interaction: Interaction) -> str | None:
-    """Of texts that the root gave out, the one that holds what a model said.
+    """Return the text of the root that holds the text of a model.
 
     What it gave as its answer comes first. Of the others that of the last model counts which was
     given retrieved text: a later one may have made a title.
@@ -142,12 +142,12 @@ def _said(interaction: Interaction) -> str | None:
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
     if root.text and any(_holds(root.text, c) or root.text in (c.text or "") for c in calls):
         return root.text
-    told = [
+    said = [
         (c, text) for c in reversed(calls) for text in interaction.candidates if _holds(text, c)
     ]
-    if len(told) > 1:
-        told = [(c, text) for c, text in told if _is_grounded(c, interaction, calls)] or told
-    return told[0][1] if told else None
+    if len(said) > 1:
+        said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
+    return said[0][1] if said else None
 
 
 def _holds(text: str, call: Run) -> bool:
@@ -155,7 +155,7 @@ def _holds(text: str, call: Run) -> bool:
 
 
 def _is_grounded(call: Run, interaction: Interaction, calls: Sequence[Run]) -> bool:
-    """Whether retrieved text stands in the prompt, but for what other calls said of it."""
+    """Return whether a prompt holds retrieved text, apart from what other calls said of it."""
     prompt = fold(" ".join(call.prompt))
     for other in calls:
         said = fold(other.text or "")
@@ -181,7 +181,7 @@ def traits_of_interaction(interaction: Interaction) -> Traits:
 
 
 def seconds(root: Run) -> float | None:
-    """Seconds that a run took, or None while it is open."""
+    """Return the seconds that a run took, or None while it is open."""
     # Two readings of the wall clock, which may have been set back in between.
     return None if root.end is None else max(0.0, (root.end - root.start) / 1e9)
 

@@ -51,7 +51,7 @@ class Scope:
         _current.set(self)
 
     def leave(self) -> Run | None:
-        """Close it.
+        """Close the scope.
 
         Returns:
             Its run, or None if it was closed before.
@@ -87,7 +87,7 @@ def enclosing_scope(recorder: object) -> Scope | None:
     """Return the innermost open scope around the caller.
 
     Generators share their context with their consumer: where several are open there, the one
-    counts whose block is being executed. Where that cannot be told, as in a thread or a task that
+    counts whose block is being executed. Where that is unknown, as in a thread or a task that
     one of them started, none does.
     """
     if _current.get() is None:

@@ -38,7 +38,7 @@ Redact: TypeAlias = Callable[[Contents], Attributes]
 
 @dataclass(frozen=True, slots=True)
 class _SpanForm:
-    """How a kind of run looks as a span."""
+    """Form of a kind of run as a span."""
 
     operation: str
     openinference_kind: str
@@ -231,7 +231,7 @@ class SpanWriter:
 
 
 class _Parents:
-    """The contexts in which spans begin, made where one does."""
+    """Contexts in which spans begin, each made once."""
 
     def __init__(self, interaction: Interaction, root_span: Span) -> None:
         self._root = interaction.root
@@ -240,11 +240,11 @@ class _Parents:
         self._contexts: dict[Run, OtelContext] = {}
 
     def add(self, run: Run, span: Span) -> None:
-        """A run has a span."""
+        """Add the span of a run."""
         self._spans[run] = span
 
     def around(self, run: Run) -> OtelContext:
-        """The context of the nearest enclosing run that has a span, else that of the root.
+        """Return the context of the nearest enclosing run that has a span, else of the root.
 
         What ran before an interrupt was begun by another root, which has no span.
         """

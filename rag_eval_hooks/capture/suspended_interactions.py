@@ -8,13 +8,13 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeAlias
 
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.interaction import Interaction, Run
 
-__all__ = ["Fits", "Suspensions"]
+__all__ = ["Fits", "Suspensions", "oldest"]
 
 Fits: TypeAlias = Callable[[Interaction], bool]
 """Tells whether a suspended interaction of a conversation is the one that is resumed."""
@@ -149,7 +149,7 @@ class _Waiting:
 
     def sweep(self, oldest_allowed: int) -> None:
         """Give up those that have waited since before a time, in nanoseconds since the epoch."""
-        while (oldest := self._oldest()) is not None and oldest.opened <= oldest_allowed:
+        while (first := oldest(self._waiting)) is not None and first.opened <= oldest_allowed:
             self._give_up_oldest()
 
     def close(self) -> None:
@@ -159,16 +159,9 @@ class _Waiting:
             self._give_up_oldest()
 
     def _give_up_oldest(self) -> None:
-        oldest = self._oldest()
-        if oldest is not None and self._remove(oldest):
-            self._give_up(oldest)
-
-    def _oldest(self) -> Interaction | None:
-        try:
-            return next(iter(self._waiting.values()))
-        except (StopIteration, RuntimeError):
-            # None, or another thread changed the map meanwhile.
-            return None
+        first = oldest(self._waiting)
+        if first is not None and self._remove(first):
+            self._give_up(first)
 
     def _remove(self, interaction: Interaction) -> bool:
         """Take one out, and return whether it waited: only one caller gets it."""
@@ -184,3 +177,15 @@ class _Waiting:
 
 def _conversation(interaction: Interaction) -> str | None:
     return thread_of(interaction.root.name, interaction.metadata)
+
+
+def oldest(interactions: Mapping[Hashable, Interaction]) -> Interaction | None:
+    """Return the first of interactions in order of arrival.
+
+    Returns:
+        None if there is none, or if another thread changes the mapping at this moment.
+    """
+    try:
+        return next(iter(interactions.values()))
+    except (StopIteration, RuntimeError):
+        return None

@@ -22,14 +22,14 @@ Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
 
 
 class Shelf(Protocol):
-    """Where a processor keeps ended spans back."""
+    """Keeper of ended spans that wait for scores, one for each processor."""
 
     def note(self, other: OtherSpan) -> None:
-        """A span is kept from now on."""
+        """Keep a span from now on."""
         ...
 
     def pass_on(self, other: OtherSpan, span: ReadableSpan, addition: Addition) -> None:
-        """It goes on to the exporter."""
+        """Pass a span on to the exporter."""
         ...
 
 
@@ -59,13 +59,13 @@ class OtherSpan:
         self._links: list[SpanContext] = []
 
     def set_attributes(self, attributes: Attributes) -> None:
-        """Attributes to be added, as many as the span has room for."""
+        """Add attributes, as many as the span has room for."""
         with self._lock:
             if not self._done and self._span is not None:
                 self._attributes = {**self._attributes, **fitting(self._span, attributes)}
 
     def add_link(self, context: SpanContext) -> None:
-        """A link to be added."""
+        """Add a link."""
         with self._lock:
             if not self._done:
                 self._links.append(context)
@@ -73,10 +73,10 @@ class OtherSpan:
     def add_event(
         self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
     ) -> None:
-        """Adds none: events are on spans of ours."""
+        """Do nothing: events are on spans of ours."""
 
     def keep(self, span: ReadableSpan, shelf: Shelf) -> Addition | None:
-        """The owner ended the span.
+        """Note that the owner ended the span.
 
         Returns:
             What to pass it on with now, or None where it is kept until `end`.
@@ -91,7 +91,7 @@ class OtherSpan:
             return None
 
     def end(self, end_time: int | None = None) -> None:
-        """Nothing more is to be added; passes on what was kept. Idempotent."""
+        """End the additions, and pass on what was kept. Idempotent."""
         with self._lock:
             if self._done:
                 return
@@ -106,7 +106,7 @@ class OtherSpan:
         self._pass_on(kept)
 
     def _pass_on(self, kept: Sequence[tuple[ReadableSpan, Shelf]]) -> None:
-        """Passes all on, also after one that a processor raised for."""
+        """Pass all on, also after one for which a processor raised."""
         if kept:
             (ended, shelf), *rest = kept
             try:
@@ -139,11 +139,11 @@ class OtherSpans:
         self._spans: OrderedDict[tuple[int, int], tuple[OtherSpan, int]] = OrderedDict()
 
     def attach(self) -> None:
-        """One more processor sees spans end."""
+        """Count one more processor that sees spans end."""
         self._processors += 1
 
     def add(self, span: Span, waits: Callable[[], bool]) -> OtherSpan:
-        """A span that is to carry scores.
+        """Add a span that is to carry scores.
 
         Args:
             span: It, open.
@@ -162,7 +162,7 @@ class OtherSpans:
         return other
 
     def ended(self, span: ReadableSpan, shelf: Shelf) -> Addition | None:
-        """A processor saw the end of a span.
+        """Note that a processor saw the end of a span.
 
         Returns:
             What to pass it on with now, or None where it is kept.
@@ -176,7 +176,7 @@ class OtherSpans:
         return addition
 
     def _take(self, context: SpanContext | None) -> OtherSpan | None:
-        """The span; forgotten when the last of the processors asks."""
+        """Return the span; it is forgotten when the last of the processors asks."""
         key = (0, 0) if context is None else _key(context)
         with self._lock:
             other, processors = self._spans.get(key, (None, 0))

@@ -1,4 +1,4 @@
-"""What `setup_tracing` builds from the OpenTelemetry SDK; imported by nothing else."""
+"""Parts of `setup_tracing` that need the OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["OtlpFileExporter", "build_provider"]
 def build_provider(
     otlp_endpoint: str | None, console: bool, path: str | Path | None
 ) -> TracerProvider:
-    """A provider with the exporters asked for; not set as the global one."""
+    """Return a provider with the exporters asked for; it is not set as the global one."""
     resource = Resource.create()
     if str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service"):
         resource = resource.merge(Resource({SERVICE_NAME: "rag"}))
@@ -57,7 +57,7 @@ class OtlpFileExporter(SpanExporter):
         self._file: TextIO = Path(path).open("a", encoding="utf-8")  # noqa: SIM115 - until shutdown
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Writes a batch."""
+        """Write a batch."""
         try:
             message = MessageToDict(encode_spans(spans), use_integers_for_enums=True)
             self._file.write(json.dumps(_with_hex_ids(message), ensure_ascii=False) + "\n")
@@ -67,12 +67,12 @@ class OtlpFileExporter(SpanExporter):
         return SpanExportResult.SUCCESS
 
     def shutdown(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         self._file.close()
 
 
 def _with_hex_ids(value: Any) -> Any:
-    """OTLP/JSON writes ids in hex, where protobuf's own JSON form writes bytes in base64."""
+    """Return a message with ids in hex, as OTLP/JSON has them, instead of base64."""
     if isinstance(value, list):
         return [_with_hex_ids(item) for item in value]
     if not isinstance(value, dict):

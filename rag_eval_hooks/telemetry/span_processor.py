@@ -55,7 +55,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         at_fork(in_child=self._shelf.forked)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Passes on the start of a span."""
+        """Pass on the start of a span."""
         self._inner.on_start(span, parent_context)
 
     def _on_ending(self, span: Span) -> None:
@@ -64,7 +64,7 @@ class RagEvalSpanProcessor(SpanProcessor):
             hook(span)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """Keeps a RAG span that waits for scores; passes on any other."""
+        """Keep a RAG span that waits for scores; pass on any other."""
         try:
             addition = self._others.ended(span, self._shelf)
         except Exception as error:  # noqa: BLE001 - the host's edge: the span must get through
@@ -74,12 +74,12 @@ class RagEvalSpanProcessor(SpanProcessor):
             self._inner.on_end(_with(span, addition))
 
     def shutdown(self) -> None:
-        """Passes on what is kept, then shuts down the inner processor."""
+        """Pass on what is kept, then shut down the inner processor."""
         self._release(EvalStatus.SHUTDOWN)
         self._inner.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Passes on what is kept, with scores where they come in time, and flushes.
+        """Pass on what is kept, with scores if they come in time, and flush.
 
         Waits at most `hold_timeout` and `timeout_millis` for scores; what still lacks them then
         is passed on as `timeout`.
@@ -112,12 +112,12 @@ class _Shelf:
         self._kept: dict[OtherSpan, None] = {}
 
     def note(self, other: OtherSpan) -> None:
-        """A span is kept from now on."""
+        """Keep a span from now on."""
         with self._changed:
             self._kept[other] = None
 
     def pass_on(self, other: OtherSpan, span: ReadableSpan, addition: Addition) -> None:
-        """It goes on to the exporter."""
+        """Pass a span on to the exporter."""
         try:
             self._inner.on_end(_with(span, addition))
         finally:
@@ -126,12 +126,12 @@ class _Shelf:
                 self._changed.notify_all()
 
     def kept(self) -> list[OtherSpan]:
-        """What is kept at this moment."""
+        """Return the spans that are kept at this moment."""
         with self._changed:
             return list(self._kept)
 
     def wait(self, timeout: float) -> None:
-        """Waits until nothing is kept, `timeout` seconds at most."""
+        """Wait until nothing is kept, `timeout` seconds at most."""
         with self._changed:
             self._changed.wait_for(lambda: not self._kept, timeout)
 

@@ -16,7 +16,7 @@ __all__ = ["setup_tracing"]
 def setup_tracing(
     otlp_endpoint: str | None = None, console: bool = False, path: str | Path | None = None
 ) -> TracerProvider:
-    """Makes a tracer provider with exporters and sets it as the global one.
+    """Make a tracer provider with exporters and set it as the global one.
 
     For applications that have no tracing yet. An application that has keeps its own provider
     and does not call this.

@@ -17,7 +17,7 @@ _PAIR = 2
 
 
 def contexts_of(values: Any) -> tuple[Context, ...]:
-    """Contexts from what an application calls its documents.
+    """Return contexts of whatever an application calls its documents.
 
     Args:
         values: One document or several. A document is a text, a `Context`, a mapping with `text`,
@@ -35,14 +35,14 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
 
 
 def scalars(metadata: Any) -> dict[str, Any]:
-    """The entries of a document's metadata that are texts, numbers or booleans."""
+    """Return the entries of a document's metadata that are texts, numbers or booleans."""
     if not isinstance(metadata, Mapping):
         return {}
     return {k: v for k, v in metadata.items() if isinstance(v, _SCALARS)}
 
 
 def score_in(metadata: Mapping[str, Any]) -> float | None:
-    """The score that a retriever or reranker left in a document's metadata."""
+    """Return the score that a retriever or reranker left in a document's metadata, or None."""
     for key in _SCORE_KEYS:
         if key in metadata and (score := _number(metadata[key])) is not None:
             return score

@@ -1,4 +1,4 @@
-"""Which model calls made the answer."""
+"""Selection of the model calls that made the answer."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _MOST = 200
 
 
 def grounding_prompts(interaction: Interaction, answer: str | None) -> list[str]:
-    """The prompts of the answering calls and of those whose output went into them, in order."""
+    """Return the prompts of the answering calls and of those that fed them, in order."""
     calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
     calls = [run for run in calls if not run.within(RunKind.RETRIEVER)]
     prompts = {run: fold("\n".join(run.prompt)) for run in calls}
-    told = _Statements(interaction, prompts)
-    answering = _answering_calls(calls, fold(answer or ""), told)
+    statements = _Statements(interaction, prompts)
+    answering = _answering_calls(calls, fold(answer or ""), statements)
     return [prompts[run] for run in _grounding(calls, answering, prompts)]
 
 
 def _grounding(
     calls: Sequence[Run], answering: Sequence[Run], prompts: Mapping[Run, str]
 ) -> list[Run]:
-    """The answering calls after those that they quote, each of these after those that it quotes.
+    """Return the answering calls, each after those that it quotes.
 
     Calls that ran side by side stand in the order in which they are quoted.
     """
@@ -59,14 +59,14 @@ def _quoted(prompt: str, outputs: Mapping[Run, str]) -> list[Run]:
 
 
 class _Statements:
-    """Which calls were given retrieved text."""
+    """Recognises calls that were given retrieved text."""
 
     def __init__(self, interaction: Interaction, prompts: Mapping[Run, str]) -> None:
         self._lists = interaction.lists
         self._prompts = prompts
 
     def last(self, calls: Sequence[Run], answer: str) -> Run:
-        """Of calls that gave an answer the last; where many say as much, the last that was told.
+        """Return the last of calls that gave an answer, preferring those with retrieved text.
 
         A grader may say the same short word about the answer, without any of the documents.
         """
@@ -85,8 +85,8 @@ class _Statements:
         )
 
 
-def _answering_calls(calls: Sequence[Run], answer: str, told: _Statements) -> list[Run]:
-    """The call that gave the answer, or those whose outputs it is made of; else the last.
+def _answering_calls(calls: Sequence[Run], answer: str, statements: _Statements) -> list[Run]:
+    """Return the call that gave the answer, or those that it is made of; else the last.
 
     Of calls that gave the same the last count, as many as the answer says it: the others were
     tries.
@@ -96,7 +96,7 @@ def _answering_calls(calls: Sequence[Run], answer: str, told: _Statements) -> li
         whole = [call for call, output in outputs.items() if answer in output]
         equal = [call for call in whole if outputs[call] == answer]
         if whole:
-            return [told.last(equal or whole, answer)]
+            return [statements.last(equal or whole, answer)]
         # A short output such as a grader's stands in many answers by chance.
         parts: dict[str, list[Run]] = {}
         for call, output in outputs.items():
@@ -110,7 +110,7 @@ def _answering_calls(calls: Sequence[Run], answer: str, told: _Statements) -> li
 
 
 def _picked(call: Run) -> str:
-    """The arguments of tool calls: with them a model gives structured output."""
+    """Return the arguments of tool calls, by which a model gives structured output."""
     try:
         return (
             fold(json.dumps(list(call.tool_arguments), ensure_ascii=False))

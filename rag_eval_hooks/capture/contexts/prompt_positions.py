@@ -1,4 +1,4 @@
-"""Where texts stand in prompts."""
+"""Positions of texts in prompts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Position", "Prompts"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a text stands: the number of the prompt, and the span in it."""
+    """Position of a text: the number of the prompt, and the span in it."""
 
     prompt: int
     start: int
@@ -20,15 +20,15 @@ class Position:
 
     @property
     def end(self) -> int:
-        """The first character behind it."""
+        """Offset of the first character after it."""
         return self.start + self.length
 
     def holds(self, other: Position) -> bool:
-        """Whether the other place lies within this one."""
+        """Return whether another position lies within this one."""
         return self.prompt == other.prompt and self.start <= other.start and other.end <= self.end
 
     def begins(self, other: Position) -> bool:
-        """Whether the other place begins within this one and hardly reaches beyond it.
+        """Return whether another position begins within this one and hardly exceeds it.
 
         What follows a text may by chance go on like another one for a few characters.
         """
@@ -55,11 +55,11 @@ class Prompts:
         ]
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of prompts."""
         return len(self._texts)
 
     def find(self, text: str, taken: Collection[Position] = ()) -> Position | None:
-        """The first place of a text behind the question, else the first at all.
+        """Return the first position of a text after the question, else the first of all.
 
         Args:
             text: Folded.
@@ -76,7 +76,7 @@ class Prompts:
         return None
 
     def shown(self, text: str, least: int) -> int:
-        """Characters at the beginning of a text that stand in a prompt, 0 for fewer than `least`.
+        """Return how much of a text's beginning is in a prompt, 0 for less than `least`.
 
         The longest stretch is found by halving, as every beginning of one that is there is too.
         """
@@ -92,7 +92,7 @@ class Prompts:
         return least
 
     def hold(self, text: str) -> bool:
-        """Whether a text stands in any of them."""
+        """Return whether a text is in any prompt."""
         return any(text in prompt for prompt in self._texts)
 
     def _free(

@@ -1,4 +1,4 @@
-"""What was asked of retrievers, and what stood at stages before the last."""
+"""Queries to retrievers, and documents of stages before the last."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MOST = 8
 
 
 def queries(interaction: Interaction) -> list[str]:
-    """The different queries of the retrievers that stand in no other retriever, in order."""
+    """Return the distinct queries of outermost retrievers, in order."""
     return list(dict.fromkeys(run.query for run in _asked(interaction) if run.query))[:_MOST]
 
 
 def condensed(interaction: Interaction, question: str) -> str | None:
-    """What was made of the question and asked in its place, and nothing beside it.
+    """Return the only query, if it was made of the question and asked in its place.
 
     A model that picks a tool, or divides the question into several, makes other queries of it.
     """
@@ -45,7 +45,7 @@ def _asked(interaction: Interaction) -> list[Run]:
 def stages(
     interaction: Interaction, final: tuple[Context, ...] | None
 ) -> list[tuple[str, tuple[Context, ...]]]:
-    """Lists of documents that hold more or others than the final contexts, by who gave them."""
+    """Return lists with more or other documents than the final contexts, by their source."""
     kept: list[tuple[str, tuple[Context, ...]]] = []
     last = {context.text for context in final or ()}
     seen: set[tuple[str, ...]] = set()

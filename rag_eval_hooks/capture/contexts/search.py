@@ -37,7 +37,7 @@ class Finder:
         self._answer = answer
 
     def contexts(self) -> tuple[Context, ...] | None:
-        """The contexts in the order in which the model saw them.
+        """Return the contexts in the order in which the model saw them.
 
         Returns:
             None when nothing was retrieved, () when retrieval came back empty.
@@ -73,12 +73,12 @@ class Finder:
 
 
 def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
-    """The documents that stand in one text, in its order, in any form and possibly cut."""
+    """Return the documents that are in one text, in its order, in any form, possibly cut."""
     return _in_prompts(_distinct(lists), Prompts([prompt], ""))
 
 
 def drop_unused(interaction: Interaction) -> None:
-    """Forgets documents that the caller gave, where nothing else was found and no model saw any."""
+    """Drop documents that the caller gave if nothing else was found and no model saw any."""
     lists = interaction.lists
     if not lists or any(found.origin is not Origin.GIVEN for found in lists):
         return
@@ -94,7 +94,7 @@ def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
 
 
 def _distinct(lists: Sequence[DocumentList]) -> dict[str, Context]:
-    """Each text once; a later stage knows more about it, such as a reranker's score.
+    """Return each text once; a later stage knows more about it, such as a reranker's score.
 
     A stage that hands on bare texts knows nothing more. Within one list the first counts.
     """
@@ -108,7 +108,7 @@ def _distinct(lists: Sequence[DocumentList]) -> dict[str, Context]:
 
 
 def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Context, ...]:
-    """The candidates that stand in a prompt, by place; a text inside another one once."""
+    """Return the candidates in a prompt, by position; a text inside another one once."""
     begun = {t: c for t, c in candidates.items() if _may_stand(c.text, prompts)}
     whole = _whole(begun, prompts)
     # A text that stands nowhere in full may have been cut, but not where another text stands.
@@ -127,7 +127,7 @@ def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Co
 
 
 def _may_stand(text: str, prompts: Prompts) -> bool:
-    """Whether the beginning of a text stands in a prompt: few do, and the rest costs more."""
+    """Return whether a text's beginning is in a prompt: a cheap test that few pass."""
     head = text[:_HEAD]
     if len(text) > _HEAD and len(fold(head)) < _HEAD // 2:
         head = text
@@ -147,7 +147,7 @@ def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Pos
 def _cut(
     candidates: Mapping[str, Context], prompts: Prompts, taken: list[Position]
 ) -> dict[str, Position]:
-    """Texts of which only the beginning stands in a prompt, each at a place of its own.
+    """Return texts of which only the beginning is in a prompt, each at its own position.
 
     The longest beginnings come first, and of equal ones that of the later stage: a beginning
     that texts share tells nothing where one of them stands.
@@ -166,14 +166,14 @@ def _cut(
 def _divided(
     candidates: Mapping[str, Context], prompts: Prompts, found: Mapping[str, Position]
 ) -> dict[str, Position]:
-    """Texts that begin in one prompt and end in another."""
+    """Return texts that begin in one prompt and end in another."""
     taken = list(found.values())
     places = {t: in_pieces(c.text, prompts, taken) for t, c in candidates.items() if is_telling(t)}
     return {text: place for text, place in places.items() if place is not None}
 
 
 def _shown(text: str, prompts: Prompts) -> str:
-    """The longest beginning of a text, in any form, that stands in a prompt; "" for none."""
+    """Return the longest beginning of a text, in any form, that is in a prompt; "" for none."""
     for form in forms(text):
         if length := prompts.shown(form, least_shown(form)):
             return form[:length]
@@ -183,7 +183,7 @@ def _shown(text: str, prompts: Prompts) -> str:
 def _with_short_texts(
     seen: tuple[Context, ...], lists: Sequence[DocumentList]
 ) -> tuple[Context, ...]:
-    """What was seen, with texts too short to be looked for, by where their list has them.
+    """Return what was seen, with texts too short to be searched, by their place in the list.
 
     They belong to the last list that was seen: what stood beside them was in the prompt.
     """
@@ -196,7 +196,7 @@ def _with_short_texts(
 
 
 def _beside(seen: Iterable[Context], listed: Mapping[str, Context]) -> tuple[Context, ...]:
-    """Seen texts, each with the short ones that follow it in its list, the first with those before.
+    """Return seen texts, each with the short ones beside it in its list.
 
     Between these, what was seen keeps its order.
     """

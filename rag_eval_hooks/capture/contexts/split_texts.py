@@ -14,7 +14,7 @@ _MOST = 64
 
 
 def in_pieces(text: str, prompts: Prompts, taken: Collection[Position]) -> Position | None:
-    """The place of the longest piece of a text whose pieces stand in one prompt after another.
+    """Return the position of the longest piece of a text that is split between prompts.
 
     What packs texts into prompts may begin one at the end of a prompt, with too few characters to
     know it by, and go on in the next: it was shown where nothing of it is missing.

@@ -1,4 +1,4 @@
-"""The forms in which a text may stand in a prompt."""
+"""Forms in which a text may stand in a prompt."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ESCAPED = re.compile(r"[\n\r\t\\'\"&<>\x00-\x1f]|[^\x00-\x7f]")
 
 
 def fold(text: str) -> str:
-    """The text with each stretch of white space as one blank, without Markdown's quote marks."""
+    """Return the text with white space collapsed, without Markdown's quote marks."""
     return " ".join((_QUOTED.sub("", text) if ">" in text else text).split())
 
 
 def forms(text: str) -> Iterator[str]:
-    """The text as it is, then as formatters write it: folded, each form once, most likely first.
+    """Yield the folded forms in which formatters write a text, most likely first.
 
     Inside JSON, as Python's `repr` in either kind of quotes, and with HTML escapes.
     """
@@ -55,12 +55,12 @@ def _written(text: str) -> Iterator[str]:
 
 
 def is_telling(folded: str) -> bool:
-    """Whether a text is long enough not to stand in a prompt by chance."""
+    """Return whether a text is long enough not to be in a prompt by chance."""
     return len(folded) + _wide(folded[:TELLING]) >= TELLING
 
 
 def least_shown(folded: str) -> int:
-    """Characters at the beginning of a text by which it is known where its end was cut."""
+    """Return how much of a cut text's beginning must be in a prompt."""
     return _SHOWN - _wide(folded[:_SHOWN]) // 2
 
 
