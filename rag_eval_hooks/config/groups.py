@@ -156,8 +156,8 @@ class JudgeSettings(SettingsGroup):
     )
     judge_concurrency: Count = setting(
         16,
-        "Samples evaluated at once, and judge calls in flight at once: fewer after a 429 or a "
-        "time-out.",
+        "Samples evaluated at once, and judge calls in flight at once: fewer while many get a 429 "
+        "or a time-out.",
     )
 
 

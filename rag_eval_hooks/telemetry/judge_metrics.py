@@ -22,7 +22,7 @@ _SECONDS: Final = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 1
 _LEVELS: Final[tuple[tuple[str, str, Callable[[GateState], int]], ...]] = (
     (
         semconv.METRIC_JUDGE_LIMIT,
-        "Calls that may be in flight: fewer after a 429 or a time-out.",
+        "Calls that may be in flight: fewer while many get a 429 or a time-out.",
         lambda state: state.limit,
     ),
     (semconv.METRIC_JUDGE_USAGE, "Calls in flight.", lambda state: state.in_flight),
