@@ -1,4 +1,4 @@
-"""A worker thread that never delays the exit of the process."""
+"""Worker thread that never delays the exit of the process."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ R = TypeVar("R")
 
 
 class DaemonExecutor(Executor):
-    """One daemon thread that runs calls in order; a forked child gets a thread of its own.
+    """Daemon thread that runs calls in order; a forked child gets one of its own.
 
     The standard pools join their threads when the interpreter exits, so a sink that hangs or a
     model that is being loaded would keep the host application from ending. A daemon does not.
 
     Args:
-        name: The thread's name.
+        name: Name of the thread.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,7 +37,7 @@ class DaemonExecutor(Executor):
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Queues a call; the future gets its result or exception."""
+        """Queue a call; the future gets its result or exception."""
         future: Future[R] = Future()
 
         def call() -> None:
@@ -58,7 +58,7 @@ class DaemonExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Ends the thread after the calls queued so far; never waits for them."""
+        """End the thread after the calls queued so far, without waiting for them."""
         self._calls.put(None)
 
     def _start(self) -> None:

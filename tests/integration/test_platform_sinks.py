@@ -92,7 +92,7 @@ def open_sink() -> Iterator[Callable[..., Opened]]:
 
 
 def test_what_is_sent_is_counted(make: Make, open_sink: Callable[..., Opened]) -> None:
-    """A platform that is well gets each sample; nothing is lost and no incident is told."""
+    """A platform that is well gets each sample; nothing is lost and no incident is counted."""
     with PlatformServer(well) as server:
         one = open_sink(make(server.url))
         one.deliver(3)
@@ -124,7 +124,7 @@ def test_a_failure_that_passes_loses_nothing(
 def test_a_lasting_failure_is_given_up_and_counted(
     status: int, make: Make, open_sink: Callable[..., Opened]
 ) -> None:
-    """What a broken platform does not take within the time is lost, each counted with its cause."""
+    """Results that a broken platform does not take in time are lost and counted with the cause."""
     with PlatformServer(lambda _: Answer(status, {"error": "broken"})) as server:
         one = open_sink(make(server.url))
         one.deliver(3)
@@ -186,7 +186,7 @@ def test_the_outbox_is_bounded(make: Make, open_sink: Callable[..., Opened]) -> 
 
 
 def test_closing_counts_what_is_left(make: Make) -> None:
-    """At the end what a hanging platform did not take is lost, and the books say so."""
+    """Results that a hanging platform has not taken at the end are lost and counted."""
     hanging = threading.Event()
 
     def answer(request: Request) -> Answer:
@@ -206,7 +206,7 @@ def test_closing_counts_what_is_left(make: Make) -> None:
 
 @pytest.mark.parametrize("kind", ["phoenix", "mlflow"])
 def test_a_span_may_arrive_later(kind: str, open_sink: Callable[..., Opened]) -> None:
-    """Scores wait for a span that is exported after them, and nothing is told as a failure."""
+    """Scores wait for a span that is exported after them, and no failure is counted."""
     unknown = iter(range(3))
 
     def answer(request: Request) -> Answer:
@@ -244,7 +244,7 @@ def test_a_span_that_never_arrives_is_counted(open_sink: Callable[..., Opened]) 
 
 
 def test_a_sample_without_a_span_has_no_place(open_sink: Callable[..., Opened]) -> None:
-    """A sample whose span is not recorded is told apart from one that was lost."""
+    """A sample without a recorded span is counted apart from those that were lost."""
     with PlatformServer(well) as server:
         one = open_sink(SINKS["phoenix"](server.url))
         one.deliver(evaluation=replace(EVALUATION, sample=Sample(question="q")))
@@ -268,7 +268,7 @@ def test_a_client_that_cannot_be_made_is_counted(open_sink: Callable[..., Opened
 
 
 def test_a_sink_belongs_to_one_evaluator() -> None:
-    """A second evaluator cannot take a sink over, which would lose what waits in it."""
+    """A second evaluator cannot use the sink of another, which would lose what waits in it."""
     sink = PhoenixSink("http://127.0.0.1:9")
     with RagEval(metrics=["lexical"], sinks=sink), pytest.raises(ConfigError):
         RagEval(metrics=["lexical"], sinks=sink)
@@ -346,7 +346,7 @@ def test_langfuse_gets_what_its_own_client_sends(open_sink: Callable[..., Opened
         assert isinstance(exact[key], type(theirs.body[0][key]))
 
 
-def test_langfuse_tells_what_it_rejects(open_sink: Callable[..., Opened]) -> None:
+def test_what_langfuse_rejects_is_counted(open_sink: Callable[..., Opened]) -> None:
     """A batch of which Langfuse rejects some is not sent again, as it asks, but counted."""
     rejected = {"accepted": 1, "rejected": 1, "errors": [{"index": 0, "message": "bad"}]}
     with PlatformServer(lambda _: Answer(207, rejected)) as server:
@@ -357,7 +357,7 @@ def test_langfuse_tells_what_it_rejects(open_sink: Callable[..., Opened]) -> Non
     assert one.incidents.counts() == {"sink langfuse, some scores rejected: Lost": 1}
 
 
-def test_keys_are_sent_and_never_told(
+def test_keys_are_sent_and_never_shown(
     make: Make, open_sink: Callable[..., Opened], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A key stands in a header, and in no log, count or text of the sink."""
@@ -401,7 +401,7 @@ def test_an_evaluator_is_not_held_up(make: Make) -> None:
         {"sink_keys": {"other": "sk-secret"}},
     ],
 )
-def test_a_wrong_setting_is_told_at_start(values: dict[str, Any]) -> None:
+def test_a_wrong_setting_is_refused_at_start(values: dict[str, Any]) -> None:
     """A wrong URL or key is a ConfigError at start-up, which repeats no secret."""
     with pytest.raises(ConfigError) as caught:
         RagEval(metrics=["lexical"], config=RagEvalConfig(**values))

@@ -15,7 +15,7 @@ __all__ = ["Answer", "PlatformServer", "Request", "well"]
 
 @dataclass(frozen=True)
 class Request:
-    """What a sink sent."""
+    """Request of a sink."""
 
     method: str
     path: str
@@ -25,7 +25,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the platform says: a status, a JSON body, headers, after some seconds."""
+    """Answer of the platform: a status, a JSON body, headers, after some seconds."""
 
     status: int = 200
     body: Any = None
@@ -34,7 +34,7 @@ class Answer:
 
 
 def well(request: Request) -> Answer:
-    """What the three platforms answer when all is well."""
+    """Return the answer of the three platforms when all is well."""
     if request.path.startswith("/v1/span_annotations"):
         return Answer(body={"data": [{"id": "1"} for _ in request.body["data"]]})
     if request.path.startswith("/api/public/scores"):
@@ -45,7 +45,7 @@ def well(request: Request) -> Answer:
 
 
 class PlatformServer:
-    """Answers each request by a function and keeps what it got.
+    """Answers each request by a function and keeps all requests.
 
     Args:
         answer: Called with each request.
