@@ -1,4 +1,4 @@
-"""What waits for one sink and what follows from its failures; knows no threads."""
+"""Backlog of one sink: the queue, and the consequences of failures; knows no threads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rag_eval_hooks.delivery.destination import (
 )
 from rag_eval_hooks.incidents import Incidents
 
-__all__ = ["FULL", "RETRY", "Backlog", "Call"]
+__all__ = ["FULL", "RETRY", "Backlog", "SinkCall"]
 
 RETRY: Final = "Retry"
 """Suffix of the count of failed tries that are repeated, and so are not losses."""
@@ -40,7 +40,7 @@ _GRACE: Final = 0.1
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class SinkCall:
     """A call of the sink that is in flight.
 
     Attributes:
@@ -78,7 +78,7 @@ class Backlog:
         self, sink: Destination, limits: Limits, incidents: Incidents, store: Store | None
     ) -> None:
         self.waiting: list[Queued] = []
-        self.calls: list[Call] = []
+        self.calls: list[SinkCall] = []
         self.chars = 0
         self.is_closing = False
         self._sink = sink
@@ -92,17 +92,17 @@ class Backlog:
 
     @property
     def is_down(self) -> bool:
-        """Whether the sink has failed several times in a row."""
+        """True after several failures in a row."""
         return self._backoff.is_failing
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a call hangs."""
+        """True while a call hangs."""
         return any(call.is_overdue for call in self.calls)
 
     @property
     def is_full(self) -> bool:
-        """Whether more waits than may; a single result may be of any size."""
+        """True if more waits than may; a single result may be of any size."""
         return self.chars > self._limits.queue_chars and bool(self.waiting or self.calls)
 
     def due_at(self) -> float | None:
@@ -115,7 +115,7 @@ class Backlog:
             return None
         return max(self.waiting[0].due, self._paused_until)
 
-    def begin(self, now: float) -> Call:
+    def begin(self, now: float) -> SinkCall:
         """Take what is due for one call; something must wait."""
         items = [heapq.heappop(self.waiting)]
         most = 1 if self.is_down or items[0].is_alone else self._sink.batch_size
@@ -124,7 +124,7 @@ class Backlog:
             if following.due > now or following.is_alone or following.is_last != items[0].is_last:
                 break
             items.append(heapq.heappop(self.waiting))
-        call = Call(items, now, len(items))
+        call = SinkCall(items, now, len(items))
         self.calls.append(call)
         return call
 
@@ -134,7 +134,7 @@ class Backlog:
             item.due = min(item.due, now)
         heapq.heapify(self.waiting)
 
-    def settle(self, call: Call, failures: Mapping[int, BaseException], now: float) -> None:
+    def settle(self, call: SinkCall, failures: Mapping[int, BaseException], now: float) -> None:
         """Account for a call that has returned.
 
         Args:
@@ -164,7 +164,7 @@ class Backlog:
         if can_wait and self._failures >= _DOWN and now >= self._paused_until:
             self._paused_until = now + self._backoff.failed()
 
-    def _fail(self, item: Queued, error: BaseException, call: Call, now: float) -> None:
+    def _fail(self, item: Queued, error: BaseException, call: SinkCall, now: float) -> None:
         """Decide what follows from the failure of an item."""
         is_shared = call.is_whole and call.size > 1
         if is_shared and isinstance(error, SendError) and not error.is_for_all:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from rag_eval_hooks.delivery.backlog import FULL, Backlog, Call
+from rag_eval_hooks.delivery.backlog import FULL, Backlog, SinkCall
 from rag_eval_hooks.delivery.destination import Destination, Limits, Queued, Store
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
@@ -206,7 +206,7 @@ class Outbox:
     def _run(self) -> None:
         with quiet():
             is_open = self._open()
-            call: Call | None = None
+            call: SinkCall | None = None
             failures: Mapping[int, BaseException] = {}
             while is_open and (call := self._next(call, failures)) is not None:
                 failures = self._send(call)
@@ -239,7 +239,7 @@ class Outbox:
         except BaseException as error:  # noqa: BLE001 - the sink's edge
             self._incidents.report(f"sink {self.sink.name} close", error)
 
-    def _send(self, call: Call) -> Mapping[int, BaseException]:
+    def _send(self, call: SinkCall) -> Mapping[int, BaseException]:
         items = call.items
         last = self._closing is not None or any(item.is_last for item in items)
         try:
@@ -248,7 +248,9 @@ class Outbox:
             call.is_whole = True
             return dict.fromkeys(range(call.size), error)
 
-    def _next(self, done: Call | None, failures: Mapping[int, BaseException]) -> Call | None:
+    def _next(
+        self, done: SinkCall | None, failures: Mapping[int, BaseException]
+    ) -> SinkCall | None:
         """Settle a call and return the next one as soon as it is due; None at the end."""
         with self._lock:
             now = time.monotonic()
@@ -267,7 +269,7 @@ class Outbox:
             self._queued.notify_all()
             return None
 
-    def _begin(self, now: float) -> Call:
+    def _begin(self, now: float) -> SinkCall:
         call = self._backlog.begin(now)
         if self._backlog.waiting and self._idle:
             self._queued.notify()

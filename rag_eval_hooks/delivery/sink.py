@@ -188,7 +188,7 @@ class UserSink(Destination):
 
     @property
     def takes_feedback(self) -> bool:
-        """Whether the sink receives feedback."""
+        """True if the sink receives feedback."""
         return isinstance(self._sink, FeedbackSink)
 
     def wants(self, evaluation: Evaluation) -> bool:

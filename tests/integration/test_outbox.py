@@ -22,7 +22,7 @@ from rag_eval_hooks.delivery.destination import (
     SpanUnknown,
 )
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink, Report
+from rag_eval_hooks.delivery.platforms.platform import PlatformSink, SpanScores
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
@@ -100,7 +100,7 @@ class Scripted(PlatformSink):
         self.taken: Counter[str] = Counter()
         self.sizes: list[int] = []
 
-    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+    def send_scores(self, reports: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
         spans = [str(int(one.span_id, 16) - 1) for one in reports]
         self.sizes.append(len(spans))
         self.answer(spans)

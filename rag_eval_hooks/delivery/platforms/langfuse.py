@@ -9,7 +9,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from rag_eval_hooks.delivery.destination import Rejected, RetryLater, SendError, SpanUnknown
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink, Report, Result, checked, needs
+from rag_eval_hooks.delivery.platforms.platform import (
+    PlatformScore,
+    PlatformSink,
+    SpanScores,
+    checked,
+    needs,
+)
 from rag_eval_hooks.errors import ConfigError
 
 __all__ = ["LangfuseSink", "from_settings"]
@@ -72,14 +78,14 @@ class LangfuseSink(PlatformSink):
             httpx_client=self._client,
         )
 
-    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+    def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
         """Send all scores in one request; Langfuse names those that it rejects."""
         import httpx
         from langfuse.api.core.api_error import ApiError
         from langfuse.api.scores.types.create_score_request import CreateScoreRequest
 
-        scores = [(n, result) for n, one in enumerate(reports) for result in one.results]
-        body = [CreateScoreRequest(**_score(reports[n], result)) for n, result in scores]
+        scores = [(n, score) for n, one in enumerate(batch) for score in one.scores]
+        body = [CreateScoreRequest(**_score(batch[n], score)) for n, score in scores]
         try:
             # The outbox retries: the client would go on for longer than it may.
             answer = self._api.scores.create(request=body, request_options={"max_retries": 0})
@@ -96,7 +102,7 @@ class LangfuseSink(PlatformSink):
             return {}
         rejected = {getattr(error, "index", -1) for error in getattr(answer, "errors", None) or ()}
         places = {n for index, (n, _) in enumerate(scores) if index in rejected}
-        return dict.fromkeys(places or range(len(reports)), Rejected("some scores rejected"))
+        return dict.fromkeys(places or range(len(batch)), Rejected("some scores rejected"))
 
     def close(self) -> None:
         """Close the connections."""
@@ -104,22 +110,22 @@ class LangfuseSink(PlatformSink):
             self._client.close()
 
 
-def _score(report: Report, result: Result) -> dict[str, Any]:
-    identity = "\n".join((report.trace_id, report.span_id, result.name, result.identifier))
-    score = {
+def _score(span: SpanScores, score: PlatformScore) -> dict[str, Any]:
+    identity = "\n".join((span.trace_id, span.span_id, score.name, score.identifier))
+    body = {
         "id": hashlib.sha256(identity.encode()).hexdigest()[:32],
-        "trace_id": report.trace_id,
-        "observation_id": report.span_id,
-        "name": result.name,
-        "value": result.value,
+        "trace_id": span.trace_id,
+        "observation_id": span.span_id,
+        "name": score.name,
+        "value": score.value,
         "data_type": "NUMERIC",
-        "comment": result.explanation,
-        "timestamp": datetime.fromtimestamp(report.time / 1e9, UTC),
+        "comment": score.explanation,
+        "timestamp": datetime.fromtimestamp(span.time / 1e9, UTC),
         "metadata": {
-            **result.metadata,
-            "annotator_kind": result.annotator_kind,
-            "identifier": result.identifier,
-            **({} if result.label is None else {"label": result.label}),
+            **score.metadata,
+            "annotator_kind": score.annotator_kind,
+            "identifier": score.identifier,
+            **({} if score.label is None else {"label": score.label}),
         },
     }
-    return {key: value for key, value in score.items() if value is not None}
+    return {key: value for key, value in body.items() if value is not None}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.delivery.destination import SendError
-from rag_eval_hooks.delivery.platforms.platform import HttpSink, Report, Result
+from rag_eval_hooks.delivery.platforms.platform import HttpSink, PlatformScore, SpanScores
 
 __all__ = ["MlflowSink", "from_settings"]
 
@@ -45,14 +45,14 @@ class MlflowSink(HttpSink):
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
         super().__init__("mlflow", url, token, content)
 
-    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+    def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
         """Add or update the assessments of each trace."""
-        for report in reports:
-            path = f"{_TRACES}/tr-{report.trace_id}"
+        for span in batch:
+            path = f"{_TRACES}/tr-{span.trace_id}"
             ids = _assessment_ids(self.call("GET", path))
-            for result in report.results:
-                assessment = _assessment(report, result)
-                existing = ids.get((result.name, result.identifier, report.span_id))
+            for score in span.scores:
+                assessment = _assessment(span, score)
+                existing = ids.get((score.name, score.identifier, span.span_id))
                 if existing is None:
                     self.call("POST", f"{path}/assessments", json={"assessment": assessment})
                 else:
@@ -73,24 +73,24 @@ def _assessment_ids(answer: Any) -> Mapping[_Key, str]:
     }
 
 
-def _assessment(report: Report, result: Result) -> dict[str, Any]:
-    now = datetime.fromtimestamp(report.time / 1e9, UTC).isoformat().replace("+00:00", "Z")
-    metadata = {key: _text(value) for key, value in result.metadata.items()}
-    if result.label is not None:
-        metadata[_LABEL] = result.label
+def _assessment(span: SpanScores, score: PlatformScore) -> dict[str, Any]:
+    now = datetime.fromtimestamp(span.time / 1e9, UTC).isoformat().replace("+00:00", "Z")
+    metadata = {key: _text(value) for key, value in score.metadata.items()}
+    if score.label is not None:
+        metadata[_LABEL] = score.label
     body = {
-        "assessment_name": result.name,
-        "trace_id": f"tr-{report.trace_id}",
+        "assessment_name": score.name,
+        "trace_id": f"tr-{span.trace_id}",
         "source": {
-            "source_type": "LLM_JUDGE" if result.annotator_kind == "LLM" else "CODE",
-            "source_id": result.identifier,
+            "source_type": "LLM_JUDGE" if score.annotator_kind == "LLM" else "CODE",
+            "source_id": score.identifier,
         },
         "create_time": now,
         "last_update_time": now,
-        "feedback": {"value": result.value},
-        "metadata": {**metadata, _SPAN: report.span_id},
+        "feedback": {"value": score.value},
+        "metadata": {**metadata, _SPAN: span.span_id},
     }
-    return body if result.explanation is None else {**body, "rationale": result.explanation}
+    return body if score.explanation is None else {**body, "rationale": score.explanation}
 
 
 def _text(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.delivery.destination import SendError, SpanUnknown
-from rag_eval_hooks.delivery.platforms.platform import HttpSink, Report, Result
+from rag_eval_hooks.delivery.platforms.platform import HttpSink, PlatformScore, SpanScores
 
 __all__ = ["PhoenixSink", "from_settings"]
 
@@ -40,41 +40,39 @@ class PhoenixSink(HttpSink):
     ) -> None:
         super().__init__("phoenix", url, api_key, content)
 
-    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
+    def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
         """Post the annotations; one unknown span fails a whole request, which names it."""
         try:
-            self._post(reports, sync=True)
+            self._post(batch, sync=True)
         except SpanUnknown as error:
-            unknown = [n for n, one in enumerate(reports) if one.span_id in error.answer]
-            if last and (unknown or len(reports) == 1):
-                self._post([reports[n] for n in unknown] or reports, sync=False)
+            unknown = [n for n, one in enumerate(batch) if one.span_id in error.answer]
+            if last and (unknown or len(batch) == 1):
+                self._post([batch[n] for n in unknown] or batch, sync=False)
                 unknown_errors: dict[int, SendError] = {}
             elif unknown:
                 unknown_errors = {n: SpanUnknown() for n in unknown}
             else:
                 raise
-            known = [one for n, one in enumerate(reports) if n not in unknown]
+            known = [one for n, one in enumerate(batch) if n not in unknown]
             if unknown and known:
                 self._post(known, sync=True)
             return unknown_errors
         return {}
 
-    def _post(self, reports: Sequence[Report], *, sync: bool) -> None:
-        annotations = [
-            _annotation(one.span_id, result) for one in reports for result in one.results
-        ]
+    def _post(self, batch: Sequence[SpanScores], *, sync: bool) -> None:
+        annotations = [_annotation(one.span_id, score) for one in batch for score in one.scores]
         # Only with `sync` the answer says whether the spans exist.
         params = {"sync": "true" if sync else "false"}
         self.call("POST", _PATH, params=params, json={"data": annotations})
 
 
-def _annotation(span_id: str, result: Result) -> dict[str, Any]:
-    values = {"score": result.value, "label": result.label, "explanation": result.explanation}
+def _annotation(span_id: str, score: PlatformScore) -> dict[str, Any]:
+    values = {"score": score.value, "label": score.label, "explanation": score.explanation}
     return {
         "span_id": span_id,
-        "name": result.name,
-        "annotator_kind": result.annotator_kind,
+        "name": score.name,
+        "annotator_kind": score.annotator_kind,
         "result": {key: value for key, value in values.items() if value is not None},
-        "metadata": dict(result.metadata),
-        "identifier": result.identifier,
+        "metadata": dict(score.metadata),
+        "identifier": score.identifier,
     }

@@ -1,4 +1,4 @@
-"""Base of the sinks for evaluation platforms: reports, delivery in the background, HTTP."""
+"""Base of the sinks for evaluation platforms: their form of scores, and HTTP."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.explanation_text import prose
 from rag_eval_hooks.score import Score
 
-__all__ = ["HttpSink", "PlatformSink", "Report", "Result", "checked", "needs"]
+__all__ = ["HttpSink", "PlatformScore", "PlatformSink", "SpanScores", "checked", "needs"]
 
 _RETRIED: Final = (408, 425, 429)
 _REFUSED_KEY: Final = (401, 403)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class PlatformScore:
     """One score in the form that platforms store.
 
     Attributes:
@@ -53,26 +53,26 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class SpanScores:
     """All scores of one sample.
 
     Attributes:
         trace_id: 32 hex digits of the RAG span's trace.
         span_id: 16 hex digits of the RAG span.
         time: End of the evaluation in nanoseconds since the epoch.
-        results: The scores.
+        scores: The scores.
     """
 
     trace_id: str
     span_id: str
     time: int
-    results: tuple[Result, ...]
+    scores: tuple[PlatformScore, ...]
 
 
 class PlatformSink(Destination):
     """Sends scores to a platform that stores traces, in the background.
 
-    A platform implements `open`, `send_reports` and `close`; `send_reports` is called in several
+    A platform implements `open`, `send_scores` and `close`; `send_scores` is called in several
     threads at once. With a spool, scores stay in it until the platform has accepted them.
 
     Args:
@@ -138,37 +138,37 @@ class PlatformSink(Destination):
     def send(self, items: Sequence[Queued], *, last: bool) -> Mapping[int, BaseException]:
         """Send the scores of several samples; see `Destination.send`."""
         payloads = (item.payload for item in items)
-        reports = [self._report(one) for one in payloads if isinstance(one, Evaluation)]
+        batch = [self._span_scores(one) for one in payloads if isinstance(one, Evaluation)]
         try:
-            return self.send_reports(reports, last=last)
+            return self.send_scores(batch, last=last)
         except SendError:
             raise
         except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
             raise Rejected(type(error).__name__, is_for_all=False) from None
 
-    def send_reports(self, reports: Sequence[Report], *, last: bool) -> Mapping[int, SendError]:
-        """Send reports; sending one again changes nothing.
+    def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
+        """Send scores; sending them again changes nothing.
 
         Args:
-            reports: Scores of one sample each, at most `batch_size` of them.
+            batch: Scores of one sample each, at most `batch_size` of them.
             last: Whether they are not tried again.
 
         Returns:
-            Failure by index in `reports`; all others were accepted.
+            Failure by index in `batch`; all others were accepted.
 
         Raises:
             SendError: Failure of all: `RetryLater`, `SpanUnknown` or `Rejected`.
         """
         raise NotImplementedError
 
-    def _report(self, evaluation: Evaluation) -> Report:
+    def _span_scores(self, evaluation: Evaluation) -> SpanScores:
         sample = evaluation.sample
-        return Report(
+        return SpanScores(
             trace_id=sample.trace_id or "",
             span_id=sample.span_id or "",
             time=evaluation.end,
-            results=tuple(
-                Result(
+            scores=tuple(
+                PlatformScore(
                     name=name,
                     value=score.value,
                     label=evaluation.label(name),
