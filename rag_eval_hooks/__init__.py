@@ -10,13 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.config.groups import (
-    DeliverySettings,
+from rag_eval_hooks.config.evaluation_groups import (
     JudgeSettings,
-    LimitSettings,
-    PrivacySettings,
     SamplingSettings,
     ScoringSettings,
+)
+from rag_eval_hooks.config.groups import (
+    DeliverySettings,
+    LimitSettings,
+    PrivacySettings,
     TelemetrySettings,
 )
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings

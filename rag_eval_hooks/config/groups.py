@@ -1,43 +1,33 @@
-"""Every setting, in groups: its name, type, default and description stand here and nowhere else."""
+"""Settings of operation: limits, telemetry, delivery and privacy.
+
+Name, type, default and description of a setting stand here and nowhere else.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from rag_eval_hooks.config.fields import (
     Count,
     Names,
-    NumberByName,
-    OptionalShare,
     OptionalText,
     Redactions,
     Seconds,
-    SecretByName,
     SettingsGroup,
-    Share,
     Switch,
     TelemetryDetails,
-    Temperature,
-    Url,
-    Variants,
     Wants,
-    Weights,
     setting,
 )
-from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, Rules, TailRules
-from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.sink_providers import keys_wanted, sinks_wanted
 
 __all__ = [
     "REDACTIONS",
     "DeliverySettings",
-    "JudgeSettings",
     "LimitSettings",
     "PrivacySettings",
-    "SamplingSettings",
-    "ScoringSettings",
     "TelemetrySettings",
 ]
 
@@ -46,168 +36,6 @@ REDACTIONS = (
     "'presidio', separated by commas; in code also rules and functions (text) -> text or "
     "(field, text) -> text"
 )
-
-
-class ScoringSettings(SettingsGroup):
-    """Metrics, their variants, and the models that they need."""
-
-    metrics: Annotated[Names, Wants("names of suites or metrics, separated by commas")] = setting(
-        (),
-        "Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`. By default all that a "
-        "sample can feed: without a reference, those that need none.",
-    )
-    embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Wants(EMBEDDERS.wanted)] = setting(
-        "auto",
-        "Model for embeddings: `auto`, `none`, `openai:<model>`, or `sentence-transformers`, with "
-        "`:` and a name or path for another model than all-MiniLM-L6-v2. `auto` is the judge's "
-        "endpoint with `text-embedding-3-small` for an OpenAI judge; for the local judge it is "
-        "MiniLM where the `embeddings` extra is installed and the model is on disk: nothing is "
-        "downloaded unasked.",
-    )
-    token_scorer: Annotated[
-        str, AfterValidator(TOKEN_SCORERS.check), Wants(TOKEN_SCORERS.wanted)
-    ] = setting(
-        "none",
-        "`none` or `bert-score`, with `:` and a name or path for another model than "
-        "microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.",
-    )
-    variants: Variants = setting(
-        (),
-        "Other definitions of metrics: `dont_know_phrases` (`graphrag.answer_class` finds DON'T "
-        "KNOW wherever a phrase for it occurs, not only where the answer says nothing else), "
-        "`rank_aware_precision` (`graphrag.ragas_context_precision` depends on the ranks of the "
-        "contexts), `paired_ratings` (two judge calls for the `nvidia` suite instead of six) and "
-        "`single_calls` (a judge call for each finding, for small models).",
-    )
-    weights: Weights = setting(
-        {},
-        "Weights of composite scores, such as `graphrag.faithfulness=2`: of "
-        "`graphrag.ragas_score` and `whitepaper.weighted_score`; parts left out keep theirs.",
-    )
-    question_checks: Annotated[OptionalText, Wants("the path of a TOML file, or 'none'")] = setting(
-        None, "Path of a TOML file with checks by `question_id`."
-    )
-    references: Annotated[OptionalText, Wants("the path of a JSONL or CSV file, or 'none'")] = (
-        setting(
-            None,
-            "Path of a golden file (JSON lines or CSV), or `none`. See [sampling.md](sampling.md).",
-        )
-    )
-    references_threshold: OptionalShare = setting(
-        None,
-        "Least cosine between a question and a golden question whose reference it may use, or "
-        "`none` for equal questions only. Needs an embedder.",
-    )
-    thresholds: Annotated[NumberByName, Wants("metric ids and numbers in the metric's scale")] = (
-        setting(
-            {},
-            "Lowest passing values by metric, in its own scale, such as `ragas.faithfulness=0.8`.",
-        )
-    )
-
-    @property
-    def dont_know(self) -> Literal["refusal", "phrases"]:
-        """Test by which DON'T KNOW answers are detected."""
-        return "phrases" if "dont_know_phrases" in self.variants else "refusal"
-
-    @property
-    def graphrag_rank_aware(self) -> bool:
-        """Let `graphrag.ragas_context_precision` depend on the ranks of the contexts."""
-        return "rank_aware_precision" in self.variants
-
-    @property
-    def calls(self) -> Literal["fused", "single"]:
-        """Shape of judge calls: all findings in two calls, or one call for each."""
-        return "single" if "single_calls" in self.variants else "fused"
-
-    @property
-    def nvidia_calls(self) -> Literal["independent", "paired"]:
-        """Judge calls for the ratings of the `nvidia` suite."""
-        return "paired" if "paired_ratings" in self.variants else "independent"
-
-    def weights_of(self, suite: str) -> dict[str, float]:
-        """Return the weights given for one suite, by part."""
-        parts = ((name.partition("."), weight) for name, weight in self.weights.items())
-        return {part: weight for (of, _, part), weight in parts if of == suite}
-
-
-class JudgeSettings(SettingsGroup):
-    """The judge, its endpoint, and the limits of its calls."""
-
-    judge: Annotated[str, AfterValidator(JUDGES.check), Wants(JUDGES.wanted)] = setting(
-        "local", "`local` (embedded, no network) or `openai:<model>`."
-    )
-    judge_prices: Annotated[OptionalText, Wants("the path of a TOML file, or 'none'")] = setting(
-        None, "Path of a TOML file with prices of models, for the cost on scores."
-    )
-    judge_base_url: Url = setting(
-        None, "Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM."
-    )
-    judge_api_key: Annotated[SecretStr | None, Wants("a key")] = setting(
-        None, "Key of that endpoint; never printed."
-    )
-    judge_headers: SecretByName = setting(
-        {}, "Extra HTTP headers for a gateway; values are secret and never printed."
-    )
-    judge_temperature: Temperature = setting(0.0, "Sampling temperature, or `none` to send none.")
-    judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
-    judge_retries: Annotated[int, Field(ge=0), Wants("a whole number, 0 or more")] = setting(
-        3, "Further tries after a 429, a 5xx or a time-out."
-    )
-    judge_concurrency: Count = setting(
-        16,
-        "Samples evaluated at once, and judge calls in flight at once: fewer while many get a 429 "
-        "or a time-out.",
-    )
-
-
-class SamplingSettings(SettingsGroup):
-    """Which requests are evaluated, and what that may cost."""
-
-    sample_rate: Share = setting(
-        1.0, "Share of interactions to evaluate, 0 to 1; consistent by trace id."
-    )
-    metric_rates: Annotated[MetricRates, Wants("numbers from 0 to 1 by suite or metric id")] = (
-        setting(
-            {},
-            "Inclusion probability of suites and metrics, 0 to 1; an id wins over its suite, and "
-            "both over `sample_rate`. For this and the next four see [sampling.md](sampling.md).",
-        )
-    )
-    rules: Annotated[Rules, Wants("tables, each with a rate")] = setting(
-        (),
-        "Tables with conditions on an interaction and a rate; the first that fits counts. In a "
-        "variable, JSON.",
-    )
-    tail: Annotated[TailRules, Wants("tables, each with one condition and `then`")] = setting(
-        (),
-        "Tables with conditions on cheap results or feedback, and the metrics to evaluate then. "
-        "In a variable, JSON.",
-    )
-    rate_limit: Annotated[
-        RateLimits, Wants("whole numbers, 1 to 1000000, of 'second' and 'minute'")
-    ] = setting({}, "Samples evaluated in any `second` and any `minute`, by this process.")
-    budget: Annotated[
-        Budgets,
-        Wants(
-            "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; and path, "
-            "the path of a file"
-        ),
-    ] = setting(
-        {},
-        "Limits of `calls`, `tokens` or `cost` of judge and embedder, each `_per_hour` or "
-        "`_per_day` (UTC); and `path`, an SQLite file by which processes share one budget.",
-    )
-
-    @property
-    def budget_limits(self) -> dict[str, float]:
-        """Limits by unit and period, such as `calls_per_hour`."""
-        return {name: limit for name, limit in self.budget.items() if isinstance(limit, float)}
-
-    @property
-    def budget_path(self) -> str | None:
-        """Path of the file by which processes share the budget."""
-        return next((path for path in self.budget.values() if isinstance(path, str)), None)
 
 
 class LimitSettings(SettingsGroup):

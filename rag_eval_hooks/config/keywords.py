@@ -7,13 +7,15 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from pydantic import SecretStr
 
-from rag_eval_hooks.config.groups import (
-    DeliverySettings,
+from rag_eval_hooks.config.evaluation_groups import (
     JudgeSettings,
-    LimitSettings,
-    PrivacySettings,
     SamplingSettings,
     ScoringSettings,
+)
+from rag_eval_hooks.config.groups import (
+    DeliverySettings,
+    LimitSettings,
+    PrivacySettings,
     TelemetrySettings,
 )
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings

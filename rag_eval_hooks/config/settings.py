@@ -12,14 +12,16 @@ from collections.abc import Mapping
 from typing import Any, Final, Unpack
 
 from rag_eval_hooks.config.env_and_file import Origins, merged
+from rag_eval_hooks.config.evaluation_groups import (
+    JudgeSettings,
+    SamplingSettings,
+    ScoringSettings,
+)
 from rag_eval_hooks.config.fields import SettingsGroup
 from rag_eval_hooks.config.groups import (
     DeliverySettings,
-    JudgeSettings,
     LimitSettings,
     PrivacySettings,
-    SamplingSettings,
-    ScoringSettings,
     TelemetrySettings,
 )
 from rag_eval_hooks.config.keywords import ArgumentKeywords

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.config.evaluation_groups import SamplingSettings
 from rag_eval_hooks.config.fields import wants_of
-from rag_eval_hooks.config.groups import LimitSettings, PrivacySettings, SamplingSettings
+from rag_eval_hooks.config.groups import LimitSettings, PrivacySettings
 from rag_eval_hooks.config.removed import REMOVED
 from rag_eval_hooks.config.settings import GROUPS
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
