@@ -149,7 +149,7 @@ def application(folder: Path, url: str, limit: Spend, number: int, each: int) ->
     config = RagEvalConfig(
         metrics=tuple(RATES),
         metric_rates=RATES,
-        spool=str(folder / "spool.sqlite"),
+        spool=str(folder / "spool"),
         queue_size=each,
         judge_concurrency=1,
         **_budget(folder, limit),
@@ -227,7 +227,7 @@ def _read(folder: Path, report: Report) -> None:
     report.accepted, report.delivered = len(accepted), sum(found.values())
     report.missing = len(accepted - found.keys())
     report.twice = sum(count > 1 for count in found.values())
-    config = RagEvalConfig(spool=str(folder / "spool.sqlite"))
+    config = RagEvalConfig(spool=str(folder / "spool"))
     with RagEval(judge="local", config=config, embedder="none") as reader:
         report.books = reader.spooled()
 

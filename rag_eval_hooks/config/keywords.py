@@ -76,8 +76,6 @@ class SettingKeywords(TypedDict, total=False):
     sink_timeout: float
     sink_retry_for: float
     spool: str | None
-    durability: Literal["batch", "sync"]
-    spool_wait: float
     spool_max_mb: int
     redact_patterns: Mapping[str, str]
     redact_ids_key: Secret | None

@@ -11,6 +11,10 @@ __all__ = ["REMOVED", "unknown_setting"]
 
 _LIMIT: Final = "it is a fixed limit now, see rag_eval_hooks/config/limits.py"
 _MODEL_PROCESS: Final = "only local models run in another process; see model_process"
+_BATCH: Final = (
+    "remove it, nothing takes its place: a thread writes every sample to the process's own spool "
+    "file within 50 ms, and no request waits for the disk"
+)
 _OPENAI_JUDGE: Final = "give RagEval an OpenAIJudge with {} of its own instead"
 
 REMOVED: Final[dict[str, str]] = {
@@ -20,6 +24,7 @@ REMOVED: Final[dict[str, str]] = {
     "calls": "write variants = 'single_calls' instead of 'single'",
     "capture_event_content": "write telemetry_details = 'event_quotes' instead of true",
     "dont_know": "write variants = 'dont_know_phrases' instead of 'phrases'",
+    "durability": _BATCH,
     "evaluator": "samples are evaluated in a thread. For local models set model_process: 'auto' "
     "instead of 'auto', true instead of 'process', false instead of 'thread'",
     "evaluator_concurrency": "judge_concurrency bounds the samples evaluated at once too",
@@ -51,6 +56,7 @@ REMOVED: Final[dict[str, str]] = {
     "sink_keep_for": f"{_LIMIT}; a sink that is down gets the results of a day",
     "sink_keep_mb": "spool_max_mb bounds what waits for sinks, too",
     "sink_queue_chars": f"{_LIMIT}; with a spool, more waits there",
+    "spool_wait": _BATCH,
     "verify_tokens": _OPENAI_JUDGE.format("verify_tokens"),
     "whitepaper_weights": "write weights = {'whitepaper.<part>': ...}",
     "workflow": "name the outermost run of the framework, or pass interaction(name=...)",

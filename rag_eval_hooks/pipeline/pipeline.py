@@ -23,8 +23,7 @@ from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory
 from rag_eval_hooks.pipeline.observers import Observers, SpansAndTelemetry
 from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.processor import Processor
-from rag_eval_hooks.pipeline.sinks import Rows, Sinks
-from rag_eval_hooks.pipeline.spooled import Spooled, SpoolHost
+from rag_eval_hooks.pipeline.spooled import Spooled
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.score import Cause, Outcomes
@@ -68,22 +67,24 @@ class Pipeline:
         self._holder = SpanHolder(
             hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=parts.incidents
         )
-        rows = Rows()
-        self._delivery = Delivery(
+        self._spooled = Spooled(
+            parts,
+            capacity=lambda: self._evaluator.capacity(),
+            resume=self._resume,
+            settle=lambda work, ending: self._observers.settle(work, ending),
+        )
+        self._delivery = self._spooled.delivery = Delivery(
             parts.sinks,
             config,
             parts.incidents,
-            rows if config.spool is not None else None,
+            self._spooled if self._spooled.is_used else None,
             tracer_provider=parts.tracer_provider,
         )
-        self._spooled = Spooled(config, parts.incidents, self._spool_host())
-        self._sinks = Sinks(self._delivery, rows, self._spooled)
         memory = FeedbackMemory.of(config, keeps_all=parts.selection.keeps_all)
         self._observers = Observers(
             (
                 SpansAndTelemetry(self._holder, parts.telemetry, hold=config.hold),
                 memory,
-                self._sinks,
                 self._spooled,
             ),
             self._stats,
@@ -104,18 +105,6 @@ class Pipeline:
         self._state = PipelineState(self.stats, self._gauges())
         self._spooled.look_back()
 
-    def _spool_host(self) -> SpoolHost:
-        return SpoolHost(
-            positions=dict,
-            capacity=lambda: self._evaluator.capacity(),
-            resume=self._resume,
-            refuse=lambda work, reason: self._observers.settle(work, Ending.dropped(reason)),
-            reports=dict,
-            take_report=lambda kept: None,
-            lost_reports=lambda name, count: None,
-            redactor=self._parts.redactor,
-        )
-
     def _gauges(self) -> dict[str, Gauge]:
         config = self._parts.config
         return {
@@ -127,14 +116,14 @@ class Pipeline:
             semconv.METRIC_OPEN_SIZE: lambda: self._opened()[0],
             semconv.METRIC_OPEN_CAPACITY: lambda: limits.OPEN_INTERACTIONS,
             semconv.METRIC_OPEN_TEXT: lambda: self._opened()[1],
-            **self._spooled.levels(),
+            **self._spooled.gauges(),
         }
 
     def submit(self, work: Work) -> bool:
-        """Decide about a request and queue it. Never blocks, but for a synchronous spool.
+        """Decide about a request and queue it. Never blocks.
 
         Returns:
-            Whether it will be evaluated, and is on disk if it is to be by now.
+            Whether it will be evaluated.
         """
         decision = work.decision = self._parts.selection.decide(work)
         if decision is None:
@@ -150,7 +139,7 @@ class Pipeline:
         reason = self._queue(work)
         if reason is not None:
             return self._refuse(work, Ending.dropped(reason))
-        return self._spooled.confirmed(work)
+        return True
 
     def _refuse(self, work: Work, ending: Ending) -> bool:
         self._observers.settle(work, ending)
@@ -302,7 +291,7 @@ class Pipeline:
             What the child must keep alive without using it.
         """
         self._exit.disarm()
-        return self._spooled.abandon()
+        return self._spooled
 
     async def _process(self, work: Work | FeedbackWork) -> None:
         try:
@@ -328,7 +317,7 @@ class Pipeline:
 
     def _tick(self) -> None:
         self._holder.expire()
-        self._sinks.take_up()
+        self._delivery.check()
         self._external_tick()
 
     async def _close(self) -> None:

@@ -60,9 +60,7 @@ class Processor:
         if decision is None:
             return
         evaluation = await self._evaluate(work, sample, decision)
-        if work.outcomes is None and not await self._spooled.keep(work, evaluation):
-            self._observers.settle(work, Ending.dropped("taken_over"))
-            return
+        await self._spooled.keep(work, evaluation)
         await self.publish(work, evaluation)
 
     async def publish(self, work: Work, evaluation: Evaluation) -> None:

@@ -4,172 +4,167 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.config import limits
-from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.redaction import Redactor
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.spool.entry import NOWHERE, Entry
-from rag_eval_hooks.spool.file import Row, check_spool
-from rag_eval_hooks.spool.recovery import recovered
-from rag_eval_hooks.spool.reports import Kept, ReportHost
+from rag_eval_hooks.pipeline.parts import Parts
+from rag_eval_hooks.spool.folder import check_spool
+from rag_eval_hooks.spool.recovered import ALL_SINKS, Entry, Recovered
 from rag_eval_hooks.spool.spool import Spool
 from rag_eval_hooks.telemetry.self_metrics import Gauge
-from rag_eval_hooks.work import Ending, Evaluation, Observer, Work
+from rag_eval_hooks.work import Observer, Work
 
-__all__ = ["SpoolHost", "Spooled"]
+__all__ = ["Spooled"]
 
-_LEFT = ("spooled", "shutdown", "taken_over")
-"""Reasons of samples that stay in the spool, or are another process's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpoolHost:
-    """Callbacks of the spool's thread.
-
-    Attributes:
-        positions: Returns the present position of each sink that has one.
-        capacity: Returns how many more recovered samples may wait.
-        resume: Queues a recovered sample; False if there is no slot.
-        refuse: Counts a recovered sample that cannot be evaluated.
-        reports: Returns how many more reports each platform takes.
-        take_report: Hands a report to its platform.
-        lost_reports: Counts reports of a platform that were kept too long.
-        redactor: Redacts recovered samples.
-    """
-
-    positions: Callable[[], Mapping[str, int]]
-    capacity: Callable[[], int]
-    resume: Callable[[Work], bool]
-    refuse: Callable[[Work, str], None]
-    reports: Callable[[], Mapping[str, int]]
-    take_report: Callable[[Kept], None]
-    lost_reports: Callable[[str, int], None]
-    redactor: Redactor
+_LEFT = ("spooled", "shutdown")
+"""Reasons of samples that stay on disk for the next process."""
 
 
 class Spooled(Observer):
-    """Keeps accepted samples and their outcomes on disk, if there is a spool.
+    """Keeps accepted samples, and results that sinks lack, on disk, if there is a spool.
+
+    Also the store of the delivery, and the receiver of the spool.
 
     Args:
-        config: The settings.
-        incidents: Where failures of the disk are counted.
-        host: The pipeline.
+        parts: Settings, redactor and telemetry.
+        capacity: Returns how many more recovered samples may wait.
+        resume: Queues a recovered sample; False if there is no slot.
+        settle: Ends a recovered sample that cannot be evaluated.
+
+    Attributes:
+        recovered: Samples taken over from processes that have ended.
+        delivery: Sinks to which undelivered results go; set once they exist.
 
     Raises:
-        ConfigError: The file cannot be a spool.
+        ConfigError: The path cannot be a spool.
     """
 
-    def __init__(self, config: RagEvalConfig, incidents: Incidents, host: SpoolHost) -> None:
-        self._config = config
-        self._incidents = incidents
-        self._host = host
-        self._left_over = config.spool is not None and check_spool(Path(config.spool))
-        self._redelivered: set[Work] = set()
+    delivery: Delivery
+
+    def __init__(
+        self,
+        parts: Parts,
+        capacity: Callable[[], int],
+        resume: Callable[[Work], bool],
+        settle: Callable[[Work, Ending], None],
+    ) -> None:
         self.recovered = 0
-        self._spool = Spool.of(
-            config,
-            incidents=incidents,
-            positions=host.positions,
-            room=host.capacity,
-            take=self._recover,
-            reports=ReportHost(
-                room=host.reports,
-                take=host.take_report,
-                lost=host.lost_reports,
-                max_bytes=100_000_000,
-                keep_for=limits.SINK_KEEP_SECONDS,
-            ),
-        )
+        self._telemetry = parts.telemetry
+        self._capacity = capacity
+        self._resume = resume
+        self._settle = settle
+        self._max_bytes = parts.config.spool_max_mb * 1_000_000
+        self._spool: Spool | None = None
+        self._has_leftovers = False
+        if parts.config.spool is not None:
+            path = Path(parts.config.spool)
+            self._has_leftovers = check_spool(path)
+            self._spool = Spool(
+                path,
+                max_bytes=self._max_bytes,
+                incidents=parts.incidents,
+                redactor=parts.redactor,
+                receiver=self,
+            )
+
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a spool."""
+        return self._spool is not None
 
     @property
     def undurable(self) -> int:
-        """Accepted samples that could not be kept."""
+        """Accepted samples that were not stored."""
         return 0 if self._spool is None else self._spool.undurable
 
     def look_back(self) -> None:
         """Recover what earlier processes left, soon."""
-        if self._spool is not None and self._left_over:
+        if self._spool is not None and self._has_leftovers:
             with suppress(RuntimeError):
                 # Without a thread now, recovery begins with the first sample.
-                self._spool.start()
+                self._spool.start(later=True)
 
     def start(self) -> None:
         """Start the writing thread, once.
 
         Raises:
-            RuntimeError: The system gives no thread.
+            RuntimeError: The system has no thread left.
         """
         if self._spool is not None:
-            self._spool.begin_thread()
+            self._spool.start()
 
     def accepted(self, work: Work) -> None:
-        """Keep a sample, soon. O(1), never waits."""
+        """Store a sample, soon. Never waits."""
         if self._spool is None or work.by_feedback or work.decision is None:
             return
         if work.is_recovered:
             self.recovered += 1
             return
-        work.entry = Entry(
-            work.sample,
-            probability=work.decision.probability,
-            reason=work.decision.reason,
-            redaction=self._host.redactor.mark,
+        decision = work.decision
+        work.entry = self._spool.accept(
+            work.sample, decision.probability, decision.reason, work.accepted_at
         )
-        self._spool.put(work.entry)
-
-    def confirmed(self, work: Work) -> bool:
-        """Return whether a sample is on disk, if it is to be by now."""
-        return self._spool is None or work.entry is None or self._spool.confirmed(work.entry)
 
     def holds(self, work: Work) -> bool:
         """Return whether the disk holds a sample for another process to recover."""
-        return work.entry is not None and work.entry.generation != NOWHERE
+        return work.entry is not None and work.entry.is_stored
 
     async def begun(self, work: Work) -> None:
         """Note on disk that a recovered sample is evaluated now."""
         if self._spool is not None and work.is_recovered and work.outcomes is None:
             await self._spool.begin(work.entry)
 
-    async def keep(self, work: Work, evaluation: Evaluation) -> bool:
-        """Keep outcomes until they are delivered; False if another process has the sample."""
-        if self._spool is None or work.entry is None:
-            return True
-        return await self._spool.keep(work.entry, evaluation.outcomes)
+    async def keep(self, work: Work, evaluation: Evaluation) -> None:
+        """Store an evaluation and the sinks that lack it, before it is published."""
+        is_stored = work.outcomes is not None and ALL_SINKS not in work.sinks
+        if is_stored or self._spool is None or work.entry is None:
+            return
+        known = work.sinks
+        work.sinks = {
+            name: known.get(name, position)
+            for name, position in self.delivery.lacking(evaluation).items()
+        }
+        await self._spool.keep(
+            work.entry, evaluation.outcomes, evaluation.start, evaluation.end, work.sinks
+        )
 
-    def redeliver(self, work: Work) -> None:
-        """Keep the outcomes of a sample on disk after it is settled, until `let_go`."""
-        self._redelivered.add(work)
+    async def evaluated(self, work: Work, evaluation: Evaluation) -> None:
+        """Hand an evaluation to the sinks that lack it. Never waits for them."""
+        is_kept = work.entry is not None and work.entry.is_kept
+        self.delivery.put(
+            evaluation,
+            work.sinks if is_kept else self.delivery.lacking(evaluation),
+            entry=work.entry if is_kept else None,
+            is_repeated=work.is_recovered,
+            accepted_at=work.accepted_at,
+        )
 
     def settled(self, work: Work, ending: Ending) -> None:
-        """Remove a sample from the disk, unless a later process is to have it."""
-        if work in self._redelivered:
-            self._redelivered.discard(work)
-        elif work.entry is not None and ending.reason not in _LEFT:
-            self.let_go(work.entry, ending.entry)
+        """Count the end of a sample, unless it stays on disk for the next process."""
+        if self._spool is not None and work.entry is not None and ending.reason not in _LEFT:
+            self._spool.settle(work.entry, ending.entry)
 
-    def let_go(self, entry: Entry, column: str) -> None:
-        """Remove a sample from the disk."""
-        if self._spool is not None:
-            self._spool.finish(entry, column)
+    def delivered(self, entry: object, sink: str) -> None:
+        """Note that a sink has a result, or will never get it."""
+        if self._spool is not None and isinstance(entry, Entry):
+            self._spool.delivered(entry, sink)
 
-    def give_up(self, entry: Entry) -> None:
-        """Leave a sample to whoever recovers it next, this process included."""
-        if self._spool is not None:
-            self._spool.give_up(entry)
+    def leave(self, entry: object, sink: str) -> None:
+        """Note that a result is no longer in memory, until the sink has capacity for it again."""
+        if self._spool is not None and isinstance(entry, Entry):
+            self._spool.leave(entry, sink)
 
     def books(self) -> Mapping[str, int]:
         """Return the counts of the spool, of all processes; empty if they cannot be read."""
         return {} if self._spool is None else self._spool.books()
 
-    def levels(self) -> dict[str, Gauge]:
-        """Return the levels that metrics show of the spool, by instrument."""
-        spool, most = self._spool, self._config.spool_max_mb * 1_000_000
+    def gauges(self) -> dict[str, Gauge]:
+        """Return the gauges of the spool, by instrument."""
+        spool, most = self._spool, self._max_bytes
         if spool is None:
             return {}
         return {
@@ -187,37 +182,45 @@ class Spooled(Observer):
         if self._spool is not None:
             self._spool.stop(timeout)
 
-    def forking(self) -> None:
-        """Close the file."""
-        if self._spool is not None:
-            self._spool.before_fork()
+    def room(self, sink: str | None) -> int:
+        """Return how many more results a sink can take, or samples the evaluator for None."""
+        return self._capacity() if sink is None else self.delivery.capacity(sink)
 
-    def forked(self) -> None:
-        """Go on in the parent."""
-        if self._spool is not None:
-            self._spool.after_fork()
+    def take(self, recovered: Recovered, sink: str | None) -> bool:
+        """Take a sample that waited on disk. Called in the spool's thread."""
+        if sink is None:
+            return self._take(recovered)
+        assert recovered.evaluation is not None
+        evaluation = self._telemetry.evaluated(
+            recovered.sample,
+            recovered.evaluation.outcomes,
+            probability=recovered.probability,
+            reason=recovered.reason,
+            start=recovered.evaluation.start,
+            end=recovered.evaluation.end,
+            log=CallLog(),
+        )
+        self.delivery.put(
+            evaluation,
+            {sink: recovered.sinks.get(sink)},
+            entry=recovered.entry,
+            is_repeated=True,
+            accepted_at=recovered.accepted_at,
+        )
+        return True
 
-    def abandon(self) -> Spool | None:
-        """Return the parent's spool, to be kept: a child must not close its connection."""
-        if self._spool is not None:
-            self._spool.abandon()
-        return self._spool
-
-    def _recover(self, row: Row, generation: int) -> bool:
-        """Resume a sample of a process that has ended. Called in the spool's thread."""
-        assert self._spool is not None
-        found = recovered(row, generation, self._incidents, self._host.redactor)
-        if found.refusal is not None:
+    def _take(self, recovered: Recovered) -> bool:
+        if recovered.refusal is not None:
             self.recovered += 1
-            refused = Work(id_of(row.id), lambda: Sample(question="", sample_id=row.id))
-            refused.entry = found.entry
-            self._host.refuse(refused, found.refusal)
+            refused = Work(id_of(recovered.sample.sample_id), lambda: recovered.sample)
+            refused.entry = recovered.entry
+            self._settle(refused, Ending.dropped(recovered.refusal))
             return True
-        work = Work.of(found.entry.sample())
-        work.entry = found.entry
-        work.probability, work.reason = row.probability, found.entry.reason
-        work.outcomes, work.tries = found.outcomes, row.tries
-        if self._host.resume(work):
-            return True
-        self.give_up(found.entry)
-        return False
+        work = Work.of(recovered.sample)
+        work.entry = recovered.entry
+        work.accepted_at = recovered.accepted_at
+        work.probability, work.reason = recovered.probability, recovered.reason
+        work.tries, work.sinks = recovered.tries, recovered.sinks
+        if recovered.evaluation is not None:
+            work.outcomes = recovered.evaluation.outcomes
+        return self._resume(work)

@@ -1,28 +1,48 @@
-"""Samples and outcomes as text, and back."""
+"""Samples and evaluations as text, and back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
 
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["outcomes_from_text", "outcomes_to_text", "sample_from_text", "sample_to_text"]
+__all__ = [
+    "StoredEvaluation",
+    "evaluation_from_text",
+    "evaluation_to_text",
+    "sample_from_text",
+    "sample_to_text",
+]
+
+_REDACTION: Final = "redaction_mark"
 
 
-_REDACTION = "redaction_mark"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvaluation:
+    """Part of an evaluation that the spool stores beside the sample.
+
+    Attributes:
+        outcomes: Outcome by metric id.
+        start: Start of the evaluation in nanoseconds since the epoch.
+        end: End of the evaluation in nanoseconds since the epoch.
+    """
+
+    outcomes: Outcomes
+    start: int
+    end: int
 
 
 def sample_to_text(sample: Sample, redaction: str = "") -> str:
-    """The sample as JSON; metadata that JSON does not know becomes its text.
+    """Return a sample as ASCII JSON; metadata that JSON does not know becomes its text.
 
     Args:
-        sample: What is to be kept.
-        redaction: The mark of what was taken out of it.
+        sample: The sample to store.
+        redaction: Mark of the redaction settings that were applied to it.
 
     Raises:
         ValueError: The metadata contains itself.
@@ -31,35 +51,39 @@ def sample_to_text(sample: Sample, redaction: str = "") -> str:
 
 
 def sample_from_text(text: str) -> tuple[Sample, str]:
-    """The sample again, with its id, and the mark of what was taken out of it.
+    """Return the sample, with its id, and the mark of the redaction that was applied to it.
 
     Raises:
-        ValueError: The text is no JSON.
-        TypeError: It is no sample.
+        ValueError: The text is not JSON.
+        TypeError: The text does not describe a sample.
     """
     data = json.loads(text)
     mark = data.pop(_REDACTION, "")
     return Sample.from_dict({**data, "truncated": tuple(data.get("truncated", ()))}), mark
 
 
-def outcomes_to_text(outcomes: Outcomes) -> str:
-    """Outcomes as JSON, in their order.
+def evaluation_to_text(outcomes: Outcomes, start: int, end: int) -> str:
+    """Return an evaluation as JSON, with the outcomes in their order.
 
     Raises:
         ValueError: An explanation contains itself.
     """
-    return json.dumps({name: _plain(outcome) for name, outcome in outcomes.items()}, default=str)
+    plain = {name: _plain(outcome) for name, outcome in outcomes.items()}
+    return json.dumps({"start": start, "end": end, "outcomes": plain}, default=str)
 
 
-def outcomes_from_text(text: str) -> Outcomes:
-    """The outcomes again.
+def evaluation_from_text(text: str) -> StoredEvaluation:
+    """Return the stored evaluation.
 
     Raises:
-        ValueError: The text is no JSON, or holds no outcome.
-        TypeError: Likewise.
-        KeyError: Likewise.
+        ValueError: The text is not JSON, or an outcome is out of range.
+        TypeError: The text does not describe an evaluation.
+        KeyError: A field is missing.
+        AttributeError: The text is JSON of another shape.
     """
-    return {name: _outcome(data) for name, data in json.loads(text).items()}
+    data = json.loads(text)
+    outcomes = {name: _outcome(outcome) for name, outcome in data["outcomes"].items()}
+    return StoredEvaluation(outcomes=outcomes, start=int(data["start"]), end=int(data["end"]))
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

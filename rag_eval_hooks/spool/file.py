@@ -1,351 +1,358 @@
-"""The spool's SQLite file: its tables, its claims, its books. Knows no threads."""
+"""SQLite file of one process: its rows, and the counts of the rows that are gone."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+import uuid
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final, Self
 
-from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.file_paths import is_place
-from rag_eval_hooks.spool.owner import is_supported
-from rag_eval_hooks.spool.reports import ReportTable, undelivered
-from rag_eval_hooks.sqlite_file import FILE_ERRORS, make_private, use_log
+from rag_eval_hooks.spool.owner import Owner
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile, read_only
 
-__all__ = ["Row", "SpoolFile", "SpoolFullError", "check_spool", "spool_books"]
+__all__ = [
+    "APPLICATION",
+    "EVALUATE",
+    "MOST_ROWS",
+    "SCHEMA",
+    "VERSION",
+    "Row",
+    "SpoolFile",
+    "identity_of",
+    "is_damage",
+    "lock_of",
+    "put_aside",
+    "spool_files",
+]
 
-_APPLICATION = 0x52616745
-_VERSION = 1
-_BUSY_S = 0.5
-"""How long others may keep the file locked before the spool does without it for a while."""
-_MOST_OWNERS = 400
-_TABLES = """
-CREATE TABLE samples (
-    seq INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    owner TEXT,
-    sample TEXT NOT NULL,
-    probability REAL NOT NULL,
-    reason TEXT NOT NULL,
-    positions TEXT NOT NULL,
-    outcomes TEXT,
-    tries INTEGER NOT NULL DEFAULT 0,
-    accepted_at REAL NOT NULL
-);
-CREATE INDEX samples_by_owner ON samples (owner);
-CREATE TABLE books (entry TEXT PRIMARY KEY, count INTEGER NOT NULL);
-"""
-_COUNT = (
+APPLICATION: Final = 0x52616745
+VERSION: Final = 2
+EVALUATE: Final = ""
+"""Key of the rows that wait for the evaluator; rows that wait for a sink have its name as key."""
+_PATIENCE_S: Final = 0.5
+"""Seconds to wait for another program, such as a backup, that locks the file."""
+_NAME: Final = re.compile(r"[0-9a-f]{32}\.sqlite")
+SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS rows ("
+    # Long values last: SQLite reads a value by way of all that stand before it.
+    " seq INTEGER PRIMARY KEY, entry TEXT, sinks TEXT NOT NULL DEFAULT '{}',"
+    " tries INTEGER NOT NULL DEFAULT 0, probability REAL NOT NULL, reason TEXT NOT NULL,"
+    " accepted_at REAL NOT NULL, sample TEXT NOT NULL, evaluation TEXT)",
+    "CREATE TABLE IF NOT EXISTS books (entry TEXT PRIMARY KEY, count INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS carried (file TEXT PRIMARY KEY)",
+    "CREATE TRIGGER IF NOT EXISTS rows_counted AFTER UPDATE OF entry ON rows"
+    " WHEN old.entry IS NULL AND new.entry IS NOT NULL BEGIN"
+    " INSERT INTO books VALUES (new.entry, 1)"
+    " ON CONFLICT (entry) DO UPDATE SET count = count + 1; END",
+    "CREATE TRIGGER IF NOT EXISTS rows_done AFTER UPDATE ON rows"
+    " WHEN new.entry IS NOT NULL AND new.sinks = '{}' BEGIN"
+    " DELETE FROM rows WHERE seq = new.seq; END",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {VERSION}",
+)
+_COLUMNS: Final = "seq, sample, probability, reason, accepted_at, tries, evaluation, sinks, entry"
+_INSERT: Final = "INSERT INTO rows (seq, sample, probability, reason, accepted_at) VALUES "
+MOST_ROWS: Final = 64
+"""Samples that one statement may store."""
+_PAGES: Final = "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
+_ADD: Final = (
     "INSERT INTO books VALUES (?, ?)"
-    " ON CONFLICT (entry) DO UPDATE SET count = books.count + excluded.count"
+    " ON CONFLICT (entry) DO UPDATE SET count = count + excluded.count"
 )
-_PAGES = "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
-_INSERT = (
-    "INSERT OR IGNORE INTO samples (id, owner, sample, probability, reason, positions, accepted_at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+_UNHARMED: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_TOOBIG,
+    }
 )
-_FIELDS = "id, sample, probability, reason, positions, accepted_at, outcomes, tries"
-_WANTS = "the path of a spool of this version, or of a file that is not there yet"
 
 
-class SpoolFullError(Exception):
-    """One more sample would pass the size that the spool may have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One sample in the spool.
+    """One sample as it is stored. Of a damaged file, any value may have any type.
 
     Attributes:
-        id: The sample's id.
-        sample: As text.
+        seq: Number of the row in its file.
+        sample: The sample as JSON.
         probability: Inclusion probability.
-        reason: The sampler's.
-        positions: Where sinks stood when it was accepted, by their place.
-        accepted_at: When it was, in seconds since the epoch.
-        outcomes: As text, once it is evaluated and not yet delivered.
-        tries: How often its evaluation was begun by a process that had it from another.
+        reason: Reason of the sampler's choice.
+        accepted_at: Acceptance in seconds since the epoch.
+        tries: Evaluations begun by processes that took the row over.
+        evaluation: The evaluation as JSON, or None before it.
+        sinks: JSON object of the sinks that lack the evaluation, with their positions.
+        entry: Name under which the row is counted in the books; None while it is pending.
     """
 
-    id: str
+    seq: int
     sample: str
     probability: float
     reason: str
-    positions: Mapping[str, int]
     accepted_at: float
-    outcomes: str | None = None
     tries: int = 0
+    evaluation: str | None = None
+    sinks: str = "{}"
+    entry: str | None = None
 
 
 class SpoolFile:
-    """An open spool. Not thread-safe; must not cross a fork.
+    """File that this process owns: its own, or one taken over from a process that has ended.
 
     Args:
-        path: The file; made, readable for its owner alone, when it is not there.
-        max_bytes: Size that it may have, without SQLite's log of about 4 MB.
-
-    Raises:
-        sqlite3.Error: It cannot be opened.
-        OSError: Likewise.
+        path: The file.
+        owner: Its lock, held by this process.
 
     Attributes:
-        reports: What waits for platforms.
+        path: The file.
+        waiting: Numbers of rows that nothing in memory handles, by `EVALUATE` or name of a sink.
+        is_lost: Whether the file was removed, replaced or put aside.
+        is_damaged: Whether the file is broken, so that it is only read.
+
+    Raises:
+        sqlite3.Error: The file cannot be used.
+        OSError: The file cannot be used.
+        ValueError: The file is damaged.
     """
 
-    def __init__(self, path: Path, max_bytes: int) -> None:
-        self._path = path
-        self._max_bytes = max_bytes
-        make_private(path)
-        self._db = _connect(path)
-        self.reports = ReportTable(self._db)
-        try:
+    def __init__(self, path: Path, owner: Owner) -> None:
+        self.path = path
+        self.waiting: dict[str, deque[int]] = {}
+        self.is_lost = False
+        self.is_damaged = False
+        self._owner = owner
+        self._file = SqliteFile(path, SCHEMA, patience=_PATIENCE_S)
+        self._next = 1
+        with self._file.opened():
             self._inode = os.stat(path).st_ino
-            self._prepare()
-            self._page = int(self._db.execute("PRAGMA page_size").fetchone()[0])
-        except BaseException:
-            self._db.close()
-            raise
 
-    def is_gone(self) -> bool:
-        """Whether the file was removed, or another put in its place."""
-        try:
-            return os.stat(self._path).st_ino != self._inode
-        except OSError:
-            return True
+    @property
+    def is_writable(self) -> bool:
+        """Whether rows can still be changed."""
+        return not (self.is_lost or self.is_damaged)
 
-    def close(self) -> None:
-        """Closes the file."""
-        self._db.close()
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """One transaction: all of it is kept, or nothing.
-
-        It takes few calls: before each, in a process that is busy, this thread may have to wait
-        for the interpreter.
-        """
-        self._counts: Counter[str] = Counter()
-        self._size: int | None = None
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            if self._counts:
-                self._db.executemany(_COUNT, self._counts.items())
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
-
-    def insert(self, row: Row, owner: str) -> None:
-        """Keeps a sample; one that is there already stays as it is.
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """Create the file of this process in a folder.
 
         Raises:
-            SpoolFullError: There is no room for it.
+            sqlite3.Error: The file cannot be created.
+            OSError: The file cannot be created.
         """
-        if self._size is None:
-            self._size = self._page * int(self._db.execute(_PAGES).fetchone()[0])
-        if self._size + len(row.sample) > self._max_bytes:
-            raise SpoolFullError
-        self._size += len(row.sample)
-        positions = json.dumps(dict(row.positions))
-        values = (
-            row.id,
-            owner,
-            row.sample,
-            row.probability,
-            row.reason,
-            positions,
-            row.accepted_at,
-        )
-        if self._db.execute(_INSERT, values).rowcount:
-            self._counts["accepted"] += 1
+        while True:
+            path = folder / f"{uuid.uuid4().hex}.sqlite"
+            # None where another process tests the new lock at this very moment.
+            if (owner := Owner.take(lock_of(path))) is not None:
+                try:
+                    return cls(path, owner)
+                except BaseException:
+                    with suppress(OSError):
+                        path.unlink(missing_ok=True)
+                        owner.remove()
+                    raise
 
-    def keep_outcomes(self, sample_id: str, owner: str, outcomes: str) -> bool:
-        """Keeps what was found; False when the claim is another's, or the sample is done."""
-        changed = self._db.execute(
-            "UPDATE samples SET outcomes = ? WHERE id = ? AND owner = ?",
-            (outcomes, sample_id, owner),
-        )
-        return bool(changed.rowcount)
-
-    def begin(self, sample_id: str, owner: str) -> None:
-        """Counts a try."""
-        self._db.execute(
-            "UPDATE samples SET tries = tries + 1 WHERE id = ? AND owner = ?", (sample_id, owner)
-        )
-
-    def finish(self, sample_id: str, owner: str, entry: str) -> None:
-        """Lets go of a sample and enters it in the books."""
-        gone = self._db.execute(
-            "DELETE FROM samples WHERE id = ? AND owner = ?", (sample_id, owner)
-        )
-        if gone.rowcount:
-            self._counts[entry] += 1
-
-    def release(self, owner: str, to: str | None = None) -> None:
-        """Gives all claims of one owner to another, or up."""
-        self._db.execute("UPDATE samples SET owner = ? WHERE owner = ?", (to, owner))
-        self.reports.release(owner, to)
-
-    def give_up(self, sample_id: str, owner: str) -> None:
-        """Gives up the claim on one sample."""
-        self._db.execute(
-            "UPDATE samples SET owner = NULL WHERE id = ? AND owner = ?", (sample_id, owner)
-        )
-
-    def has_others(self, owner: str) -> bool:
-        """Whether there is a sample that is not claimed by this owner."""
-        found = self._db.execute("SELECT 1 FROM samples WHERE owner IS NOT ? LIMIT 1", (owner,))
-        return found.fetchone() is not None
-
-    def measure(self) -> tuple[int, int]:
-        """Samples in the file, and its bytes that are in use."""
-        (count,) = self._db.execute("SELECT COUNT(*) FROM samples").fetchone()
-        (pages,) = self._db.execute(_PAGES).fetchone()
-        return int(count), int(pages) * self._page
-
-    def claim(self, owner: str, limit: int, is_alive: Callable[[str], bool]) -> list[Row]:
-        """Takes over the oldest samples that nobody alive has a claim on; inside `writing`."""
-        others = self._db.execute(
-            "SELECT DISTINCT owner FROM samples WHERE owner IS NOT NULL AND owner != ? LIMIT ?",
-            (owner, _MOST_OWNERS),
-        ).fetchall()
-        dead = [name for (name,) in others if not is_alive(name)]
-        marks = ", ".join("?" * len(dead))
-        found = self._db.execute(
-            f"SELECT {_FIELDS} FROM samples"
-            f" WHERE owner IS NULL OR owner IN ({marks}) ORDER BY seq LIMIT ?",
-            (*dead, limit),
-        ).fetchall()
-        self._db.executemany(
-            "UPDATE samples SET owner = ? WHERE id = ?", [(owner, row[0]) for row in found]
-        )
-        return [_row(values) for values in found]
-
-    def _prepare(self) -> None:
-        use_log(self._db, _BUSY_S)
-        # A commit is in the system's hands: it survives the process, though not the power.
-        self._db.execute("PRAGMA synchronous = NORMAL")
-        self._db.execute("PRAGMA journal_size_limit = 4194304")
-        with self.writing():
-            if _told(self._db) == (0, 0):
-                for statement in _TABLES.split(";"):
-                    self._db.execute(statement)
-                self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-                self._db.execute(f"PRAGMA user_version = {_VERSION}")
-            elif _told(self._db) != (_APPLICATION, _VERSION):
-                raise sqlite3.DatabaseError("another program's file")
-            self.reports.make()
-
-
-def check_spool(path: Path) -> bool:
-    """Looks at the file before anything is written to it.
-
-    Returns:
-        Whether it holds samples, or scores for a platform. False also where it cannot be opened
-        just now.
-
-    Raises:
-        ConfigError: The path is no file's, its folder does not exist, the file is not ours, or
-            this system lacks the locks that claims are.
-    """
-    if not is_supported():
-        raise ConfigError("spool", str(path), "a system with POSIX file locks, or 'none'")
-    if not is_place(path):
-        raise ConfigError("spool", str(path), "a file in a folder that exists")
-    try:
-        if not path.exists() or not path.stat().st_size:
+    def is_intact(self) -> bool:
+        """Return whether file and lock are still at their paths."""
+        try:
+            return os.stat(self.path).st_ino == self._inode and self._owner.is_intact()
+        except OSError:
             return False
-        with closing(_connect(path)) as db:
-            # One look: another process may make the tables between two.
-            db.execute("BEGIN")
-            return _holds_samples(db, path)
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            raise ConfigError("spool", str(path), f"{_WANTS}; this is no database") from None
-        return False
-    except FILE_ERRORS:
-        return False
+
+    def insert(self, rows: Sequence[tuple[str, float, str, float]]) -> range:
+        """Store at most `MOST_ROWS` samples, all or none, and return the numbers of their rows.
+
+        It is one statement: in a busy process, this thread may have to wait for the interpreter
+        lock after every call, and a kill loses what is not stored yet.
+
+        Args:
+            rows: Sample as JSON, inclusion probability, reason and time of acceptance.
+        """
+        numbers = range(self._next, self._next + len(rows))
+        values = [value for seq, row in zip(numbers, rows, strict=True) for value in (seq, *row)]
+        with self._file.opened() as db:
+            db.execute(_INSERT + ", ".join(["(?, ?, ?, ?, ?)"] * len(rows)), values)
+        self._next += len(rows)
+        return numbers
+
+    def apply(self, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
+        """Execute statements in one transaction."""
+        with self._file.transaction() as db:
+            for statement, values in statements:
+                db.execute(statement, values)
+
+    def find_waiting(self) -> None:
+        """Note all rows as waiting: for the evaluator, or for the sinks that lack the result."""
+        self.waiting = {}
+        found: dict[int, list[str]] = {}
+        with self._file.opened() as db:
+            for order in ("ASC", "DESC"):
+                rows = db.execute(f"SELECT seq, entry, sinks FROM rows ORDER BY seq {order}")
+                try:
+                    for seq, entry, sinks in rows:
+                        found[seq] = [EVALUATE] if entry is None else _names(sinks)
+                except (sqlite3.Error, ValueError) as error:
+                    if not is_damage(error):
+                        raise
+                    # What lies behind the damage may be reached from the other end.
+                    self.is_damaged = True
+                else:
+                    break
+        for seq in sorted(found):
+            for key in found[seq]:
+                self.waiting.setdefault(key, deque()).append(seq)
+
+    def read(self, key: str, limit: int) -> list[Row]:
+        """Return the oldest waiting rows of a key, which are then no longer waiting."""
+        waiting = self.waiting.get(key, deque())
+        rows: list[Row] = []
+        with self._file.opened() as db:
+            while waiting and len(rows) < limit:
+                row = _read(db, waiting[0])
+                waiting.popleft()
+                if row is not None:
+                    rows.append(row)
+        return rows
+
+    def count_rows(self) -> int:
+        """Return the number of rows; takes long if they are many."""
+        with self._file.opened() as db:
+            return int(db.execute("SELECT COUNT(*) FROM rows").fetchone()[0])
+
+    def is_empty(self) -> bool:
+        """Return whether there is no row."""
+        with self._file.opened() as db:
+            return db.execute("SELECT 1 FROM rows LIMIT 1").fetchone() is None
+
+    def size(self) -> int:
+        """Return the bytes in use."""
+        with self._file.opened() as db:
+            (pages,) = db.execute(_PAGES).fetchone()
+            return int(pages) * int(db.execute("PRAGMA page_size").fetchone()[0])
+
+    def counts(self) -> tuple[Counter[str], set[str]]:
+        """Return the counts of rows that are gone, and the files whose counts are among them."""
+        with self._file.opened() as db:
+            counts = Counter(dict(db.execute("SELECT entry, count FROM books").fetchall()))
+            return counts, {name for (name,) in db.execute("SELECT file FROM carried")}
+
+    def carry(self, file: SpoolFile) -> None:
+        """Add the counts of an empty file to this one, once, before that file is removed."""
+        counts, carried = file.counts()
+        with self._file.transaction() as db:
+            new = "INSERT OR IGNORE INTO carried VALUES (?)"
+            if db.execute(new, (file.path.name,)).rowcount:
+                db.executemany(_ADD, counts.items())
+            db.executemany(new, [(name,) for name in carried])
+
+    def forget_carried(self) -> None:
+        """Drop the notes of carried files that are gone: their names never return."""
+        _, carried = self.counts()
+        gone = [name for name in carried if not self.path.with_name(name).exists()]
+        if gone:
+            self.apply(("DELETE FROM carried WHERE file = ?", (name,)) for name in gone)
+
+    def close(self) -> None:
+        """Close the file and leave it to other processes."""
+        try:
+            self._file.close()
+        finally:
+            self._owner.release()
+
+    def remove(self) -> None:
+        """Remove the file with its lock."""
+        self._file.close()
+        for ending in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
+        self._owner.remove()
+
+    def put_aside(self) -> None:
+        """Rename the damaged file, so that nobody takes it over again."""
+        self.is_lost = True
+        with suppress(*FILE_ERRORS):
+            self._file.close()
+        put_aside(self.path, self._owner)
 
 
-def spool_books(path: Path) -> Mapping[str, int]:
-    """Counts of all that ever went through a spool, by all processes; `pending` are in it.
+def put_aside(path: Path, owner: Owner) -> None:
+    """Rename a damaged file and remove its lock, as far as the disk allows."""
+    with suppress(OSError):
+        for ending in ("", "-wal", "-shm"):
+            file = path.with_name(path.name + ending)
+            with suppress(FileNotFoundError):
+                file.rename(file.with_name(f"{file.name}.damaged"))
+    with suppress(OSError):
+        owner.remove()
 
-    So are the scores of `undelivered` samples, where there are any. Empty where nothing was
-    written yet; no file is made.
+
+def spool_files(folder: Path) -> list[Path]:
+    """Return the spool files in a folder, the oldest first; none where there is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if _NAME.fullmatch(entry.name)]
+            return [Path(entry.path) for entry in sorted(found, key=_changed_at)]
+    except OSError:
+        return []
+
+
+def lock_of(path: Path) -> Path:
+    """Return the lock file of a spool file."""
+    return path.with_suffix(".lock")
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """Return application id and schema version of an SQLite file; two zeros of an empty one.
 
     Raises:
-        sqlite3.Error: The file cannot be read.
-        OSError: Likewise.
+        sqlite3.Error: The file cannot be read, or is not a database.
     """
-    if not path.exists():
-        return {}
-    with closing(_connect(path)) as db:
-        db.execute("BEGIN")
-        if _is_empty(db):
-            return {}
-        books = dict(db.execute("SELECT entry, count FROM books").fetchall())
-        books["pending"] = db.execute("SELECT COUNT(*) FROM samples").fetchone()[0]
-        waiting = undelivered(db)
-        return {**books, "undelivered": waiting} if waiting else books
+    with closing(read_only(path, patience=_PATIENCE_S)) as db:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        return int(application), int(version)
 
 
-def _holds_samples(db: sqlite3.Connection, path: Path) -> bool:
-    told = _told(db)
-    if told == (0, 0) and _is_empty(db):
-        return False
-    if told != (_APPLICATION, _VERSION):
-        ours = told[0] == _APPLICATION
-        what = f"this one has version {told[1]}" if ours else "this is another program's file"
-        raise ConfigError("spool", str(path), f"{_WANTS}; {what}")
-    has_samples = db.execute("SELECT 1 FROM samples LIMIT 1").fetchone() is not None
-    return has_samples or undelivered(db) > 0
+def is_damage(error: BaseException) -> bool:
+    """Return whether an exception says that the file itself is broken, and not the disk."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
+    return isinstance(error, ValueError)
 
 
-def _is_empty(db: sqlite3.Connection) -> bool:
-    return not db.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # Never makes a file: the system's umask would say who may read it.
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=rw",
-        uri=True,
-        timeout=_BUSY_S,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
-def _told(db: sqlite3.Connection) -> tuple[int, int]:
-    application = db.execute("PRAGMA application_id").fetchone()[0]
-    return int(application), int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _positions(text: str) -> Mapping[str, int]:
-    """Where sinks stood; where that is damaged, at the beginning: they are asked about all."""
+def _read(db: sqlite3.Connection, seq: int) -> Row | None:
+    """Return a row, or None if it is gone; an empty one in place of a damaged one."""
     try:
-        found = json.loads(text)
+        values = db.execute(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", (seq,)).fetchone()
+    except (sqlite3.Error, ValueError) as error:
+        if not is_damage(error):
+            raise
+        return Row(seq, "", 0.0, "", 0.0)
+    return None if values is None else Row(*values)
+
+
+def _changed_at(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _names(sinks: object) -> list[str]:
+    """Return the names in a row's JSON; a row that cannot be read goes to the evaluator's check."""
+    try:
+        data = json.loads(str(sinks))
     except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _row(values: tuple[str, str, float, str, str, float, str | None, int]) -> Row:
-    sample_id, sample, probability, reason, positions, accepted_at, outcomes, tries = values
-    return Row(
-        id=sample_id,
-        sample=sample,
-        probability=probability,
-        reason=reason,
-        positions=_positions(positions),
-        accepted_at=accepted_at,
-        outcomes=outcomes,
-        tries=tries,
-    )
+        return [EVALUATE]
+    return list(data) if isinstance(data, Mapping) and data else [EVALUATE]

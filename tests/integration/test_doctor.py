@@ -22,7 +22,8 @@ from rag_eval_hooks.judges.calls.budget_store import SqliteStore
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.spool.codec import sample_to_text
-from rag_eval_hooks.spool.file import Row, SpoolFile
+from rag_eval_hooks.spool.file import SpoolFile
+from rag_eval_hooks.spool.folder import make_folder
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 from tests.servers.judge_server import JudgeServer
 from tests.support.command_line import run_command
@@ -276,54 +277,44 @@ def test_wrong_arguments_are_wrong_usage(arguments: list[str], tmp_path: Path) -
 GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
 
 
-def in_a_spool(path: Path, owner: str, **told: Any) -> Sample:
-    """A sample in a spool, on which somebody has a claim."""
+def in_a_spool(folder: Path, **told: Any) -> tuple[Sample, SpoolFile]:
+    """A sample in a file of a spool whose owner lives."""
     sample = Sample(question="q", contexts=(Context(text="c"),), answer="a", **told)
-    entry = Row(
-        id=sample.sample_id,
-        sample=sample_to_text(sample),
-        probability=0.25,
-        reason="rule:vip",
-        positions={},
-        accepted_at=time.time(),
-    )
-    file = SpoolFile(path, 1_000_000)
-    with file.writing():
-        file.insert(entry, owner)
-    file.close()
-    return sample
+    file = SpoolFile.create(make_folder(folder))
+    file.insert([(sample_to_text(sample), 0.25, "rule:vip", time.time())])
+    return sample, file
 
 
-def left_in_a_spool(path: Path, **told: Any) -> Sample:
+def left_in_a_spool(folder: Path, **told: Any) -> Sample:
     """A sample that its process left behind."""
-    sample = in_a_spool(path, "gone", **told)
-    file = SpoolFile(path, 1_000_000)
-    with file.writing():
-        file.release("gone")
+    sample, file = in_a_spool(folder, **told)
     file.close()
     return sample
 
 
 def test_a_spool_is_looked_at(tmp_path: Path) -> None:
     """One that is whole and private is well, with what is in it; nothing of it is changed."""
-    path = tmp_path / "spool.db"
-    results(tmp_path, RAG_EVAL_SPOOL=str(path))
-    assert not path.exists()
-    left_in_a_spool(path)
+    folder = tmp_path / "spool"
+    results(tmp_path, RAG_EVAL_SPOOL=str(folder))
+    assert not folder.exists()
+    left_in_a_spool(folder)
+    (path,) = folder.glob("*.sqlite")
     before = path.read_bytes()
-    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(path))
+    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(folder))
     assert code == 0
-    assert f"ok       spool: {path} is whole, schema 1, 1 samples wait in it" in text
+    assert f"ok       spool: {folder} is whole, schema 2, 1 samples wait in it" in text
     assert "MB free on its disk" in text
     assert path.read_bytes() == before
 
 
 def test_a_spool_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
     """The samples in it are texts of users: the mode is told, and how to mend it."""
-    path = tmp_path / "spool.db"
-    left_in_a_spool(path)
+    folder = tmp_path / "spool"
+    left_in_a_spool(folder)
+    (path,) = folder.glob("*.sqlite")
     path.chmod(0o644)
-    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(path))
+    folder.chmod(0o755)
+    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(folder))
     assert code == 0
     assert "warning  spool:" in text
     assert "mode 644" in text
@@ -332,17 +323,17 @@ def test_a_spool_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
 
 def test_a_damaged_spool_has_failed(tmp_path: Path) -> None:
     """A page that was overwritten is found, and it is said what to do."""
-    path = tmp_path / "spool.db"
-    for _ in range(40):
-        left_in_a_spool(path)
+    folder = tmp_path / "spool"
+    left_in_a_spool(folder, metadata={"long": "x" * 100_000})
+    (path,) = folder.glob("*.sqlite")
     with path.open("r+b") as file:
         for page in range(1, path.stat().st_size // 4096):
             file.seek(4096 * page + 8)
             file.write(b"\xff" * 200)
-    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(path))
+    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(folder))
     assert code == 1
     assert "failed   spool:" in text
-    assert "move it away" in text
+    assert "renames it" in text or "renamed by the next process" in text
 
 
 def test_golden_questions_are_counted(tmp_path: Path) -> None:
@@ -389,7 +380,7 @@ def test_a_budget_is_looked_at(tmp_path: Path) -> None:
 
 def test_what_waits_in_the_spool_is_explained(tmp_path: Path) -> None:
     """A sample in the spool is pending: how long, why it was chosen, and that nobody has it."""
-    path = tmp_path / "spool.db"
+    path = tmp_path / "spool"
     first = left_in_a_spool(path, trace_id=TRACE)
     second = left_in_a_spool(path, trace_id=TRACE)
     code, text = doctor(tmp_path, "--trace", TRACE.upper(), RAG_EVAL_SPOOL=str(path))

@@ -12,29 +12,28 @@ from opentelemetry.sdk.trace import TracerProvider
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.sampling.sampler import position
-from rag_eval_hooks.spool.owner import Owner
 from tests.integration.test_doctor import GOOD, TRACE, doctor, in_a_spool, offered, results
 
 
-def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
-    """A process that was killed leaves its name on its samples: nobody has them any more."""
-    path = tmp_path / "spool.db"
-    owner = Owner(tmp_path / "spool.db-owners")
-    in_a_spool(path, owner.name, trace_id=TRACE)
-    _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(path))
+def test_a_file_is_owned_as_long_as_its_process_lives(tmp_path: Path) -> None:
+    """A process that was killed has its samples no more; the look changes nothing."""
+    folder = tmp_path / "spool"
+    _sample, file = in_a_spool(folder, trace_id=TRACE)
+    _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(folder))
     assert "a process of these settings evaluates it" in text
-    _code, rows = results(tmp_path, RAG_EVAL_SPOOL=str(path), RAG_EVAL_EMBEDDER="none")
+    _code, rows = results(tmp_path, RAG_EVAL_SPOOL=str(folder), RAG_EVAL_EMBEDDER="none")
     assert rows["spool"]["figures"].get("unclaimed", 0) == 0
-    owner.abandon()
-    _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(path))
+    file.close()
+    names = sorted(path.name for path in folder.iterdir())
+    _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(folder))
     assert "no process has it now" in text
     assert "start a process" in text
-    assert (tmp_path / "spool.db-owners" / owner.name).exists()
+    assert {*names} <= {path.name for path in folder.iterdir()}
 
 
 def test_scores_that_wait_for_a_platform_are_told(tmp_path: Path) -> None:
     """A trace that is scored, and whose platform was down until its process ended, is no riddle."""
-    path, provider = tmp_path / "spool.db", TracerProvider()
+    path, provider = tmp_path / "spool", TracerProvider()
     config = RagEvalConfig(spool=str(path), sink_retry_for=0.1)
     span = provider.get_tracer("app").start_span("x").get_span_context()
     sample = Sample(

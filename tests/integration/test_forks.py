@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks.spool.file import SpoolFile
+from rag_eval_hooks.spool.owner import is_held
+from rag_eval_hooks.sqlite_file import SqliteFile
 from tests.support.scripts import run_script
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
@@ -183,18 +184,47 @@ def test_a_child_ends_by_its_own_hooks_alone(tmp_path: Path) -> None:
     assert printed.splitlines() == ["closed by the parent: True"]
 
 
-def test_a_second_evaluator_ends_no_lock_of_the_first(tmp_path: Path) -> None:
+def test_a_second_opener_ends_no_lock_of_the_first(tmp_path: Path) -> None:
     """While one writes, another of the same process that opens the file lets nobody else in."""
-    path = tmp_path / "spool.sqlite"
-    first = SpoolFile(path, 10**9)
+    path = tmp_path / "shared.sqlite"
+    first, second = (SqliteFile(path, (), patience=0.1) for _ in range(2))
     script = (
         "import sqlite3, sys; sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
     )
-    with first.writing():
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            SpoolFile(path, 10**9)
+    with first.transaction():
+        with pytest.raises(sqlite3.OperationalError, match="locked"), second.transaction():
+            pass
+        second.close()
         stranger = subprocess.run(
             [sys.executable, "-c", script, path], capture_output=True, text=True, check=False
         )
     first.close()
     assert "database is locked" in stranger.stderr
+
+
+def test_a_fork_neither_shares_nor_ends_the_lock_of_an_owner(tmp_path: Path) -> None:
+    """A child that lives does not hold its parent's lock; one that ends does not release it."""
+    script = """
+    import os, sys, time
+    from pathlib import Path
+    from rag_eval_hooks.spool.owner import Owner, is_held
+    path = Path("lock")
+    owner = Owner.take(path)
+    os.close(os.open(path, os.O_RDONLY))
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert is_held(path) and Owner.take(path) is None
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+    ) as parent:
+        assert parent.wait(120) == 0
+        # The second child is alive, as nobody has closed its input.
+        assert not is_held(tmp_path / "lock")

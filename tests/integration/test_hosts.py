@@ -153,7 +153,7 @@ def test_uvicorn_with_a_lifespan(tmp_path: Path, number: signal.Signals, loop: s
 
 def test_uvicorn_without_a_lifespan_leaves_it_to_the_spool(tmp_path: Path) -> None:
     """Uvicorn ends by the signal itself, so no exit hook runs: the next start picks up."""
-    spool = 'config=RagEvalConfig(spool="spool.sqlite", durability="sync", spool_wait=10.0)'
+    spool = 'config=RagEvalConfig(spool="spool")'
     source = APP.replace("config=RagEvalConfig(exit_timeout=10)", spool)
     (tmp_path / "app.py").write_text(source + "LIFESPAN = False\n" + ASGI)
     port = free_port()
@@ -239,7 +239,7 @@ def test_children_of_multiprocessing_finish_their_samples(
 def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path: Path) -> None:
     """What a child cannot finish is given up at its end, for the parent to take over."""
     source = (APP + POOLS).replace(
-        "exit_timeout=10", 'exit_timeout=0.2, spool="spool.sqlite", judge_concurrency=1'
+        "exit_timeout=10", 'exit_timeout=0.2, spool="spool", judge_concurrency=1'
     )
     more = """
     if __name__ == "__main__":

@@ -136,7 +136,7 @@ def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
     """A proxy's password in a URL reaches the proxy in a header; the HTTP client logs none."""
     with PlatformServer(lambda _: Answer(401, {"error": KEY})) as server:
         url = server.url.replace("http://", f"http://user:{KEY}@")
-        config = RagEvalConfig(spool=str(tmp_path / "spool.sqlite"))
+        config = RagEvalConfig(spool=str(tmp_path / "spool"))
         with RagEval(METRIC, sinks=make(url), config=config) as evals:
             evals.offer(SHOWN)
             assert evals.flush(60)

@@ -6,6 +6,7 @@ import hmac
 import json
 import logging
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -17,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ import pytest
 from benchmarks.kill9 import run as kill_often
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.spool.file import APPLICATION
 from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
-from rag_eval_hooks.work import Evaluation
 from tests.waiting import until
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
@@ -46,7 +48,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     made: list[RagEval] = []
 
     def build(judge: Any = None, sinks: Any = (), **config: Any) -> RagEval:
-        config.setdefault("spool", str(tmp_path / "spool.sqlite"))
+        config.setdefault("spool", str(tmp_path / "spool"))
         made.append(
             RagEval(
                 metrics=["ragas.faithfulness"],
@@ -77,7 +79,7 @@ GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 def make(latency, **config):
     return RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD, latency=latency),
                    sinks=["jsonl:results.jsonl"],
-                   config=RagEvalConfig(**({"spool": "spool.sqlite"} | config)))
+                   config=RagEvalConfig(**({"spool": "spool"} | config)))
 
 def sample(name):
     return Sample(question="q", contexts=("c",), answer="a", sample_id=str(name))
@@ -94,14 +96,24 @@ def sample(name):
     )
 
 
-@pytest.mark.parametrize("durability", ["sync", "batch"])
-def test_samples_leave_the_spool_when_they_are_delivered(make: Make, durability: str) -> None:
+def rows(folder: Path, columns: str = "json_extract(sample, '$.sample_id')") -> list[Any]:
+    """Columns of all rows in a spool's folder, in their order."""
+    found = []
+    for path in sorted(folder.glob("*.sqlite")):
+        # A file has no tables at the moment of its creation.
+        with closing(sqlite3.connect(path)) as db, suppress(sqlite3.OperationalError):
+            found += db.execute(f"SELECT {columns} FROM rows ORDER BY seq").fetchall()
+    return found
+
+
+def test_samples_leave_the_spool_when_they_are_delivered(make: Make, tmp_path: Path) -> None:
     """After a flush nothing is left in it, and its books tell what became of everything."""
     memory = MemorySink()
-    evals = make(sinks=[memory], durability=durability, spool_wait=10.0)
+    evals = make(sinks=[memory])
     assert all(evals.offer(sample(n)) for n in range(20))
-    assert evals.flush(10)
+    assert evals.flush(60)
     assert len(memory.results) == 20
+    until(lambda: rows(tmp_path / "spool") == [])
     assert evals.spooled() == {"accepted": 20, "scored": 20, "pending": 0}
     stats = evals.stats()
     assert (stats.scored, stats.undurable, stats.recovered) == (20, 0, 0)
@@ -115,14 +127,12 @@ def test_failures_are_in_the_books_by_their_cause(make: Make) -> None:
     assert evals.spooled() == {"accepted": 1, "failed:judge_failed": 1, "pending": 0}
 
 
-def test_an_accepted_sample_is_on_disk(make: Make, tmp_path: Path) -> None:
-    """With `sync`, another process can read the sample as soon as `offer` has given True."""
-    evals = make(ScriptedJudge(GOOD, latency=600), durability="sync", spool_wait=10.0)
+def test_an_accepted_sample_is_soon_on_disk(make: Make, tmp_path: Path) -> None:
+    """Without an end of its evaluation, another process can read the sample, in its order."""
+    evals = make(ScriptedJudge(GOOD, latency=600))
     for number in range(5):
         assert evals.offer(sample(number, reference="r", metadata={"k": [1, "é"]}))
-        with closing(sqlite3.connect(tmp_path / "spool.sqlite")) as db:
-            kept = [row[0] for row in db.execute("SELECT id FROM samples ORDER BY seq")]
-        assert kept == [f"s{n}" for n in range(number + 1)]
+    until(lambda: rows(tmp_path / "spool") == [(f"s{n}",) for n in range(5)])
 
 
 def test_what_a_killed_process_accepted_is_scored_by_the_next(make: Make, tmp_path: Path) -> None:
@@ -130,8 +140,9 @@ def test_what_a_killed_process_accepted_is_scored_by_the_next(make: Make, tmp_pa
     done = run(
         tmp_path,
         """
-        evals = make(600, durability="sync", spool_wait=10.0, sample_rate=1.0)
+        evals = make(600, sample_rate=1.0)
         for n in range(7): assert evals.offer(sample(n))
+        evals.flush(0.5)
         os.kill(os.getpid(), signal.SIGKILL)
         """,
     )
@@ -148,15 +159,15 @@ def test_what_a_killed_process_accepted_is_scored_by_the_next(make: Make, tmp_pa
 def test_a_frozen_process_keeps_its_samples(make: Make, tmp_path: Path) -> None:
     """A process that is stopped, for however long, is not dead: nobody takes its samples over."""
     script = """
-    evals = make(0.5, durability="sync", spool_wait=10.0)
+    evals = make(3.0)
     assert evals.offer(sample("frozen"))
+    evals.flush(0.1)
     os.kill(os.getpid(), signal.SIGSTOP)
     assert evals.flush(30) and evals.stats().scored == 1
     """
     child: list[Any] = []
     thread = threading.Thread(target=lambda: child.append(run(tmp_path, script)))
     thread.start()
-    spool = tmp_path / "spool.sqlite"
     evals = make()
     until(lambda: evals.spooled().get("pending") == 1)
     pid = _stopped()
@@ -168,7 +179,6 @@ def test_a_frozen_process_keeps_its_samples(make: Make, tmp_path: Path) -> None:
     os.kill(pid, signal.SIGCONT)
     thread.join(60)
     assert child[0].returncode == 0, child[0].stderr
-    assert spool.exists()
     assert len(lines(tmp_path / "results.jsonl")) == 1
 
 
@@ -201,31 +211,33 @@ def test_what_a_shutdown_leaves_is_for_the_next(make: Make, tmp_path: Path) -> N
     second = make()
     until(lambda: second.spooled()["pending"] == 0)
     assert second.stats().scored == 3
-    assert list((tmp_path / "spool.sqlite-owners").iterdir()) != []
-    second.shutdown(1)
-    assert list((tmp_path / "spool.sqlite-owners").iterdir()) == []
+    # The first one's file is gone, and its counts are in the second one's.
+    until(lambda: len(list((tmp_path / "spool").glob("*.sqlite"))) == 1)
+    assert second.spooled() == {"accepted": 3, "scored": 3, "pending": 0}
 
 
 def test_a_file_gets_each_result_once(make: Make, tmp_path: Path) -> None:
     """A process that died between writing a line and noting it leads to no second line."""
     path = tmp_path / "results.jsonl"
-    first = make(sinks=[JsonlSink(path)])
-    first.offer(sample(0))
-    first.flush(10)
-    first.shutdown(1)
-    # As it was between the two: the line is in the file, the sample still in the spool.
-    outcomes = lines(path)
-    with closing(sqlite3.connect(tmp_path / "spool.sqlite")) as db, db:
-        db.execute(
-            "INSERT INTO samples (id, owner, sample, probability, reason, positions, accepted_at)"
-            " VALUES ('s0', NULL, ?, 1.0, 'ratio', '{}', 0)",
-            (json.dumps(sample(0).to_dict()),),
-        )
+    script = """
+    from rag_eval_hooks import JsonlSink
+    class Deadly(JsonlSink):
+        def deliver(self, evaluation):
+            super().deliver(evaluation)
+            os.kill(os.getpid(), signal.SIGKILL)
+    evals = RagEval(metrics=["ragas.faithfulness"], judge=ScriptedJudge(GOOD, latency=0.3),
+                    sinks=[Deadly("results.jsonl")], config=RagEvalConfig(spool="spool"))
+    evals.offer(sample("s0"))
+    time.sleep(120)
+    """
+    assert run(tmp_path, script).returncode == -9
+    written = lines(path)
+    assert len(written) == 1
     memory = MemorySink()
     second = make(sinks=[JsonlSink(path), memory])
-    until(lambda: second.spooled()["pending"] == 0)
-    assert len(memory.results) == 1
-    assert lines(path) == outcomes
+    until(lambda: second.spooled()["pending"] == 0 and "undelivered" not in second.spooled())
+    assert lines(path) == written
+    assert second.stats().scored == 1
 
 
 EMPTY = Evaluation(sample=sample(1), outcomes={}, probability=None, start=0, end=0)
@@ -250,23 +262,22 @@ def test_a_line_left_unfinished_is_no_obstacle(tmp_path: Path) -> None:
 def foreign(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE mine (x)")
+        db.execute("PRAGMA application_id = 5")
 
 
 def newer(path: Path) -> None:
-    evals = RagEval(config=RagEvalConfig(spool=str(path)), judge=ScriptedJudge(GOOD))
-    evals.offer(sample())
-    evals.shutdown(5)
     with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE mine (x)")
+        db.execute(f"PRAGMA application_id = {APPLICATION}")
         db.execute("PRAGMA user_version = 99")
 
 
 @pytest.mark.parametrize(
     ("prepare", "words"),
     [
-        (lambda path: path.write_text("notes of mine, not to be touched"), "no database"),
+        (lambda path: path.write_text("notes of mine, not to be touched"), "not of a spool"),
         (foreign, "another program's"),
         (newer, "version 99"),
-        (lambda path: path.mkdir(), "a file in a folder"),
         (lambda path: path.parent.rmdir(), "a folder that exists"),
     ],
 )
@@ -274,7 +285,7 @@ def test_a_file_that_is_not_ours_is_refused(
     tmp_path: Path, prepare: Callable[[Path], Any], words: str
 ) -> None:
     """At start-up, by name, and without a byte of it changed."""
-    path = tmp_path / "folder" / "spool.sqlite"
+    path = tmp_path / "folder" / "spool"
     path.parent.mkdir()
     prepare(path)
     before = path.read_bytes() if path.is_file() else None
@@ -284,17 +295,34 @@ def test_a_file_that_is_not_ours_is_refused(
     assert (path.read_bytes() if path.is_file() else None) == before
 
 
+def test_files_of_others_in_the_folder_are_left_alone(make: Make, tmp_path: Path) -> None:
+    """A file of a later version, of another program or of any other name stays as it is."""
+    folder = tmp_path / "spool"
+    folder.mkdir()
+    newer(folder / f"{'0' * 32}.sqlite")
+    foreign(folder / f"{'1' * 32}.sqlite")
+    foreign(folder / "theirs.sqlite")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    evals = make()
+    evals.offer(sample())
+    assert evals.flush(60)
+    until(lambda: evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0})
+    assert {name: (folder / name).read_bytes() for name in before} == before
+
+
 def test_nobody_else_can_read_it(make: Make, tmp_path: Path) -> None:
-    """The file, its log and its folder of names are the owner's alone, whatever the umask."""
+    """The folder and all files in it are the owner's alone, whatever the umask."""
+    folder = tmp_path / "spool"
     old = os.umask(0)
     try:
-        evals = make(ScriptedJudge(GOOD, latency=600), durability="sync", spool_wait=10.0)
+        evals = make(ScriptedJudge(GOOD, latency=600))
         evals.offer(sample())
+        until(lambda: any(folder.glob("*-wal")))
     finally:
         os.umask(old)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
     assert {name: mode & 0o077 for name, mode in modes.items()} == dict.fromkeys(modes, 0)
-    assert "spool.sqlite-wal" in modes
+    assert len(modes) == 5
 
 
 def test_looking_makes_no_file(make: Make, tmp_path: Path) -> None:
@@ -305,73 +333,93 @@ def test_looking_makes_no_file(make: Make, tmp_path: Path) -> None:
     assert evals.stats().incidents == {}
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(make: Make, tmp_path: Path) -> None:
-    """Whoever made it, and though SQLite's log beside it is in use already."""
-    path = tmp_path / "spool.sqlite"
-    newer(path)
-    path.chmod(0o644)
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 1")
-        db.commit()
-        assert stat.S_IMODE((tmp_path / "spool.sqlite-wal").stat().st_mode) == 0o644
-        evals = make(ScriptedJudge(GOOD, latency=600), durability="sync", spool_wait=10.0)
-        assert evals.offer(sample())
-        files = [entry for entry in tmp_path.iterdir() if entry.is_file()]
-        assert len(files) == 3
-        assert {stat.S_IMODE(entry.stat().st_mode) for entry in files} == {0o600}
+def left_behind_files(make: Make, folder: Path, number: int, **fields: Any) -> list[Path]:
+    """Files that a process leaves with so many samples that nobody has evaluated."""
+    before = set(folder.glob("*.sqlite"))
+    evals = make(ScriptedJudge(GOOD, latency=600))
+    for n in range(number):
+        evals.offer(sample(n, **fields))
+    until(lambda: len(rows(folder)) >= number)
+    assert not evals.shutdown(0)
+    return sorted(set(folder.glob("*.sqlite")) - before)
 
 
-def corrupt(path: Path) -> None:
-    newer(path)
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 1")
+def damaged(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[200:] = os.urandom(len(content) - 200)
+    content[200:] = random.Random(1).randbytes(len(content) - 200)
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("durability", ["sync", "batch"])
-def test_a_corrupt_file_disturbs_nobody(
-    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture, durability: str
-) -> None:
-    """Samples are scored from memory, each counted, with one line in the log."""
-    corrupt(tmp_path / "spool.sqlite")
-    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        evals = make(durability=durability)
-        for number in range(10):
-            evals.offer(sample(number))
-        assert evals.flush(20)
-    stats = evals.stats()
-    assert (stats.scored, stats.undurable) == (10, 10)
-    told = [r.getMessage() for r in caplog.records if "spool" in r.getMessage()]
-    assert len(told) == 1
+def torn(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
 
 
-def test_damage_that_sqlite_cannot_put_into_words_disturbs_nobody(
-    make: Make, tmp_path: Path
-) -> None:
-    """Its message quotes bytes that are no text: neither start-up nor requests raise."""
-    path = tmp_path / "spool.sqlite"
-    make().shutdown(1)
+def no_database(path: Path) -> None:
+    path.write_bytes(b"no database " * 1000)
+
+
+def unreadable_schema(path: Path) -> None:
+    """SQLite's message about it quotes bytes that are no text."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("CREATE TABLE samples (id)")
         db.execute("PRAGMA writable_schema = ON")
         db.execute("UPDATE sqlite_master SET name = CAST(X'CC28' AS TEXT), sql = 'CREATE TABLE ('")
-    with pytest.raises(UnicodeDecodeError), closing(sqlite3.connect(path)) as db:
-        db.execute("SELECT 1 FROM samples")
+
+
+@pytest.mark.parametrize("damage", [damaged, torn, no_database, unreadable_schema])
+def test_a_damaged_file_is_put_aside(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Callable[[Path], None]
+) -> None:
+    """New samples are kept and scored as ever; the file is renamed, told of in the log."""
+    folder = tmp_path / "spool"
+    (left,) = left_behind_files(make, folder, 30, contexts=("c" * 3000,))
+    damage(left)
+    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
+        evals = make(sinks=[memory := MemorySink()])
+        for number in range(100, 110):
+            evals.offer(sample(number))
+        assert evals.flush(60)
+        until(lambda: not left.exists())
+    assert left.with_name(f"{left.name}.damaged").exists()
+    until(lambda: evals.stats().pending == 0)
+    stats = evals.stats()
+    assert (stats.offered, stats.undurable) == (10 + stats.recovered, 0)
+    assert {f"s{n}" for n in range(100, 110)} <= {r.sample.sample_id for r in memory.results}
+    assert sum(count for kind, count in stats.incidents.items() if "spool" in kind) > 0
+    assert evals.spooled()["pending"] == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "probability = 'abc'",
+        "probability = 1e300",
+        "accepted_at = 'late'",
+        "sample = '{'",
+        "sample = '[]'",
+        "sample = X'CC28'",
+        "evaluation = '{}'",
+        "sinks = 'none'",
+        "tries = 'many'",
+    ],
+)
+def test_a_damaged_row_is_refused_alone(make: Make, tmp_path: Path, change: str) -> None:
+    """It is counted as unreadable and removed; all others are scored, none stays pending."""
+    (left,) = left_behind_files(make, tmp_path / "spool", 30)
+    with closing(sqlite3.connect(left)) as db, db:
+        db.execute(f"UPDATE rows SET {change} WHERE seq = 3")
     evals = make()
-    for number in range(3):
-        evals.offer(sample(number))
-    assert evals.flush(20)
-    assert (evals.stats().scored, evals.stats().undurable) == (3, 3)
-    assert evals.spooled() == {}
-    assert evals.stats().incidents["spool: UnicodeDecodeError"]
+    until(lambda: evals.spooled().get("pending") == 0)
+    assert evals.stats().dropped == {"unreadable": 1}
+    assert evals.stats().scored == 29
+    assert evals.spooled() == {
+        "accepted": 30, "scored": 29, "dropped:unreadable": 1, "pending": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder nobody may write")
 def test_a_folder_that_cannot_be_written_disturbs_nobody(make: Make) -> None:
     """Samples are scored from memory, counted."""
-    evals = make(spool="/proc/spool.sqlite")
+    evals = make(spool="/proc/spool")
     evals.offer(sample())
     assert evals.flush(20)
     assert (evals.stats().scored, evals.stats().undurable) == (1, 1)
@@ -383,10 +431,12 @@ def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
         tmp_path,
         """
         import resource
+        from pathlib import Path
         evals = make(0.0)
         evals.offer(sample("before"))
         assert evals.flush(10)
-        size = os.stat("spool.sqlite-wal").st_size
+        (log,) = Path("spool").glob("*-wal")
+        size = log.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         for n in range(10): evals.offer(Sample(question="x" * 50_000, contexts=("c",), answer="a"))
         assert evals.flush(30)
@@ -398,22 +448,26 @@ def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
     assert done.stderr.count("spool") == 1
 
 
+def own_file(folder: Path) -> Path:
+    """The only file of a spool."""
+    (path,) = folder.glob("*.sqlite")
+    return path
+
+
 def test_a_locked_file_disturbs_nobody(make: Make, tmp_path: Path) -> None:
     """While another program holds the file, samples are scored from memory; then kept again."""
-    evals = make(durability="sync", spool_wait=10.0)
+    evals = make(sinks=[memory := MemorySink()])
     assert evals.offer(sample(1))
-    with closing(sqlite3.connect(tmp_path / "spool.sqlite", isolation_level=None)) as db:
+    assert evals.flush(60)
+    with closing(sqlite3.connect(own_file(tmp_path / "spool"), isolation_level=None)) as db:
         db.execute("BEGIN EXCLUSIVE")
-        assert not evals.offer(sample(2))
-        assert evals.flush(20)
+        assert evals.offer(sample(2))
+        until(lambda: len(memory.results) == 2)
         db.execute("ROLLBACK")
-    assert evals.stats().scored == 2
-    assert evals.stats().undurable == 1
-
-    def kept() -> bool:
-        return evals.offer(sample(time.monotonic_ns()))
-
-    until(kept)
+    assert evals.offer(sample(3))
+    assert evals.flush(60)
+    assert (evals.stats().scored, evals.stats().undurable) == (3, 1)
+    until(lambda: evals.spooled() == {"accepted": 2, "scored": 2, "pending": 0})
 
 
 def test_samples_wait_for_a_file_that_is_locked(make: Make, tmp_path: Path) -> None:
@@ -421,7 +475,7 @@ def test_samples_wait_for_a_file_that_is_locked(make: Make, tmp_path: Path) -> N
     evals = make(ScriptedJudge(GOOD, latency=600))
     evals.offer(sample(1))
     until(lambda: evals.spooled().get("pending") == 1)
-    with closing(sqlite3.connect(tmp_path / "spool.sqlite", isolation_level=None)) as db:
+    with closing(sqlite3.connect(own_file(tmp_path / "spool"), isolation_level=None)) as db:
         db.execute("BEGIN EXCLUSIVE")
         evals.offer(sample(2))
         until(lambda: "spool: OperationalError" in evals.stats().incidents)
@@ -451,7 +505,7 @@ def test_a_position_that_is_none_is_the_sinks_fault(make: Make, position: Any) -
     evals = make(sinks=[memory])
     evals.offer(sample(1))
     assert evals.flush(20)
-    assert evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0}
+    until(lambda: evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0})
     assert len(memory.results) == 1
     assert any(kind.startswith("sink Odd: ") for kind in evals.stats().incidents)
 
@@ -479,18 +533,18 @@ def _mode(file: SqliteFile, modes: list[str]) -> None:
     file.close()
 
 
-def test_a_deleted_file_is_made_again(make: Make, tmp_path: Path) -> None:
-    """What was accepted is scored from memory, what comes is kept in the new file."""
-    evals = make(ScriptedJudge(GOOD, latency=0.3), durability="sync", spool_wait=10.0)
-    assert evals.offer(sample(1))
-    for path in tmp_path.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert evals.offer(sample(2))
-    assert evals.flush(20)
+def test_a_deleted_folder_is_made_again(make: Make, tmp_path: Path) -> None:
+    """What waits is stored once more, what comes is kept in the new file."""
+    evals = make(ScriptedJudge(GOOD, latency=600))
+    evals.offer(sample(1))
+    until(lambda: evals.spooled().get("pending") == 1)
+    shutil.rmtree(tmp_path / "spool")
+    until(lambda: evals.spooled().get("pending") == 1)
+    evals.offer(sample(2))
+    until(lambda: sorted(rows(tmp_path / "spool")) == [("s1",), ("s2",)])
     stats = evals.stats()
-    assert stats.scored == 2
     assert stats.incidents["spool: FileNotFoundError"] == 1
-    assert evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0}
+    assert stats.undurable == 0
 
 
 def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
@@ -502,9 +556,10 @@ def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
     stats = evals.stats()
     assert stats.scored == 60
     assert 30 < stats.undurable < 60
-    assert (tmp_path / "spool.sqlite").stat().st_size < 1_100_000
+    assert own_file(tmp_path / "spool").stat().st_size < 1_100_000
 
 
+@pytest.mark.long
 def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     """A sample that kills whoever evaluates it is tried ten times, then counted and left."""
     script = """
@@ -514,21 +569,26 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
             time.sleep(0.5 if first else 0.0)
             os.kill(os.getpid(), signal.SIGKILL)
     evals = RagEval(metrics=["ragas.faithfulness"], judge=Deadly(GOOD),
-                    config=RagEvalConfig(spool="spool.sqlite", spool_wait=10.0))
+                    config=RagEvalConfig(spool="spool"))
     first = not evals.spooled().get("pending")
     if first: evals.offer(sample("deadly"))
-    time.sleep(60)
+    time.sleep(120)
     """
     for tries in range(3):
         assert run(tmp_path, script).returncode == -9
-        with closing(sqlite3.connect(tmp_path / "spool.sqlite")) as db:
-            assert db.execute("SELECT tries FROM samples").fetchall() == [(tries,)]
-    with closing(sqlite3.connect(tmp_path / "spool.sqlite")) as db, db:
-        assert db.execute("UPDATE samples SET tries = 10").rowcount == 1
+        assert rows(tmp_path / "spool", "tries") == [(tries,)]
+    holding = [path for path in (tmp_path / "spool").glob("*.sqlite") if set_tries(path, 10)]
+    assert len(holding) == 1
     evals = make()
     until(lambda: evals.spooled()["pending"] == 0)
     assert evals.spooled()["dropped:gave_up"] == 1
     assert evals.stats().dropped == {"gave_up": 1}
+
+
+def set_tries(path: Path, tries: int) -> int:
+    """Set the tries of all rows in a file, and return how many there are."""
+    with closing(sqlite3.connect(path)) as db, db:
+        return db.execute("UPDATE rows SET tries = ?", (tries,)).rowcount
 
 
 def test_what_finds_no_room_is_not_taken_over_without_pause(
@@ -546,9 +606,7 @@ def test_what_finds_no_room_is_not_taken_over_without_pause(
             metrics=["ragas.faithfulness"],
             judge=ScriptedJudge(GOOD, latency=60),
             redact=redact,
-            config=RagEvalConfig(
-                spool=str(tmp_path / "spool.sqlite"), judge_concurrency=1, **config
-            ),
+            config=RagEvalConfig(spool=str(tmp_path / "spool"), judge_concurrency=1, **config),
         )
 
     first = make()
@@ -572,13 +630,14 @@ def test_eight_processes_share_a_spool(tmp_path: Path) -> None:
     for n in range(8):
         pid = os.fork()
         if pid == 0:
-            evals = make(0.02, durability="sync", spool_wait=10.0)
+            evals = make(0.02)
             log = os.open("told", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             for i in range(60):
                 name = f"{n}-{i}"
                 if evals.offer(sample(name)):
                     os.write(log, f"{name}\\n".encode())
                 if n % 2 and i == 40:
+                    evals.flush(0.0)
                     os.kill(os.getpid(), signal.SIGKILL)
             while evals.spooled().get("pending") != 0:
                 time.sleep(0.1)
@@ -594,12 +653,11 @@ def test_eight_processes_share_a_spool(tmp_path: Path) -> None:
     found = [line["sample"]["sample_id"] for line in lines(tmp_path / "results.jsonl")]
     assert len(set(found)) == len(found)
     assert set(told) <= set(found)
-    # Of 404: on a busy machine some wait too long for the file, and are not promised.
-    assert len(told) > 300
+    assert len(told) == 4 * 60 + 4 * 41
 
 
-def test_the_child_of_a_fork_has_a_spool_of_its_own(tmp_path: Path) -> None:
-    """Both sides go on with the same file, under names of their own."""
+def test_the_child_of_a_fork_has_a_file_of_its_own(tmp_path: Path) -> None:
+    """Both sides go on in the same folder, each with its own file."""
     done = run(
         tmp_path,
         """
@@ -614,7 +672,10 @@ def test_the_child_of_a_fork_has_a_spool_of_its_own(tmp_path: Path) -> None:
         assert os.waitpid(pid, 0)[1] == 0
         evals.offer(sample("after"))
         assert evals.flush(10) and evals.stats().scored == 2
-        assert evals.spooled() == {"accepted": 3, "scored": 3, "pending": 0}, evals.spooled()
+        end = time.monotonic() + 120
+        while evals.spooled() != {"accepted": 3, "scored": 3, "pending": 0}:
+            assert time.monotonic() < end, evals.spooled()
+            time.sleep(0.05)
         """,
     )
     assert done.returncode == 0, done.stderr
@@ -622,19 +683,20 @@ def test_the_child_of_a_fork_has_a_spool_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_nothing_accepted_is_lost_by_kills_and_nothing_is_scored_twice(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_only_the_last_moment_is_lost_by_kills_and_nothing_is_scored_twice(tmp_path: Path) -> None:
     """Six `kill -9` at random moments, with a judge over HTTP; a hundred in the benchmark."""
-    report = kill_often(tmp_path, 6, "sync", seed=3)
+    report = kill_often(tmp_path, 6, seed=3)
     assert report.told > 0
-    assert (report.lost, report.twice, report.broken) == (0, 0, 0)
+    assert (report.lost_late, report.twice, report.broken) == (0, 0, 0)
     assert report.adds_up
     assert report.books["pending"] == 0
-    assert report.delivered == report.books["accepted"] >= report.told
+    assert report.delivered == report.books["accepted"]
 
 
 def left_behind(folder: Path, **settings: Any) -> None:
     """A sample that a process left in the spool."""
-    config = RagEvalConfig(spool=str(folder / "spool.sqlite"), **settings)
+    config = RagEvalConfig(spool=str(folder / "spool"), **settings)
     judge = ScriptedJudge(GOOD, latency=600)
     evals = RagEval(["ragas.faithfulness"], judge, config=config, redact=shouted)
     text = "Write to ada@example.com or <EMAIL_1>."
@@ -650,7 +712,7 @@ def shouted(text: str) -> str:
 def taken_over(folder: Path, redact: Any, **settings: Any) -> Sample:
     """What the next process makes of it."""
     memory = MemorySink()
-    config = RagEvalConfig(spool=str(folder / "spool.sqlite"), **settings)
+    config = RagEvalConfig(spool=str(folder / "spool"), **settings)
     judge = ScriptedJudge(GOOD)
     with RagEval(["ragas.faithfulness"], judge, sinks=[memory], config=config, redact=redact) as by:
         until(lambda: by.spooled()["pending"] == 0)
@@ -682,7 +744,7 @@ def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
         raise ValueError
 
     left_behind(tmp_path)
-    config = RagEvalConfig(spool=str(tmp_path / "spool.sqlite"))
+    config = RagEvalConfig(spool=str(tmp_path / "spool"))
     judge = ScriptedJudge(GOOD)
     with RagEval(["ragas.faithfulness"], judge, config=config, redact=fails) as evals:
         until(lambda: evals.spooled()["pending"] == 0)
@@ -690,28 +752,91 @@ def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
     assert judge.tasks == []
 
 
-def test_slow_redaction_holds_neither_the_file_nor_a_fork(tmp_path: Path) -> None:
-    """Samples are built outside of the file's transaction: another process can write meanwhile."""
-    path = tmp_path / "spool.sqlite"
+def test_slow_redaction_holds_no_file(tmp_path: Path) -> None:
+    """Samples are built outside of the file's transaction: others can lock it meanwhile."""
     building, go_on = threading.Event(), threading.Event()
 
     def redact(text: str) -> str:
         if text == "slow":
             building.set()
-            go_on.wait(10)
+            go_on.wait(120)
         return text
 
-    config = RagEvalConfig(spool=str(path), carrier="off")
+    config = RagEvalConfig(spool=str(tmp_path / "spool"), carrier="off")
     with RagEval(["lexical"], ScriptedJudge(), redact=redact, config=config) as evals:
         evals.offer(Sample(question="quick", answer="a", reference="a"))
-        assert evals.flush(10)
+        assert evals.flush(60)
         evals.offer(Sample(question="slow", answer="a", reference="a"))
-        assert building.wait(10)
-        # Whichever thread builds it, the writer waits for it by now.
-        time.sleep(0.3)
+        assert building.wait(120)
+        path = own_file(tmp_path / "spool")
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             other.execute("ROLLBACK")
         go_on.set()
-        assert evals.flush(10)
+        assert evals.flush(60)
         assert evals.stats().undurable == 0
+
+
+def test_books_are_carried_over_once_though_their_carrier_dies(make: Make, tmp_path: Path) -> None:
+    """A process that dies between adding a file's counts and removing it counts nothing twice."""
+    folder = tmp_path / "spool"
+    first = make()
+    for number in range(5):
+        first.offer(sample(number))
+    assert first.flush(60)
+    first.shutdown(60)
+    counted = own_file(folder)
+    copy = counted.read_bytes()
+    second = make()
+    second.offer(sample(9))
+    until(lambda: not counted.exists())
+    assert second.flush(60)
+    second.shutdown(60)
+    # As it was after the counts were added, and before the file was removed.
+    (carrier,) = folder.glob("*.sqlite")
+    counted.write_bytes(copy)
+    with closing(sqlite3.connect(carrier)) as db, db:
+        db.execute("INSERT INTO carried VALUES (?)", (counted.name,))
+    third = make()
+    books = {"accepted": 6, "scored": 6, "pending": 0}
+    assert third.spooled() == books
+    until(lambda: not counted.exists() and not carrier.exists())
+    assert third.spooled() == books
+
+
+def test_many_processes_carry_books_over_at_once(tmp_path: Path) -> None:
+    """However many take over, come and go together, the sum over the folder stays right."""
+    script = """
+    for turn in range(4):
+        pids = []
+        for n in range(6):
+            pid = os.fork()
+            if pid == 0:
+                evals = make(0.0)
+                for i in range(5): evals.offer(sample(f"{turn}-{n}-{i}"))
+                evals.flush(60)
+                time.sleep(0.2 * n)
+                if n % 2: os.kill(os.getpid(), signal.SIGKILL)
+                evals.shutdown(60)
+                os._exit(0)
+            pids.append(pid)
+        for pid in pids: os.waitpid(pid, 0)
+    evals = make(0.0)
+    end = time.monotonic() + 120
+    while evals.spooled() != {"accepted": 120, "scored": 120, "pending": 0}:
+        assert time.monotonic() < end, evals.spooled()
+        time.sleep(0.1)
+    """
+    done = run(tmp_path, script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_one_sample_id_may_come_often(make: Make) -> None:
+    """Samples of one id, such as that of their question, are different samples."""
+    memory = MemorySink()
+    evals = make(sinks=[memory])
+    for _ in range(50):
+        evals.offer(sample(1))
+    assert evals.flush(60)
+    until(lambda: evals.spooled() == {"accepted": 50, "scored": 50, "pending": 0})
+    assert len(memory.results) == 50

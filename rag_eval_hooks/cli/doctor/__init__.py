@@ -28,7 +28,7 @@ from rag_eval_hooks.cli.doctor.check_settings import (
     check_sampling,
     check_sinks,
 )
-from rag_eval_hooks.cli.doctor.check_spool import check_spool_file
+from rag_eval_hooks.cli.doctor.check_spool import check_spool_files
 from rag_eval_hooks.cli.doctor.explain_trace import explain_trace
 from rag_eval_hooks.cli.doctor.result import Check, Result, Setup, Status, advice_for
 from rag_eval_hooks.config.env_and_file import otlp_endpoint, traces_at
@@ -54,7 +54,7 @@ _CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("token scorer", check_token_scorer),
     ("exporter", check_exporter),
     ("sinks", check_sinks),
-    ("spool", check_spool_file),
+    ("spool", check_spool_files),
     ("references", check_references),
     ("budget", check_budget),
     ("clock", check_clock),

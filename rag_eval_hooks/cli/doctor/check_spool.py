@@ -1,30 +1,29 @@
-"""Whether the spool can be used: right file, whole, private, with room on its disk."""
+"""Check of the spool: path, permissions, damage, samples that wait and free disk space."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.spool.file import check_spool
+from rag_eval_hooks.spool.folder import check_spool, spool_folder
 from rag_eval_hooks.spool.inspect import Health, spool_health
-from rag_eval_hooks.sqlite_file import FILE_ERRORS
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy
 
-__all__ = ["check_spool_file"]
+__all__ = ["check_spool_files"]
 
 _MB: Final = 1_000_000
 _FULL: Final = 0.9
 
 
-def check_spool_file(setup: Setup) -> Iterator[Result]:
-    """Reads the file, and writes nothing."""
+def check_spool_files(setup: Setup) -> Iterator[Result]:
+    """Read the files of the spool; nothing is written."""
     if setup.config.spool is None:
         text = "none: what waits when the process ends is lost, and counted"
         yield _result(Status.NOTE, text, "set spool=PATH to keep it")
@@ -35,77 +34,89 @@ def check_spool_file(setup: Setup) -> Iterator[Result]:
     except ConfigError as error:
         yield _result(Status.FAILED, str(error), f"set spool: {error.wants}")
         return
-    yield from _writable(path)
-    yield from _private(path)
+    folder = spool_folder(path)
+    yield from _writable(folder)
+    yield from _private(folder)
+    limit = setup.config.spool_max_mb * _MB
     size = 0
-    if path.exists() and path.stat().st_size:
-        try:
-            health = spool_health(path)
-        except FILE_ERRORS as error:
-            yield _unreadable(path, error)
-        else:
-            size = health.size
-            yield from _read(path, health, setup.config.spool_max_mb * _MB)
+    try:
+        files = spool_health(path)
+    except FILE_ERRORS as error:
+        yield _unreadable(folder, error)
     else:
-        yield _result(Status.OK, f"{path} is not there yet; the first sample makes it")
-    yield _room(path, setup.config.spool_max_mb * _MB - size)
+        size = max((file.size for file in files), default=0)
+        yield from _state(folder, files, limit)
+    yield from _put_aside(folder)
+    yield _room(folder, limit - size)
 
 
-def _writable(path: Path) -> Iterator[Result]:
-    # SQLite's log stands beside the file, so the folder has to be writable too.
-    for place in filter(Path.exists, (path, path.parent)):
-        if not os.access(place, os.W_OK):
-            advice = "give this user the right to write there, or name another place"
-            yield _result(Status.FAILED, f"{place} cannot be written", advice)
+def _writable(folder: Path) -> Iterator[Result]:
+    place = folder if folder.exists() else folder.parent
+    if not os.access(place, os.W_OK):
+        advice = "give this user the right to write there, or name another folder"
+        yield _result(Status.FAILED, f"{place} cannot be written", advice)
 
 
-def _private(path: Path) -> Iterator[Result]:
-    for file in filter(Path.exists, (path, *_beside(path))):
+def _private(folder: Path) -> Iterator[Result]:
+    if not folder.is_dir() or not stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        return
+    for file in sorted(folder.glob("*.sqlite*")):
         mode = stat.S_IMODE(file.stat().st_mode)
         if mode & 0o077:
             text = f"{file} has mode {mode:o}: others can read the samples in it"
             yield _result(Status.WARNING, text, f"chmod 600 {file}")
 
 
-def _beside(path: Path) -> Iterator[Path]:
-    for ending in ("-wal", "-shm"):
-        yield path.with_name(path.name + ending)
-
-
-def _unreadable(path: Path, error: Exception) -> Result:
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-        text, advice = f"{path} is locked by another program", "find who holds it: fuser -v"
+def _unreadable(folder: Path, error: Exception) -> Result:
+    if is_busy(error):
+        text, advice = f"a file in {folder} is locked by another program", "find it: fuser -v"
         return _result(Status.WARNING, text, advice)
-    text = f"{path} cannot be read: {type(error).__name__}"
-    advice = "see that this user may read it; is it damaged, move it away: a new one is made"
+    text = f"a file in {folder} cannot be read: {type(error).__name__}"
+    advice = "see that this user may read it; a damaged file is renamed by the next process"
     return _result(Status.FAILED, text, advice)
 
 
-def _read(path: Path, health: Health, most: int) -> Iterator[Result]:
-    figures = {
-        "schema_version": health.version,
-        "samples": health.samples,
-        "unclaimed": health.unclaimed,
-        "bytes": health.size,
-    }
-    if health.damage is not None:
-        text = f"{path} is damaged: {health.damage}"
-        advice = "move it away: a new one is made; what is in it can be saved by sqlite3 .recover"
-        yield _result(Status.FAILED, text, advice, figures)
+def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[Result]:
+    if not files:
+        yield _result(Status.OK, f"{folder} is empty; the first sample makes a file in it")
         return
-    text = f"{path} is whole, schema {health.version}, {health.samples} samples wait in it"
-    if health.oldest is not None:
-        text += f", the oldest for {max(0.0, time.time() - health.oldest):.0f} s"
-    if health.size > _FULL * most:
-        text += f"; {health.size / _MB:.0f} of {most / _MB:.0f} MB are in use"
+    samples = sum(file.samples for file in files)
+    figures = {
+        "schema_version": max(file.version for file in files),
+        "files": len(files),
+        "samples": samples,
+        "unclaimed": sum(file.samples for file in files if not file.is_owned),
+        "bytes": sum(file.size for file in files),
+    }
+    for file in files:
+        if file.damage is not None:
+            text = f"{file.path} is damaged: {file.damage}"
+            advice = "the next process takes out what can be read and renames it"
+            yield _result(Status.FAILED, text, advice, figures)
+            return
+    text = f"{folder} is whole, schema {figures['schema_version']}, {samples} samples wait in it"
+    oldest = min((file.oldest for file in files if file.oldest is not None), default=None)
+    if oldest is not None:
+        text += f", the oldest for {max(0.0, time.time() - oldest):.0f} s"
+    largest = max(file.size for file in files)
+    if largest > _FULL * limit:
+        text += f"; a process uses {largest / _MB:.0f} of {limit / _MB:.0f} MB"
         advice = "raise spool_max_mb, or lower sample_rate: what does not fit is kept in memory"
         yield _result(Status.WARNING, text, advice, figures)
     else:
         yield _result(Status.OK, text, figures=figures)
 
 
-def _room(path: Path, wanted: int) -> Result:
-    free = shutil.disk_usage(path.parent).free
+def _put_aside(folder: Path) -> Iterator[Result]:
+    damaged = sorted(folder.glob("*.sqlite.damaged"))
+    if damaged:
+        text = f"{len(damaged)} damaged files were put aside, such as {damaged[0]}"
+        advice = "what is in them can be saved by sqlite3 .recover; then remove them"
+        yield _result(Status.WARNING, text, advice)
+
+
+def _room(folder: Path, wanted: int) -> Result:
+    free = shutil.disk_usage(folder if folder.is_dir() else folder.parent).free
     text = f"{free / _MB:.0f} MB free on its disk"
     if free >= wanted:
         return _result(Status.OK, text, figures={"free_bytes": free})

@@ -12,7 +12,7 @@ from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
 from rag_eval_hooks.cli.doctor.spans_file import from_spans, is_map, read_json_lines
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline import ADVICE
-from rag_eval_hooks.spool.inspect import Kept, Unsent, spool_samples, spool_unsent
+from rag_eval_hooks.spool.inspect import StoredSample, spool_samples
 from rag_eval_hooks.sqlite_file import FILE_ERRORS
 
 __all__ = ["SOURCES", "explain_trace"]
@@ -104,53 +104,55 @@ def _absence(outcome: Mapping[str, Any]) -> str:
 
 
 def _from_spool(setup: Setup, name: str) -> Iterator[Result]:
-    path = setup.config.spool
-    if path is None or not Path(path).is_file():
+    if setup.config.spool is None:
         return
+    path = Path(setup.config.spool)
     try:
-        found = spool_samples(Path(path), name)
-        unsent = spool_unsent(Path(path), name)
+        found = spool_samples(path, name)
     except FILE_ERRORS as error:
         text = f"{path} cannot be read ({type(error).__name__})"
         yield Result(check="in the spool", status=Status.WARNING, text=text, advice="run doctor")
         return
-    for kept in found:
-        yield _kept(path, kept)
-    for waiting in unsent:
-        yield _unsent(path, waiting)
+    for sample in found:
+        yield _undelivered(path, sample) if sample.is_counted else _pending(path, sample)
 
 
-def _kept(path: str, kept: Kept) -> Result:
-    age = max(0.0, time.time() - kept.accepted_at)
-    text = f"sample {kept.id}: pending in {path} for {age:.0f} s, chosen by {kept.reason}"
-    text += f" with probability {kept.probability:g}"
+def _pending(path: Path, sample: StoredSample) -> Result:
+    age = max(0.0, time.time() - sample.accepted_at)
+    text = f"sample {sample.id}: pending in {path} for {age:.0f} s, chosen by {sample.reason}"
+    text += f" with probability {sample.probability:g}"
     advice = "a process of these settings evaluates it; look again"
-    if kept.is_evaluated:
+    if sample.scores:
         text += "; it is evaluated, and its scores wait for delivery"
         advice = "a process of these settings delivers it; look again"
-    if kept.owner is None:
+    if not sample.is_owned:
         text += "; no process has it now"
         advice = "start a process with these settings: it evaluates what was left"
-    if kept.tries:
-        text += f"; begun {kept.tries} times by processes that did not live to its end"
+    if sample.tries:
+        text += f"; begun {sample.tries} times by processes that did not live to its end"
+    return _in_the_spool(sample, text, advice)
+
+
+def _undelivered(path: Path, sample: StoredSample) -> Result:
+    age = max(0.0, time.time() - sample.accepted_at)
+    sinks = ", ".join(sorted({name.rpartition("-")[0] or name for name in sample.sinks}))
+    text = f"it is evaluated, and {sinks} has not taken its {sample.scores} scores yet:"
+    text += f" they wait in {path} for {age:.0f} s"
+    advice = f"see that {sinks} runs and can be reached; they are sent when it answers"
+    if not sample.is_owned:
+        text += "; no process has them now"
+        advice = f"start a process with these settings and the same {sinks}"
+    return _in_the_spool(sample, text, advice)
+
+
+def _in_the_spool(sample: StoredSample, text: str, advice: str) -> Result:
     return Result(
         check="in the spool",
         status=Status.NOTE,
         text=text,
         advice=advice,
-        figures={"trace_id": kept.trace_id},
+        figures={"trace_id": sample.trace_id},
     )
-
-
-def _unsent(path: str, waiting: Unsent) -> Result:
-    age = max(0.0, time.time() - waiting.kept_at)
-    text = f"it is evaluated, and {waiting.platform} has not taken its {waiting.scores} scores yet:"
-    text += f" they wait in {path} for {age:.0f} s"
-    advice = f"see that {waiting.platform} runs and can be reached; they are sent when it answers"
-    if waiting.owner is None:
-        text += "; no process has them now"
-        advice = f"start a process with these settings and the same {waiting.platform}"
-    return Result(check="in the spool", status=Status.NOTE, text=text, advice=advice)
 
 
 SOURCES: Final[tuple[Callable[[Setup, str], Iterable[Result]], ...]] = (
