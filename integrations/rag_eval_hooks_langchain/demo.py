@@ -24,7 +24,7 @@ from langchain_text_splitters import RecursiveCharacterTextSplitter
 from pydantic import Field
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.cli.framework import Ask, PipelineSettings
+from rag_eval_hooks.cli.framework import AskPipeline, PipelineSettings
 from rag_eval_hooks.cli.quoting import PROMPT, HashedTfidf, Mistake, reply
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
@@ -38,7 +38,7 @@ def has_openai() -> bool:
     return find_spec("langchain_openai") is not None
 
 
-def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> Ask:
+def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> AskPipeline:
     """Return the pipeline with the callback in place; see `rag_eval_hooks.cli.framework`."""
     chain = build_chain(passages, settings)
     handler = RagEvalCallbackHandler(evals)

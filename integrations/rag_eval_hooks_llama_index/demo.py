@@ -25,7 +25,7 @@ from llama_index.core.node_parser import SentenceSplitter
 from pydantic import Field, PrivateAttr
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.cli.framework import Ask, PipelineSettings
+from rag_eval_hooks.cli.framework import AskPipeline, PipelineSettings
 from rag_eval_hooks.cli.quoting import PROMPT, HashedTfidf, Mistake, reply
 from rag_eval_hooks_llama_index.instrumentation import enable
 
@@ -42,7 +42,7 @@ def has_openai() -> bool:
     )
 
 
-def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> Ask:
+def build(evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> AskPipeline:
     """Return the pipeline, observed; see `rag_eval_hooks.cli.framework`."""
     engine = build_engine(passages, settings)
     enable(evals)

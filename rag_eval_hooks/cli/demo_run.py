@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.framework import Ask, Framework, PipelineSettings
+from rag_eval_hooks.cli.framework import AskPipeline, Framework, PipelineSettings
 from rag_eval_hooks.cli.results import ResultCollector, SampleResult
-from rag_eval_hooks.cli.rows import Corpus, Row
+from rag_eval_hooks.cli.rows import Corpus, QuestionRow
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import SinkSpec
 from rag_eval_hooks.delivery.backlog import RETRY
@@ -146,7 +146,7 @@ def _prepare(plan: Plan) -> None:
 
 
 def _ask_all(
-    plan: Plan, evals: RagEval, ask: Ask, results: ResultCollector, tick: Callable[[], None]
+    plan: Plan, evals: RagEval, ask: AskPipeline, results: ResultCollector, tick: Callable[[], None]
 ) -> Report:
     started = time.monotonic()
     failures = []
@@ -171,7 +171,7 @@ def _ask_all(
     )
 
 
-def _ask(ask: Ask, row: Row) -> str | None:
+def _ask(ask: AskPipeline, row: QuestionRow) -> str | None:
     """Ask one question, and return its failure or None."""
     metadata: dict[str, Any] = {"question_id": row.id}
     if row.reference is not None:

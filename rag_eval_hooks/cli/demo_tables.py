@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rag_eval_hooks.cli.results import FAITHFULNESS, SampleResult, Summary, suites, summaries
-from rag_eval_hooks.cli.rows import Row
+from rag_eval_hooks.cli.rows import QuestionRow
 from rag_eval_hooks.score import NotScored, Outcome, Score
 
 __all__ = ["ASCII_STYLE", "UNICODE_STYLE", "Style", "scores", "shorten", "summary", "worst_sample"]
@@ -55,7 +55,7 @@ def shorten(text: str, width: int = _QUESTION_CHARS) -> str:
 
 
 def scores(
-    rows: Sequence[Row], results: Mapping[str, SampleResult], style: Style, width: int
+    rows: Sequence[QuestionRow], results: Mapping[str, SampleResult], style: Style, width: int
 ) -> RenderableType:
     """Return one table per suite, one line per question; a score's colour is its quality.
 
@@ -74,7 +74,7 @@ def scores(
 def _suite(
     suite: str,
     metrics: Sequence[str],
-    rows: Sequence[Row],
+    rows: Sequence[QuestionRow],
     results: Mapping[str, SampleResult],
     style: Style,
     width: int,
@@ -100,7 +100,7 @@ def _table(title: str, style: Style) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=style.box)
 
 
-def _question_room(metrics: Sequence[str], rows: Sequence[Row], width: int) -> int:
+def _question_room(metrics: Sequence[str], rows: Sequence[QuestionRow], width: int) -> int:
     """Return the characters that other columns leave to the question; 0 if too few to be useful."""
     columns = [
         max(len(shorten(row.id)) for row in rows),
@@ -129,7 +129,7 @@ def _colour(score: Score) -> str:
     return "yellow" if score.normalised >= _FAIR else "red"
 
 
-def _mistake(row: Row) -> Text:
+def _mistake(row: QuestionRow) -> Text:
     return Text("" if row.mistake is None else str(row.mistake), style="magenta")
 
 
@@ -152,7 +152,7 @@ def _summary_cells(line: Summary, style: Style) -> tuple[str, ...]:
     return line.metric, mean, str(line.scored), str(sum(line.absent.values())), why
 
 
-def worst_sample(row: Row, result: SampleResult, style: Style) -> RenderableType:
+def worst_sample(row: QuestionRow, result: SampleResult, style: Style) -> RenderableType:
     """Return question, answer, and each claim with its verdict and the judge's reason."""
     sample = result.sample
     grid = Table.grid(padding=(0, 2))
@@ -169,7 +169,7 @@ def worst_sample(row: Row, result: SampleResult, style: Style) -> RenderableType
     return Group(Text(_title(row, result), style="bold red"), grid)
 
 
-def _title(row: Row, result: SampleResult) -> str:
+def _title(row: QuestionRow, result: SampleResult) -> str:
     score = result.score(FAITHFULNESS)
     shown = "" if score is None else f", {FAITHFULNESS} {score.value:.2f}"
     return f"worst sample: {shorten(row.id)}{shown}"

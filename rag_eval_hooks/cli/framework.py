@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from rag_eval_hooks import RagEval
 
-__all__ = ["Ask", "Framework", "PipelineSettings", "load_framework"]
+__all__ = ["AskPipeline", "Framework", "PipelineSettings", "load_framework"]
 
 
-class Ask(Protocol):
+class AskPipeline(Protocol):
     """Pipeline with the callback attached."""
 
     def __call__(self, question: str, metadata: Mapping[str, Any]) -> str:
@@ -65,7 +65,9 @@ class Framework(Protocol):
         """Tell whether the framework's package for OpenAI models is installed."""
         ...
 
-    def build(self, evals: RagEval, passages: Sequence[str], settings: PipelineSettings) -> Ask:
+    def build(
+        self, evals: RagEval, passages: Sequence[str], settings: PipelineSettings
+    ) -> AskPipeline:
         """Build a pipeline of the framework's own parts over the passages, observed by `evals`.
 
         Raises:

@@ -14,13 +14,13 @@ from typing import Any
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.quoting import Mistake
 
-__all__ = ["Corpus", "Row", "built_in_corpus", "corpus_from"]
+__all__ = ["Corpus", "QuestionRow", "built_in_corpus", "corpus_from"]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class QuestionRow:
     """Question of the demo.
 
     Attributes:
@@ -50,7 +50,7 @@ class Corpus:
 
     name: str
     passages: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[QuestionRow, ...]
 
     @property
     def mistakes(self) -> dict[str, Mistake]:
@@ -95,10 +95,10 @@ def corpus_from(data: Path, passages: Path | None = None, limit: int | None = No
     return Corpus(data.name, tuple(dict.fromkeys(texts)), rows[:limit])
 
 
-def _questions(path: Traversable) -> Iterator[tuple[Row, tuple[str, ...]]]:
+def _questions(path: Traversable) -> Iterator[tuple[QuestionRow, tuple[str, ...]]]:
     seen: set[str] = set()
     for line in _lines(path):
-        row = Row(
+        row = QuestionRow(
             id=line.text("id"),
             question=line.text("question"),
             reference=line.optional("reference", str, "a text or null"),

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.cli.quoting import Mistake
-from rag_eval_hooks.cli.rows import Row, built_in_corpus
+from rag_eval_hooks.cli.rows import QuestionRow, built_in_corpus
 from tests.servers.brain import truthful_reply
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer, Request
@@ -77,7 +77,7 @@ def attributes(span: dict[str, Any]) -> dict[str, Any]:
     return {item["key"]: next(iter(item["value"].values())) for item in span["attributes"]}
 
 
-def faithfulness(run: Run, row: Row) -> float | None:
+def faithfulness(run: Run, row: QuestionRow) -> float | None:
     value: float | None = run.results()[row.id]["outcomes"][FAITHFULNESS].get("value")
     return value
 

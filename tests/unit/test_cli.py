@@ -19,7 +19,7 @@ from rag_eval_hooks.cli.demo_tables import ASCII_STYLE, scores, shorten, summary
 from rag_eval_hooks.cli.main import build_parser, main
 from rag_eval_hooks.cli.quoting import Mistake
 from rag_eval_hooks.cli.results import ResultCollector, SampleResult, suites, summaries, worst
-from rag_eval_hooks.cli.rows import Row, built_in_corpus, corpus_from
+from rag_eval_hooks.cli.rows import QuestionRow, built_in_corpus, corpus_from
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
@@ -172,7 +172,7 @@ def test_missing_package_is_named() -> None:
 
 def test_narrow_terminals_keep_the_scores() -> None:
     """Where the width does not suffice, questions are left out and scores are not cut."""
-    rows = [Row(id="q1", question="Why is the sky blue?")]
+    rows = [QuestionRow(id="q1", question="Why is the sky blue?")]
     metrics = [f"x.a{i}_considerable_name" for i in range(5)]
     results = {"q1": result("q1", dict.fromkeys(metrics, score(0.25)))}
     wide = shown(scores(rows, results, ASCII_STYLE, 120), 120)
@@ -219,7 +219,10 @@ def test_worst_is_the_least_faithful() -> None:
 
 def test_tables_show_scores_and_causes() -> None:
     """A score stands in its question's line; an absence stands in the summary with its cause."""
-    rows = [Row(id="q1", question="Why?", mistake=Mistake.NEGATED), Row(id="q2", question="How?")]
+    rows = [
+        QuestionRow(id="q1", question="Why?", mistake=Mistake.NEGATED),
+        QuestionRow(id="q2", question="How?"),
+    ]
     results = {
         "q1": result("q1", {"x.why_not": score(0.25)}),
         "q2": result("q2", {"x.why_not": NotScored(Cause.TIMEOUT)}),
@@ -241,7 +244,7 @@ def test_worst_sample_names_claim_and_reason() -> None:
         {"claim": "Pigs fly.", "supported": False, "chunks": [], "reason": "no chunk tells"},
     ]
     found = result("q1", {"ragas.faithfulness": score(0.5, explanation={"claims": claims})})
-    text = shown(worst_sample(Row(id="q1", question="Why?"), found, ASCII_STYLE))
+    text = shown(worst_sample(QuestionRow(id="q1", question="Why?"), found, ASCII_STYLE))
     assert "0.50" in text
     assert text.index("Pigs fly.") < text.index("no chunk tells") < text.index("Pigs walk.")
 
@@ -255,7 +258,7 @@ def test_shown_text_cannot_steer_the_terminal() -> None:
 
 def test_markup_in_texts_is_shown_as_it_is() -> None:
     """Square brackets in a question are text, not formatting."""
-    rows = [Row(id="q1", question="What is [bold]this[/bold]?")]
+    rows = [QuestionRow(id="q1", question="What is [bold]this[/bold]?")]
     table = scores(rows, {"q1": result("q1", {"x.y": score(1.0)})}, ASCII_STYLE, 120)
     assert "[bold]this[/bold]" in shown(table)
 
