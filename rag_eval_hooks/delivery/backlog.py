@@ -89,6 +89,7 @@ class Backlog:
         self._failures = 0
         self._backoff = Backoff()
         self._paused_until = 0.0
+        self._last_reason = ""
 
     @property
     def is_down(self) -> bool:
@@ -187,7 +188,7 @@ class Backlog:
 
     def _retry(self, item: Queued, reason: str, now: float) -> None:
         item.tries += 1
-        item.reason = reason
+        item.reason = self._last_reason = reason
         if self.is_closing and item.give_up_at:
             self.leave(item, reason)
         elif now >= item.give_up_at:
@@ -279,7 +280,9 @@ class Backlog:
         self._store.leave(item.entry, self._sink.key)
 
     def _give_up(self, item: Queued) -> None:
-        self._lose(item, "kept too long" if item.entry is not None else item.reason)
+        # What was never tried is lost for the reason that the others failed for.
+        reason = item.reason or self._last_reason
+        self._lose(item, "kept too long" if item.entry is not None else reason)
 
     def _lose(self, item: Queued, reason: str) -> None:
         """Count a loss; the failures of a user's sink are counted by themselves."""

@@ -193,6 +193,24 @@ def test_a_sink_that_is_down_is_probed_by_one_request(begin: Callable[..., Opene
     assert 1 < flying["most"] <= sink.workers
 
 
+def test_a_lasting_outage_counts_every_loss(begin: Callable[..., Opened]) -> None:
+    """Results that were never tried are lost with the reason of those that were."""
+
+    def answer(spans: Sequence[str]) -> None:
+        raise RetryLater("ConnectError")
+
+    sink = Scripted(answer)
+    one = begin(sink, limits=replace(LIMITS, retry_for=1.0))
+    one.put(*range(500))
+
+    def lost() -> int:
+        one.delivery.check()
+        return sink.books()["lost"]
+
+    until(lambda: lost() == 500)
+    assert one.counts()["sink scripted, ConnectError: Lost"] == 500
+
+
 def test_a_platform_says_how_long_to_wait(begin: Callable[..., Opened]) -> None:
     """Nothing is sent before the time that `Retry-After` asked for is over."""
     asked = threading.Event()

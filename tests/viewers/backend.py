@@ -59,10 +59,20 @@ class Backend:
             if path.startswith("/v1/") and (count := _OTLP.get(path)) is not None:
                 self.samples = count(self.samples, body)
                 return 200, b""
-            answer = well(Request(method, path, {}, json.loads(body) if body else None))
-            # MLflow wants several requests a sample; each begins with one that reads.
-            self.samples += method == "GET" or "assessments" not in path
+            content = json.loads(body) if body else None
+            answer = well(Request(method, path, {}, content))
+            self.samples += _samples(method, path, content)
             return answer.status, json.dumps(answer.body).encode()
+
+
+def _samples(method: str, path: str, content: Any) -> int:
+    """Return the number of samples of one score each in a request."""
+    if path.startswith("/v1/span_annotations"):
+        return len(content["data"])
+    if path.startswith("/api/public/scores"):
+        return len(content)
+    # MLflow wants several requests a sample; each begins with one that reads.
+    return int(method == "GET" or "assessments" not in path)
 
 
 def _spans(before: int, body: bytes) -> int:
