@@ -1,9 +1,8 @@
-"""`RagEval`: the one object that an application makes."""
+"""`RagEval`: the object that an application creates."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -15,14 +14,10 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.capture import (
     Assembler,
-    EndedRequest,
-    EndedRequests,
-    Interaction,
     ManualInteraction,
     OtherInstrumentors,
     Recorder,
     SpanWriter,
-    traits_of_interaction,
 )
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.keywords import SettingKeywords
@@ -34,6 +29,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.pipeline import Explanation, Pipeline, Stats
+from rag_eval_hooks.pipeline.intake import RequestIntake
 from rag_eval_hooks.pipeline.wiring import (
     Providers,
     chosen_metrics,
@@ -64,27 +60,27 @@ class RagEval:
         metrics: Suites, metric ids, `all`, or `Metric` objects.
         judge: `local`, `openai:<model>`, or a `Judge`.
         sample_rate: Share of interactions to evaluate, 0 to 1.
-        sinks: Where outcomes go besides the span: sinks, callables `(evaluation)` or
-            `(sample, outcomes)`,
-            `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`, `langfuse:<url>`.
-        config: Further settings; those set in it count as given here, keywords win over it.
-        embedder: As in `RagEvalConfig`, or an `Embedder` of your own.
-        token_scorer: A `TokenScorer` of your own, likewise.
-        redact: As in `RagEvalConfig`, or rules and functions `(text) -> text` or
-            `(field, text) -> text` of your own, one or several.
-        tracer_provider: Where spans go, or None for the global provider.
-        meter_provider: Where metrics go, likewise.
-        logger_provider: Where log events go, likewise.
+        sinks: Destinations of evaluations besides the span: sinks, callables `(evaluation)` or
+            `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,
+            `langfuse:<url>`.
+        config: Further settings; keywords take precedence over it.
+        embedder: As in `RagEvalConfig`, or an `Embedder`.
+        token_scorer: A `TokenScorer`.
+        redact: As in `RagEvalConfig`, or one or several rules and functions `(text) -> text` or
+            `(field, text) -> text`.
+        tracer_provider: Provider of spans, or None for the global one.
+        meter_provider: Provider of metrics, or None for the global one.
+        logger_provider: Provider of log events, or None for the global one.
         **given: Settings and groups of settings, see docs/configuration.md.
 
     Attributes:
         config: The settings in force.
-        recorder: Where integrations report runs.
+        recorder: Recorder of runs, for integrations.
         others: Spans of other instrumentors, for `RagEvalSpanProcessor`.
-        instrumentors: Where integrations report other instrumentors.
+        instrumentors: Registry of other instrumentors, for integrations.
 
     Raises:
-        ConfigError: A value cannot be used; the text names field, value and what is accepted.
+        ConfigError: A value is not accepted; the text names field, value and accepted values.
         ImportError: A chosen judge or embedder needs an extra that is not installed.
     """
 
@@ -128,17 +124,24 @@ class RagEval:
             self.incidents,
             *([] if references is None else [references.known]),
         )
-        self._ended = EndedRequests(self._submit)
-        self._spans = SpanWriter(
+        spans = SpanWriter(
             tracer_provider,
             mode=self.config.spans,
             capture_content=self.config.capture_content,
             incidents=self.incidents,
         )
+        self._intake = RequestIntake(
+            self._assembler,
+            spans,
+            self.incidents,
+            submit=self._submit,
+            watch=self._watch,
+            refuse=self._refuse,
+        )
         self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._hold)
         self.instrumentors = OtherInstrumentors(self.config.spans, self.others, self.incidents)
         self.recorder = Recorder(
-            self._on_end,
+            self._intake.add,
             ttl=self.config.interaction_ttl,
             max_open=limits.OPEN_INTERACTIONS,
             max_chars=limits.INTERACTION_CHARS,
@@ -170,13 +173,12 @@ class RagEval:
         self._parts.forked()
         self.recorder.forked()
         self.others.forked()
-        self._spans.forked()
-        self._ended.forked()
+        self._intake.forked()
         self._pipeline = self._new_pipeline()
 
     @property
     def incidents(self) -> Incidents:
-        """Where integrations count what went wrong in a callback."""
+        """Counter of exceptions caught at an edge, for integrations."""
         return self._parts.incidents
 
     def interaction(
@@ -187,7 +189,7 @@ class RagEval:
         tags: Sequence[str] | None = None,
         name: str | None = None,
     ) -> ManualInteraction:
-        """An interaction that the application opens itself, in `with` or `async with`.
+        """Open an interaction by hand, in `with` or `async with`.
 
         For code without a framework, and for retriever and model called by hand: calls of a
         framework inside it that carry our handler become part of it, whatever called them.
@@ -198,32 +200,32 @@ class RagEval:
             it.answer(text)
         ```
 
-        What is not said is found as in a framework's run: without `contexts`, from what passed
-        by; without `answer`, from the last call inside. An exception ends it as `error`, a
-        cancelled task as `cancelled`, a closed generator as `closed`; all pass through.
+        Without `contexts`, these are captured from the calls inside; without `answer`, it is the
+        reply of the last call. An exception ends the interaction as `error`, a cancelled task as
+        `cancelled`, a closed generator as `closed`; all are raised again.
 
-        Inside another interaction that asks the same, and inside a framework's run, none of its
-        own is opened: it is a part of that one, as one user question is one interaction.
+        Inside another interaction with an equal question, and inside a framework's run, no
+        interaction is opened: one question of a user is one interaction.
 
         Args:
-            question: What the user asked.
+            question: The user's question.
             metadata: As a run's metadata: `session_id`, `user_id`, `question_id`, `reference`
                 and free keys.
             tags: Free labels.
-            name: On the span.
+            name: Name on the span.
         """
         return ManualInteraction(
             self.recorder, self.incidents, question, metadata=metadata, tags=tags, name=name
         )
 
     def offer(self, sample: Sample) -> bool:
-        """Offer a sample of your own for evaluation in the background. Never blocks.
+        """Offer a sample for evaluation in the background. Never blocks.
 
         Returns:
             Whether it will be evaluated: not sampled out, not dropped. With a spool, it is on
             disk within 50 ms.
         """
-        return self._pipeline.submit(Work.of(sample, lambda: self._assembler.own(sample)))
+        return self._submit(Work.of(sample, lambda: self._assembler.own(sample)))
 
     def feedback(
         self,
@@ -233,7 +235,7 @@ class RagEval:
         label: str | None = None,
         reference: str | None = None,
     ) -> bool:
-        """Adds what a user or an application says later about an answer. Never blocks or raises.
+        """Add feedback of a user or an application on an answer. Never blocks or raises.
 
         The feedback goes to the sinks that take it and to the trace of the answer; tail rules on
         feedback may ask for an evaluation; a reference adds the metrics that compare with one.
@@ -246,9 +248,9 @@ class RagEval:
             reference: The right answer.
 
         Returns:
-            Whether it joined an interaction. False for an id that is unknown or was forgotten
-            (after an hour, or after `feedback_samples` others), for nothing to say or a wrong
-            type, and where the queue is full; each is counted in `stats().feedback`.
+            Whether it joined an interaction. False for an id that is unknown or forgotten (after
+            an hour, or after `feedback_samples` others), for empty feedback or a wrong type, and
+            if the queue is full; each is counted in `stats().feedback`.
         """
         try:
             given = Feedback(
@@ -260,14 +262,14 @@ class RagEval:
         except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._pipeline.refuse_feedback(error)
             return False
-        self._ended.drain()
+        self._intake.drain()
         return self._pipeline.feedback((name,), given)
 
     def evaluate(self, sample: Sample) -> Outcomes:
-        """The outcomes of a sample, now: the same scores as in the background.
+        """Evaluate a sample now, with scores equal to those in the background.
 
-        Not sampled, not counted in `stats`, not given to sinks. Blocks; in async code use
-        `aevaluate`.
+        The sample is not sampled out, not counted in `stats` and not given to sinks. Blocks; in
+        async code use `aevaluate`.
 
         Raises:
             RuntimeError: After `shutdown`.
@@ -276,7 +278,7 @@ class RagEval:
         return self._pipeline.evaluate(self._assembler.own(sample)).result()
 
     async def aevaluate(self, sample: Sample) -> Outcomes:
-        """`evaluate` for async code.
+        """Evaluate a sample now, in async code.
 
         Raises:
             RuntimeError: After `shutdown`.
@@ -287,35 +289,35 @@ class RagEval:
         return await asyncio.wrap_future(self._pipeline.evaluate(sample))
 
     def stats(self) -> Stats:
-        """What became of everything offered so far, as of one moment."""
+        """Return the statistics of everything offered so far, as of one moment."""
         self.recorder.sweep()
-        self._ended.drain()
+        self._intake.drain()
         return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
-        """What became of all samples in the spool, of all processes, since the file was made.
+        """Return the counts of all samples in the spool, of all processes.
 
         `accepted` is the sum of `scored`, `sampled_out` (by a tail rule), `failed:<cause>`,
         `dropped:<reason>` and `pending`. Scores that a platform has not taken yet are, by
         platform, `undelivered`; the key is there only where some are.
         Empty without a spool, or with one that cannot be read just now.
         """
-        self._ended.drain()
+        self._intake.drain()
         return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
-        """What became of recent samples of a trace, or of one sample: in words, by `str`.
+        """Explain the recent samples of a trace, or one sample; `str` puts it in words.
 
-        Remembers the last 10,000 traces of this process; nothing is known of others, nor
-        of requests in which nothing was retrieved. Ids as for `feedback`, written in any way.
+        The last 10,000 traces of this process are remembered, without requests in which nothing
+        was retrieved. Takes the ids that `feedback` takes.
         """
-        self._ended.drain()
+        self._intake.drain()
         return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Waits until everything accepted so far is evaluated, and sinks were called with it.
+        """Wait until everything accepted so far is evaluated and delivered.
 
-        What a sink did not take and the spool keeps for it is not waited for.
+        Results that the spool keeps for a failing sink are not waited for.
 
         Args:
             timeout: Seconds, or None without limit. Blocks; in async code call it in a thread.
@@ -326,10 +328,10 @@ class RagEval:
         return self._pipeline.flush(timeout)
 
     def shutdown(self, timeout: float = 5.0) -> bool:
-        """Finishes what is pending within `timeout` seconds, then ends; called at exit too.
+        """Finish what is pending within `timeout` seconds, then end; also called at exit.
 
-        What is not finished is left in the spool where there is one, else dropped as `shutdown`;
-        later offers are dropped as well.
+        Unfinished samples stay in the spool, or are dropped as `shutdown` without one; later
+        offers are dropped too.
 
         Returns:
             Whether everything pending was finished.
@@ -338,7 +340,7 @@ class RagEval:
         return self._pipeline.shutdown(timeout)
 
     def __enter__(self) -> Self:
-        """The object itself."""
+        """Return the object itself."""
         return self
 
     def __exit__(
@@ -347,70 +349,26 @@ class RagEval:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Shuts down."""
+        """Shut down."""
         self.shutdown()
+
+    # Bound to this object rather than to a pipeline, which a fork replaces.
+
+    def _submit(self, work: Work) -> bool:
+        return self._pipeline.submit(work)
+
+    def _refuse(self, reason: str) -> None:
+        self._pipeline.refuse(reason)
 
     def _hold(self, span: HeldSpan) -> None:
         self._pipeline.hold(span)
 
-    def _watch(self) -> None:
-        self._pipeline.watch()
+    def _watch(self) -> bool:
+        return self._pipeline.watch()
 
     def _tick(self) -> None:
         self.recorder.sweep()
-        self._drain()
-
-    def _drain(self) -> None:
-        self._ended.drain()
-        self._spans.drain()
-
-    def _on_end(self, interaction: Interaction) -> None:
-        try:
-            session = self._assembler.session()
-            redact = functools.partial(self._assembler.attributes, session)
-            span = self._spans.begin(interaction, redact)
-        except Exception as error:  # noqa: BLE001 - the host's edge: its objects and processors
-            self._refuse(error)
-            return
-        self._ended.add(EndedRequest(interaction, session, span))
-        will_tick = self._pipeline.watch()
-        if not will_tick or span.is_foreign:
-            # No thread will do it, or the span of another instrumentor waits for the decision.
-            self._drain()
-
-    def _submit(self, request: EndedRequest) -> None:
-        try:
-            work = self._work(request)
-        except Exception as error:  # noqa: BLE001 - the host's edge: its objects
-            self._refuse(error)
-        else:
-            self._pipeline.submit(work)
-
-    def _refuse(self, error: Exception) -> None:
-        self.incidents.report("capture", error)
-        self._pipeline.refuse("capture_failed")
-
-    def _work(self, request: EndedRequest) -> Work:
-        interaction, session, span = request.interaction, request.session, request.span
-        trace_id, span_id = span.trace_id, span.span_id
-
-        def build() -> Sample:
-            # Spans first: sample and spans share the numbers of their placeholders.
-            span.complete()
-            return self._assembler.sample(interaction, session, trace_id, span_id)
-
-        run_id = interaction.root.id
-        return Work(
-            trace_id or id_of(run_id),
-            build,
-            status=interaction.status,
-            size=interaction.chars,
-            ids=tuple(filter(None, (trace_id, id_of(run_id)))),
-            trace_id=trace_id,
-            span_id=span_id,
-            rag_span=span.held,
-            traits=functools.partial(traits_of_interaction, interaction),
-        )
+        self._intake.tick()
 
 
 class _State:

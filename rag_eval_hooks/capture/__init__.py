@@ -1,6 +1,5 @@
 """Framework-free capture of RAG interactions; what integrations build on."""
 
-from rag_eval_hooks.capture.ended_requests import EndedRequest, EndedRequests
 from rag_eval_hooks.capture.interaction import Facts, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.manual import ManualInteraction
 from rag_eval_hooks.capture.other_instrumentors import OtherInstrumentors
@@ -11,8 +10,6 @@ from rag_eval_hooks.capture.spans import SpanWriter
 
 __all__ = [
     "Assembler",
-    "EndedRequest",
-    "EndedRequests",
     "Facts",
     "Interaction",
     "ManualInteraction",

@@ -12,7 +12,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
-from rag_eval_hooks.capture import EndedRequest
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks.work import Work
 
@@ -95,11 +94,10 @@ class _Watched(RagEval):
         with self._works_lock:
             return [work.sample() for work in self._works]
 
-    def _work(self, request: EndedRequest) -> Work:
-        work = super()._work(request)
+    def _submit(self, work: Work) -> bool:
         with self._works_lock:
             self._works.append(work)
-        return work
+        return super()._submit(work)
 
 
 def _constant(_sample: Sample, _findings: Findings) -> Score:
