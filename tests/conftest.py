@@ -7,9 +7,12 @@ that draw their inputs at full size.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
+
+from rag_eval_hooks import RagEval
 
 _VARIABLE = "RAGEVAL_TESTS_LONG"  # read by tests/support/size.py, in subprocesses too
 
@@ -36,3 +39,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+@pytest.fixture
+def shut_down_after() -> Iterator[Callable[[RagEval], RagEval]]:
+    """Return a function that returns its evaluator, to be shut down after the test."""
+    made: list[RagEval] = []
+
+    def register(evals: RagEval) -> RagEval:
+        made.append(evals)
+        return evals
+
+    yield register
+    for evals in made:
+        evals.shutdown(0.1)

@@ -10,7 +10,7 @@ import pickle
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,32 +33,19 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from tests.support.evaluation import StuckJudge, faithful_judge, sample, total
+from tests.waiting import until
 
-GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 Make = Callable[..., RagEval]
 
 
-def sample(**fields: Any) -> Sample:
-    return Sample(**({"question": "q", "contexts": ("c",), "answer": "a"} | fields))
-
-
 @pytest.fixture
-def make() -> Iterator[Make]:
-    made: list[RagEval] = []
-
+def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
     def build(judge: Any = None, **arguments: Any) -> RagEval:
         arguments.setdefault("metrics", ["ragas.faithfulness"])
-        made.append(RagEval(judge=judge or ScriptedJudge(GOOD), **arguments))
-        return made[-1]
+        return shut_down_after(RagEval(judge=judge or faithful_judge(), **arguments))
 
-    yield build
-    for evals in made:
-        evals.shutdown(0.1)
-
-
-def total(stats: Stats) -> int:
-    counted = stats.scored + stats.sampled_out + stats.pending
-    return counted + sum(stats.dropped.values()) + sum(stats.failed.values())
+    return build
 
 
 def test_an_offered_sample_reaches_every_sink(make: Make) -> None:
@@ -116,7 +103,7 @@ def test_inline_evaluation_works_inside_a_running_loop(make: Make) -> None:
 @pytest.mark.parametrize("status", [Status.ERROR, Status.CANCELLED, Status.CLOSED])
 def test_only_ok_is_evaluated(status: Status, make: Make) -> None:
     """Other ends are counted by their status and cost no judge call."""
-    judge = ScriptedJudge(GOOD)
+    judge = faithful_judge()
     evals = make(judge)
     assert not evals.offer(sample(status=status))
     assert evals.stats().dropped == {status.value: 1}
@@ -131,11 +118,15 @@ def test_sampled_out_is_counted(make: Make) -> None:
 
 
 def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -> None:
-    """With a stuck judge offers return at once; what does not fit is dropped and counted."""
+    """No offer waits for a stuck judge; what does not fit is dropped and counted."""
     config = RagEvalConfig(queue_size=10, judge_concurrency=2)
-    evals = make(ScriptedJudge(GOOD, latency=60), config=config)
-    accepted = sum(evals.offer(sample()) for _ in range(1000))
+    judge = StuckJudge()
+    evals = make(judge, config=config)
+    accepted = int(evals.offer(sample()))
+    until(lambda: judge.tasks)
+    accepted += sum(evals.offer(sample()) for _ in range(999))
     stats = evals.stats()
+    assert judge.replies == 0
     assert accepted <= 12
     assert stats.pending == accepted
     assert stats.dropped == {"queue_full": 1000 - accepted}
@@ -145,7 +136,7 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
 def test_shutdown_accounts_for_what_it_drops(make: Make) -> None:
     """What shutdown does not wait for is dropped as such, and nothing is pending after it."""
     config = RagEvalConfig(queue_size=10, judge_concurrency=2)
-    evals = make(ScriptedJudge(GOOD, latency=60), config=config)
+    evals = make(StuckJudge(), config=config)
     for _ in range(6):
         evals.offer(sample())
     assert not evals.shutdown(0.05)
@@ -157,7 +148,7 @@ def test_shutdown_accounts_for_what_it_drops(make: Make) -> None:
 def test_shutdown_finishes_what_it_can_and_closes_sinks(make: Make) -> None:
     """Pending samples are finished within the time given; sinks are closed after them."""
     memory = MemorySink()
-    evals = make(ScriptedJudge(GOOD, latency=0.05), sinks=[memory])
+    evals = make(faithful_judge(latency=0.05), sinks=[memory])
     for _ in range(5):
         evals.offer(sample())
     assert evals.shutdown(5)
@@ -199,7 +190,7 @@ def test_a_failing_judge_gives_failures_not_scores(
 def test_a_slow_judge_runs_out_of_time(make: Make) -> None:
     """Past the sample's time limit its findings are absent as timeout; formulas still score."""
     config = RagEvalConfig(sample_timeout=0.05)
-    judge = ScriptedJudge(GOOD, latency=60)
+    judge = StuckJudge()
     evals = make(judge, config=config, metrics=["ragas.faithfulness", "lexical.source_citation"])
     outcomes = evals.evaluate(sample())
     late = outcomes["ragas.faithfulness"]
@@ -250,14 +241,14 @@ def test_a_crashing_metric_harms_nothing_else(make: Make) -> None:
 
 def test_each_finding_is_asked_once(make: Make) -> None:
     """All metrics together cost one decomposition and one verification."""
-    judge = ScriptedJudge(GOOD)
+    judge = faithful_judge()
     make(judge, metrics=["ragas"]).evaluate(sample(reference="r"))
     assert len(judge.tasks) == 2
 
 
 def test_nothing_is_asked_that_no_metric_needs(make: Make) -> None:
     """Metrics without findings cost no judge call."""
-    judge = ScriptedJudge(GOOD)
+    judge = faithful_judge()
     make(judge, metrics=["lexical"]).evaluate(sample(reference="r"))
     assert judge.tasks == []
 
@@ -284,7 +275,7 @@ def test_scores_say_who_judged(make: Make) -> None:
 
 def test_offers_from_many_threads_add_up(make: Make) -> None:
     """However many threads offer, every sample stands in the books once."""
-    evals = make(ScriptedJudge(GOOD), config=RagEvalConfig(queue_size=50, sample_rate=0.5))
+    evals = make(faithful_judge(), config=RagEvalConfig(queue_size=50, sample_rate=0.5))
 
     def work() -> None:
         for n in range(250):
@@ -356,7 +347,7 @@ def test_a_metric_that_needs_something_unknown_is_refused() -> None:
 def test_shutdown_at_any_moment_leaves_nothing_pending(make: Make) -> None:
     """However a shutdown falls between queue and work, every sample is settled."""
     for _ in range(60):
-        evals = make(ScriptedJudge(GOOD))
+        evals = make(faithful_judge())
         for _ in range(20):
             evals.offer(sample())
         evals.shutdown(0)
@@ -367,7 +358,7 @@ def test_shutdown_at_any_moment_leaves_nothing_pending(make: Make) -> None:
 def test_an_inline_call_during_shutdown_ends(make: Make) -> None:
     """A caller never waits for ever: it gets its outcomes or a clear error."""
     for _ in range(40):
-        evals = make(ScriptedJudge(GOOD, latency=0.005))
+        evals = make(faithful_judge(latency=0.005))
         ended: list[object] = []
 
         def call(evals: RagEval = evals, ended: list[object] = ended) -> None:
@@ -451,7 +442,7 @@ def test_waiting_samples_are_bounded_by_size_too(
     """However large samples are, what waits holds no more text than allowed."""
     monkeypatch.setattr(limits, "QUEUE_CHARS", 100_000)
     config = RagEvalConfig(judge_concurrency=1)
-    evals = make(ScriptedJudge(GOOD, latency=60), config=config)
+    evals = make(StuckJudge(), config=config)
     for _ in range(50):
         evals.offer(sample(contexts=("x" * 30_000,)))
     stats = evals.stats()
@@ -461,7 +452,7 @@ def test_waiting_samples_are_bounded_by_size_too(
 
 def test_flush_does_not_wait_for_what_comes_later(make: Make) -> None:
     """Under steady traffic a flush ends with what was accepted before it."""
-    evals = make(ScriptedJudge(GOOD, latency=0.02))
+    evals = make(faithful_judge(latency=0.02))
     stop = threading.Event()
 
     def traffic() -> None:

@@ -23,6 +23,7 @@ from rag_eval_hooks.suppress import is_quiet, quiet
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import VERIFY
 from tests.servers.truth import TRUTH, found, spent
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SECRET = "the-content-of-a-sample"
@@ -178,37 +179,49 @@ async def test_calls_in_flight_are_limited() -> None:
 
 @pytest.mark.parametrize("blocking", [False, True])
 async def test_a_stuck_function_is_a_time_out(blocking: bool) -> None:
-    """No reply within the limit is `timeout`; so is every call while all threads hang."""
+    """No reply within the limit is `timeout`; so is every call while all threads hang.
+
+    The verdicts are there while the function still hangs: nobody waited for its end.
+    """
     release = threading.Event()
+    returned: list[str] = []
 
     async def stuck_async(_messages: Messages) -> str:
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
+        returned.append("reply")
         return ""
 
     def stuck(_messages: Messages) -> str:
-        release.wait(60)
+        release.wait(600)
+        returned.append("reply")
         return ""
 
     judge = CallableJudge(stuck if blocking else stuck_async, timeout=0.1, concurrency=1)
     for _ in range(2):
         assert set(found(await judge.verify(VERIFY)).values()) == {Cause.TIMEOUT}
+    assert returned == []
     release.set()
     await judge.aclose()
 
 
 async def test_a_thread_that_comes_back_is_used_again() -> None:
     """After a time-out the thread serves the next call once its own has ended."""
-    slow = threading.Event()
+    release, ended = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
 
     def ask(messages: Messages) -> str:
-        slow.wait(10)
+        threads.append(threading.current_thread())
+        release.wait(600)
+        ended.set()
         return told(messages)
 
     judge = CallableJudge(ask, timeout=0.5, concurrency=1)
     assert set(found(await judge.verify(VERIFY)).values()) == {Cause.TIMEOUT}
-    slow.set()
-    await asyncio.sleep(0.2)
+    release.set()
+    await asyncio.to_thread(ended.wait, PATIENCE)
+    await asyncio.sleep(0.05)  # The thread is free a moment after its function has returned.
     assert found(await judge.verify(VERIFY)) == TRUTH
+    assert len(set(threads)) == 1
     await judge.aclose()
 
 

@@ -27,6 +27,7 @@ from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 from tests.servers.samples import DECOMPOSE, VERIFY
 from tests.servers.truth import TRUTH, found, spent
+from tests.waiting import PATIENCE
 
 KEY = "sk-test-0123456789"
 
@@ -185,12 +186,14 @@ async def test_lasting_failures_are_not_tried_again(server: dict[str, Any], stat
 
 
 async def test_a_refused_connection_is_not_tried_again() -> None:
-    """Nobody listens: the error names the place, and comes quickly."""
+    """Nobody listens: one call, no wait for a time-out, and the error names the address."""
     with JudgeServer() as server:
         url = server.url
-    judge = OpenAIJudge("test-model", base_url=url)
-    finding = (await judge.verify(VERIFY)).relevance
+    judge = OpenAIJudge("test-model", base_url=url, timeout=600, retries=1000)
+    findings = await asyncio.wait_for(judge.verify(VERIFY), PATIENCE)
     await judge.aclose()
+    assert spent(findings).calls == pytest.approx(1)
+    finding = findings.relevance
     assert isinstance(finding, NotScored)
     assert "127.0.0.1" in finding.detail
 
@@ -198,7 +201,7 @@ async def test_a_refused_connection_is_not_tried_again() -> None:
 async def test_a_stuck_endpoint_is_a_time_out() -> None:
     """No reply within the limit, retries included: `timeout`, not a verdict."""
     with JudgeServer(faults=[Fault(kind=FaultKind.HANG)]) as server:
-        findings = await verified(server, timeout=0.5, retries=1)
+        findings = await asyncio.wait_for(verified(server, timeout=0.5, retries=1), PATIENCE)
         assert set(found(findings).values()) == {Cause.TIMEOUT}
         assert len(server.calls()) == 2
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks import RagEval, Sample, Stats
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import Decompose, Findings, ScriptedJudge, Support
 
-__all__ = ["FAITHFUL", "faithful_judge", "record_request", "sample"]
+__all__ = ["FAITHFUL", "StuckJudge", "faithful_judge", "record_request", "sample", "total"]
 
 FAITHFUL: Final = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 """One claim, supported: a faithfulness of 1."""
@@ -18,6 +18,24 @@ FAITHFUL: Final = Findings(answer_claims=("a",), answer_support=(Support((True,)
 def faithful_judge(**options: Any) -> ScriptedJudge:
     """Return a judge that finds one supported claim in every answer."""
     return ScriptedJudge(FAITHFUL, **options)
+
+
+class StuckJudge(ScriptedJudge):
+    """Judge that is asked and does not reply within any test.
+
+    Attributes:
+        replies: Replies so far: 0 proves that nobody waited for one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(FAITHFUL, latency=600)
+        self.replies = 0
+
+    async def decompose(self, task: Decompose) -> Findings:
+        """Reply after ten minutes."""
+        findings = await super().decompose(task)
+        self.replies += 1
+        return findings
 
 
 def sample(**fields: Any) -> Sample:
@@ -38,3 +56,9 @@ def record_request(
     recorder.documents(run, [Context(text="a chunk")])
     recorder.end(run)
     recorder.end(root)
+
+
+def total(stats: Stats) -> int:
+    """Return the sum of all columns, which is to be the number of offered samples."""
+    counted = stats.scored + stats.sampled_out + stats.pending
+    return counted + sum(stats.dropped.values()) + sum(stats.failed.values())
