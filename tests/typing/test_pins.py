@@ -28,8 +28,6 @@ SETTINGS = """
     references_threshold rules sample_rate sample_timeout sink_keys sink_retry_for sink_timeout
     sinks spans spool spool_max_mb tail telemetry_details thresholds token_scorer variants weights
 """
-LEAVING = {"durability", "spool_wait"}
-"""Settings of the spool's former file, which go with it."""
 TELEMETRY = """
     error.type gen_ai.conversation.id gen_ai.data_source.id gen_ai.evaluation.explanation
     gen_ai.evaluation.name gen_ai.evaluation.result gen_ai.evaluation.score.label
@@ -65,7 +63,7 @@ def test_public_names_are_stable() -> None:
 
 def test_settings_are_stable_and_few() -> None:
     """There are these settings, in all groups together, and at most 45."""
-    names = set(RagEvalConfig.model_fields) - LEAVING
+    names = set(RagEvalConfig.model_fields)
     assert names == set(SETTINGS.split())
     assert len(names) <= 45
 

@@ -30,7 +30,7 @@ from rag_eval_hooks.cli.doctor.check_settings import (
 )
 from rag_eval_hooks.cli.doctor.check_spool import check_spool_files
 from rag_eval_hooks.cli.doctor.explain_trace import explain_trace
-from rag_eval_hooks.cli.doctor.result import Check, Result, Setup, Status, advice_for
+from rag_eval_hooks.cli.doctor.result import Check, CheckResult, CheckStatus, Setup, advice_for
 from rag_eval_hooks.config.env_and_file import otlp_endpoint, traces_at
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, RedactionError, masked
@@ -89,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         setup = _setup(arguments)
     except ConfigError as error:
-        results: Iterable[Result] = [_failure("settings", error)]
+        results: Iterable[CheckResult] = [_failure("settings", error)]
     else:
         settings = [*_settings(setup.config, setup.origins)]
         trace = arguments.trace
@@ -97,7 +97,7 @@ def _run(arguments: argparse.Namespace) -> int:
     shown = _as_json(results, settings) if arguments.json else _as_lines(results, settings)
     if arguments.trace is not None and settings:
         return 0
-    return int(any(result.status is Status.FAILED for result in shown))
+    return int(any(result.status is CheckStatus.FAILED for result in shown))
 
 
 def _setup(arguments: argparse.Namespace) -> Setup:
@@ -124,7 +124,7 @@ def _pairs(given: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield name.strip(), value
 
 
-def _run_checks(setup: Setup) -> Iterator[Result]:
+def _run_checks(setup: Setup) -> Iterator[CheckResult]:
     """Yield the results of all checks; after one that raises, the others still run."""
     for name, check in _CHECKS:
         try:
@@ -134,11 +134,11 @@ def _run_checks(setup: Setup) -> Iterator[Result]:
             yield _failure(name, error)
         except Exception as error:  # noqa: BLE001 - a check runs the user's models and files
             text = f"the check ended with {type(error).__name__}"
-            yield Result(Status.FAILED, text, "report this", check=name)
+            yield CheckResult(CheckStatus.FAILED, text, "report this", check=name)
 
 
-def _failure(check: str, error: Exception) -> Result:
-    return Result(Status.FAILED, str(error), advice_for(error), check=check)
+def _failure(check: str, error: Exception) -> CheckResult:
+    return CheckResult(CheckStatus.FAILED, str(error), advice_for(error), check=check)
 
 
 def _settings(config: RagEvalConfig, origins: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -159,27 +159,27 @@ def _printable(value: Any) -> Any:
     return [_printable(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _as_json(results: Iterable[Result], settings: list[dict[str, Any]]) -> list[Result]:
+def _as_json(results: Iterable[CheckResult], settings: list[dict[str, Any]]) -> list[CheckResult]:
     complete = [*results]
     rows = [asdict(replace(result, figures=dict(result.figures))) for result in complete]
-    good = not any(result.status is Status.FAILED for result in complete)
+    good = not any(result.status is CheckStatus.FAILED for result in complete)
     print(json.dumps({"ok": good, "results": rows, "settings": settings}, indent=2, default=dict))
     return complete
 
 
-def _as_lines(results: Iterable[Result], settings: list[dict[str, Any]]) -> list[Result]:
+def _as_lines(results: Iterable[CheckResult], settings: list[dict[str, Any]]) -> list[CheckResult]:
     print("Settings")
     width = max((len(row["name"]) for row in settings), default=0)
     for row in settings:
         print(f"  {row['name'].ljust(width)}  {row['value']}  ({row['source']})")
     print("\nChecks")
-    shown: list[Result] = []
+    shown: list[CheckResult] = []
     for result in results:
         shown.append(result)
         print(f"  {result.status.value.ljust(7)}  {result.check}: {result.text}", flush=True)
         if result.advice:
             print(f"           -> {result.advice}")
     statuses = [result.status for result in shown]
-    failed, warnings = statuses.count(Status.FAILED), statuses.count(Status.WARNING)
+    failed, warnings = statuses.count(CheckStatus.FAILED), statuses.count(CheckStatus.WARNING)
     print(f"\n{failed} failed, {warnings} warning{'' if warnings == 1 else 's'}")
     return shown

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
@@ -41,29 +41,29 @@ _RELEASED: Final = 1_735_689_600
 """Start of 2025 as Unix time: no clock that is right is before this package."""
 
 
-def check_python(_setup: Setup) -> Iterator[Result]:
+def check_python(_setup: Setup) -> Iterator[CheckResult]:
     """Report the versions of the packages that are always used."""
     parts = {name: _version(name) for name in ("opentelemetry-api", "pydantic")}
     packages = ", ".join(f"{name} {version}" for name, version in parts.items())
     text = f"rag-eval-hooks {__version__}, Python {platform.python_version()}, {packages}"
     figures = {"rag-eval-hooks": __version__, "python": platform.python_version(), **parts}
-    yield Result(Status.OK, text, figures=figures)
+    yield CheckResult(CheckStatus.OK, text, figures=figures)
 
 
-def check_extras(setup: Setup) -> Iterator[Result]:
+def check_extras(setup: Setup) -> Iterator[CheckResult]:
     """Report the extras that are installed, and those that the settings need."""
     versions = {extra: _version(package) for extra, package in _EXTRAS.items()}
     needed = _needed(setup.config)
     for extra, version in versions.items():
         package = _EXTRAS[extra]
         if version is not None:
-            text, status, advice = f"{package} {version}", Status.OK, ""
+            text, status, advice = f"{package} {version}", CheckStatus.OK, ""
         elif extra in needed:
-            text, status = f"{package} is missing; {needed[extra]} needs it", Status.FAILED
+            text, status = f"{package} is missing; {needed[extra]} needs it", CheckStatus.FAILED
             advice = f'pip install "rag-eval-hooks[{extra}]"'
         else:
-            text, status, advice = "not installed, not needed", Status.NOTE, ""
-        yield Result(status, text, advice, check=f"extra {extra}")
+            text, status, advice = "not installed, not needed", CheckStatus.NOTE, ""
+        yield CheckResult(status, text, advice, check=f"extra {extra}")
 
 
 def _needed(config: RagEvalConfig) -> dict[str, str]:
@@ -98,32 +98,32 @@ class _Statuses(logging.Handler):
         self.codes += re.findall(r"code: (\d{3})", record.getMessage())
 
 
-def check_exporter(setup: Setup) -> Iterator[Result]:
+def check_exporter(setup: Setup) -> Iterator[CheckResult]:
     """Send one test span by the SDK's own exporter."""
     if setup.otlp_endpoint is None:
         text = "no OTLP endpoint is set; spans go where the application's provider sends them"
         advice = "to check one: --otlp-endpoint URL, or OTEL_EXPORTER_OTLP_ENDPOINT"
-        yield Result(Status.NOTE, text, advice)
+        yield CheckResult(CheckStatus.NOTE, text, advice)
         return
     try:
         accepted, codes = _send(setup.otlp_endpoint, setup.timeout)
     except ImportError:
         text = "the SDK and its OTLP exporter are not installed"
         advice = 'pip install "rag-eval-hooks[otel]"'
-        yield Result(Status.FAILED, text, advice)
+        yield CheckResult(CheckStatus.FAILED, text, advice)
         return
     if accepted is None:
         text = "the SDK makes no spans here: no application of this environment sends any"
         advice = "unset OTEL_SDK_DISABLED"
-        yield Result(Status.FAILED, text, advice)
+        yield CheckResult(CheckStatus.FAILED, text, advice)
         return
     address = _without_secrets(setup.otlp_endpoint)
     if accepted:
-        yield Result(Status.OK, f"{address} took a test span")
+        yield CheckResult(CheckStatus.OK, f"{address} took a test span")
         return
     why = f"HTTP {codes[-1]}" if codes else "it cannot be reached"
-    yield Result(
-        Status.FAILED,
+    yield CheckResult(
+        CheckStatus.FAILED,
         f"{address} took no span: {why}",
         "check the endpoint (port 4318 is OTLP over HTTP, 4317 is gRPC, and "
         "OTEL_EXPORTER_OTLP_ENDPOINT is without /v1/traces), its key in "
@@ -165,28 +165,28 @@ def _without_secrets(endpoint: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def check_clock(setup: Setup) -> Iterator[Result]:
+def check_clock(setup: Setup) -> Iterator[CheckResult]:
     """Compare with the `Date` header of the judge's endpoint, else of the receiver of spans."""
     now = time.time()
     if now < _RELEASED:
         text = f"the clock says {time.strftime('%Y-%m-%d', time.gmtime(now))}"
-        yield Result(Status.FAILED, text, "set the clock")
+        yield CheckResult(CheckStatus.FAILED, text, "set the clock")
         return
     for url in (setup.config.judge_base_url, setup.otlp_endpoint):
         skew = None if url is None else _skew(url, min(setup.timeout, 5.0))
         if skew is not None:
             yield _compared(skew)
             return
-    yield Result(Status.NOTE, "plausible; no endpoint to compare with")
+    yield CheckResult(CheckStatus.NOTE, "plausible; no endpoint to compare with")
 
 
-def _compared(skew: float) -> Result:
+def _compared(skew: float) -> CheckResult:
     figures = {"skew_seconds": round(skew, 1)}
     text = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the endpoint's"
     if abs(skew) <= _MAX_SKEW:
-        return Result(Status.OK, text, figures=figures)
+        return CheckResult(CheckStatus.OK, text, figures=figures)
     advice = "set the clock by NTP: spans are misplaced, and keys may be refused"
-    return Result(Status.WARNING, text, advice, figures)
+    return CheckResult(CheckStatus.WARNING, text, advice, figures)
 
 
 def _skew(url: str, timeout: float) -> float | None:

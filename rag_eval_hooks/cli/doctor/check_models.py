@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
@@ -46,12 +46,12 @@ _ADVICE = {
 }
 
 
-def check_judge(setup: Setup) -> Iterator[Result]:
+def check_judge(setup: Setup) -> Iterator[CheckResult]:
     """Ask the judge about a claim that a chunk states word for word."""
     try:
         judge = choose_judge(_for_one_call(setup), None)
         if judge.annotator_kind is not AnnotatorKind.LLM:
-            yield Result(Status.OK, f"{judge.name}: embedded rules, no key, no network")
+            yield CheckResult(CheckStatus.OK, f"{judge.name}: embedded rules, no key, no network")
         else:
             yield asyncio.run(_ask(judge))
     except JudgeError as error:
@@ -68,7 +68,7 @@ def _for_one_call(setup: Setup) -> RagEvalConfig:
     return setup.config.model_copy(update=changes)
 
 
-async def _ask(judge: Judge) -> Result:
+async def _ask(judge: Judge) -> CheckResult:
     start = time.monotonic()
     try:
         findings = await judge.verify(_TASK)
@@ -77,7 +77,7 @@ async def _ask(judge: Judge) -> Result:
     return _judged(judge, findings, time.monotonic() - start)
 
 
-def _judged(judge: Judge, findings: Findings, seconds: float) -> Result:
+def _judged(judge: Judge, findings: Findings, seconds: float) -> CheckResult:
     support = findings.answer_support
     used = findings.usage[Finding.ANSWER_SUPPORT]
     if isinstance(support, NotScored):
@@ -99,16 +99,16 @@ def _judged(judge: Judge, findings: Findings, seconds: float) -> Result:
     if support[0].by_chunk != (True, False):
         text += "; but it misjudged a claim that one chunk states word for word"
         advice = "its scores will be of little worth; choose another model"
-        return Result(Status.WARNING, text, advice, figures)
-    return Result(Status.OK, text, figures=figures)
+        return CheckResult(CheckStatus.WARNING, text, advice, figures)
+    return CheckResult(CheckStatus.OK, text, figures=figures)
 
 
-def check_embedder(setup: Setup) -> Iterator[Result]:
+def check_embedder(setup: Setup) -> Iterator[CheckResult]:
     """Embed two short texts."""
     try:
         embedder = choose_embedder(_for_one_call(setup))
         if embedder is None:
-            yield Result(Status.NOTE, "none: metrics by similarity have no value")
+            yield CheckResult(CheckStatus.NOTE, "none: metrics by similarity have no value")
         else:
             yield asyncio.run(_embed(embedder))
     except JudgeError as error:
@@ -117,7 +117,7 @@ def check_embedder(setup: Setup) -> Iterator[Result]:
         yield replace(problem, advice=advice)
 
 
-async def _embed(embedder: Embedder) -> Result:
+async def _embed(embedder: Embedder) -> CheckResult:
     start = time.monotonic()
     try:
         vectors = await embedder.embed(["The library opens at nine.", "Dogs wait outside."])
@@ -126,10 +126,10 @@ async def _embed(embedder: Embedder) -> Result:
     seconds = time.monotonic() - start
     text = f"{embedder.name} gave {len(vectors[0])} dimensions in {seconds:.2f} s"
     figures = {"seconds": round(seconds, 3), "dimensions": len(vectors[0])}
-    return Result(Status.OK, text, figures=figures)
+    return CheckResult(CheckStatus.OK, text, figures=figures)
 
 
-def check_token_scorer(setup: Setup) -> Iterator[Result]:
+def check_token_scorer(setup: Setup) -> Iterator[CheckResult]:
     """Score two short texts; the model is loaded for that."""
     try:
         scorer = choose_token_scorer(setup.config)
@@ -139,7 +139,7 @@ def check_token_scorer(setup: Setup) -> Iterator[Result]:
         yield _problem(str(error))
 
 
-async def _score(scorer: TokenScorer) -> Result:
+async def _score(scorer: TokenScorer) -> CheckResult:
     start = time.monotonic()
     try:
         score = await scorer.score("The library opens at nine.", "It opens at nine.")
@@ -147,9 +147,9 @@ async def _score(scorer: TokenScorer) -> Result:
         await scorer.aclose()
     seconds = time.monotonic() - start
     text = f"{scorer.name} gave F1 {score.f1:.3f} in {seconds:.2f} s, loading included"
-    return Result(Status.OK, text)
+    return CheckResult(CheckStatus.OK, text)
 
 
-def _problem(text: str) -> Result:
+def _problem(text: str) -> CheckResult:
     advice = next((advice for sign, advice in _ADVICE.items() if sign in text), "")
-    return Result(Status.FAILED, text, advice)
+    return CheckResult(CheckStatus.FAILED, text, advice)

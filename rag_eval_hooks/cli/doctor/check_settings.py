@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.cli.doctor.result import Result, Setup, Status, advice_for
+from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup, advice_for
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Traits
 from rag_eval_hooks.delivery import sink_list
@@ -39,21 +39,23 @@ __all__ = [
 _SENTENCE: Final = "Write to jane@example.com, or call +49 30 901820."
 
 
-def check_metrics(setup: Setup) -> Iterator[Result]:
+def check_metrics(setup: Setup) -> Iterator[CheckResult]:
     """Report the metrics that will be computed."""
     try:
         metrics, available = _metrics(setup.config)
     except ConfigError as error:
         advice = f"set {error.field}; `rag-eval-hooks metrics` lists what there is"
-        yield Result(Status.FAILED, str(error), advice)
+        yield CheckResult(CheckStatus.FAILED, str(error), advice)
         return
     if setup.config.metrics:
-        yield Result(Status.OK, f"{len(metrics)}: " + ", ".join(metric.id for metric in metrics))
+        yield CheckResult(
+            CheckStatus.OK, f"{len(metrics)}: " + ", ".join(metric.id for metric in metrics)
+        )
     else:
-        yield Result(Status.OK, f"all that a sample can feed, of {len(available)}")
+        yield CheckResult(CheckStatus.OK, f"all that a sample can feed, of {len(available)}")
 
 
-def check_sampling(setup: Setup) -> Iterator[Result]:
+def check_sampling(setup: Setup) -> Iterator[CheckResult]:
     """Report the share of requests that the rates of the chosen metrics take, without rules."""
     try:
         metrics, available = _metrics(setup.config)
@@ -63,28 +65,28 @@ def check_sampling(setup: Setup) -> Iterator[Result]:
     _metrics_decided, decision = _decided(setup.config, "")
     rate = decision.probability
     if rate or setup.config.rules or setup.config.tail:
-        yield Result(Status.OK, f"{rate:.4g} of all requests{_reservation(setup.config)}")
+        yield CheckResult(CheckStatus.OK, f"{rate:.4g} of all requests{_reservation(setup.config)}")
         return
     text = "all rates of the chosen metrics are 0: nothing is evaluated"
-    yield Result(Status.WARNING, text, "set sample_rate, or one of metric_rates, above 0")
+    yield CheckResult(CheckStatus.WARNING, text, "set sample_rate, or one of metric_rates, above 0")
 
 
-def from_sampler(setup: Setup, key: str) -> Result:
+def from_sampler(setup: Setup, key: str) -> CheckResult:
     """Report whether an id is taken, at which rate, and by how many metrics."""
     try:
         metrics, decision = _decided(setup.config, key)
     except ConfigError as error:
-        return Result(Status.FAILED, str(error), advice_for(error), check="sampler")
+        return CheckResult(CheckStatus.FAILED, str(error), advice_for(error), check="sampler")
     text = f"at probability {decision.probability:g} ({decision.because}) this id is "
     reservation = _reservation(setup.config)
     if not decision.sampled:
         text += f"left out{reservation}"
-        return Result(Status.NOTE, text, ADVICE["sampled_out"], check="sampler")
+        return CheckResult(CheckStatus.NOTE, text, ADVICE["sampled_out"], check="sampler")
     text += "taken"
     if left := [metric.id for metric in metrics if metric.id not in decision.chosen]:
         text += f", but for {len(left)} of {len(metrics)} metrics: {', '.join(left[:8])}"
         text += " and others" if len(left) > 8 else ""
-    return Result(Status.OK, text + reservation, check="sampler")
+    return CheckResult(CheckStatus.OK, text + reservation, check="sampler")
 
 
 def _metrics(config: RagEvalConfig) -> tuple[Sequence[Metric], Sequence[Metric]]:
@@ -106,7 +108,7 @@ def _reservation(config: RagEvalConfig) -> str:
     return f"; {names} may say otherwise" if names else ""
 
 
-def check_prices(setup: Setup) -> Iterator[Result]:
+def check_prices(setup: Setup) -> Iterator[CheckResult]:
     """Read the price table."""
     path = setup.config.judge_prices
     if path is None:
@@ -114,12 +116,12 @@ def check_prices(setup: Setup) -> Iterator[Result]:
     try:
         Prices.read(path)
     except ConfigError as error:
-        yield Result(Status.FAILED, str(error), "mend the file")
+        yield CheckResult(CheckStatus.FAILED, str(error), "mend the file")
     else:
-        yield Result(Status.OK, f"{path} can be read")
+        yield CheckResult(CheckStatus.OK, f"{path} can be read")
 
 
-def check_sinks(setup: Setup) -> Iterator[Result]:
+def check_sinks(setup: Setup) -> Iterator[CheckResult]:
     """Open each file for appending, without writing."""
     sink_list(None, setup.config)
     for spec in setup.config.sinks:
@@ -128,10 +130,10 @@ def check_sinks(setup: Setup) -> Iterator[Result]:
             yield _writable(f"sink {spec}", Path(address))
     if not setup.config.sinks:
         text = "none in the settings: scores stand on spans, and go where the code sends them"
-        yield Result(Status.NOTE, text)
+        yield CheckResult(CheckStatus.NOTE, text)
 
 
-def _writable(check: str, path: Path) -> Result:
+def _writable(check: str, path: Path) -> CheckResult:
     try:
         if path.exists():
             path.open("a", encoding="utf-8").close()
@@ -140,23 +142,25 @@ def _writable(check: str, path: Path) -> Result:
     except OSError as error:
         text = f"{path} cannot be written: {error.strerror or type(error).__name__}"
         advice = "give this user the right to write there, or name another place"
-        return Result(Status.FAILED, text, advice, check=check)
-    return Result(Status.OK, f"{path} can be written", check=check)
+        return CheckResult(CheckStatus.FAILED, text, advice, check=check)
+    return CheckResult(CheckStatus.OK, f"{path} can be written", check=check)
 
 
-def check_redaction(setup: Setup) -> Iterator[Result]:
+def check_redaction(setup: Setup) -> Iterator[CheckResult]:
     """Redact a sentence of our own."""
     redactor = choose_redactor(setup.config, None)
     redacted = redactor.session().text("question", _SENTENCE)
     if redactor.active:
         names = ", ".join((*setup.config.redact, *setup.config.redact_patterns)) or "ids"
-        yield Result(Status.OK, f"{names}; makes {redacted!r}")
+        yield CheckResult(CheckStatus.OK, f"{names}; makes {redacted!r}")
         return
     advice = "" if setup.config.judge == "local" else "set redact, such as redact=all"
-    yield Result(Status.NOTE, "none: the judge and the sinks get texts as they are", advice)
+    yield CheckResult(
+        CheckStatus.NOTE, "none: the judge and the sinks get texts as they are", advice
+    )
 
 
-def check_references(setup: Setup) -> Iterator[Result]:
+def check_references(setup: Setup) -> Iterator[CheckResult]:
     """Read the golden questions, and count those that occur twice."""
     config = setup.config
     if config.references is None:
@@ -164,7 +168,7 @@ def check_references(setup: Setup) -> Iterator[Result]:
     try:
         golden = read_golden(config.references)
     except ConfigError as error:
-        yield Result(Status.FAILED, str(error), f"mend the file: {error.wants}")
+        yield CheckResult(CheckStatus.FAILED, str(error), f"mend the file: {error.wants}")
         return
     yield _counted(golden, config.references)
     if config.references_threshold is not None:
@@ -172,23 +176,23 @@ def check_references(setup: Setup) -> Iterator[Result]:
         references_of(config, sources.embedder, Incidents())
 
 
-def _counted(golden: tuple[Golden, ...], path: str) -> Result:
+def _counted(golden: tuple[Golden, ...], path: str) -> CheckResult:
     times = Counter(folded(one.question) for one in golden)
     twice = sum(count - 1 for count in times.values())
     answers = {(folded(one.question), one.reference) for one in golden}
     figures = {"questions": len(times), "duplicates": twice}
     text = f"{path}: {len(times)} questions"
     if not twice:
-        return Result(Status.OK, text, figures=figures)
+        return CheckResult(CheckStatus.OK, text, figures=figures)
     text += f", {twice} of them again; of equal questions the first counts"
     advice = "remove the others"
     if len(answers) > len(times):
         text += f", and {len(answers) - len(times)} have another answer"
         advice = "decide which answer is right, and remove the others"
-    return Result(Status.WARNING, text, advice, figures)
+    return CheckResult(CheckStatus.WARNING, text, advice, figures)
 
 
-def check_budget(setup: Setup) -> Iterator[Result]:
+def check_budget(setup: Setup) -> Iterator[CheckResult]:
     """Check prices, and the file that processes share; a file that is missing is not made."""
     config = setup.config
     sources = finding_sources(config, None, None, None) if config.budget_limits else None
@@ -199,18 +203,20 @@ def check_budget(setup: Setup) -> Iterator[Result]:
         yield _spent(budget, config)
 
 
-def _spent(budget: Budget, config: RagEvalConfig) -> Result:
+def _spent(budget: Budget, config: RagEvalConfig) -> CheckResult:
     path = config.budget_path
     if path is None:
-        return Result(Status.NOTE, "of this process alone", "set path in budget to share it")
+        return CheckResult(
+            CheckStatus.NOTE, "of this process alone", "set path in budget to share it"
+        )
     if not Path(path).exists():
-        return Result(Status.OK, f"{path} is not there yet; the first call makes it")
+        return CheckResult(CheckStatus.OK, f"{path} is not there yet; the first call makes it")
     try:
         spent = budget.spent()
     except OSError as error:
         text = f"{path} cannot be used ({type(error.__cause__ or error).__name__}): no call is sent"
         advice = "see that it is a database of ours that this user may write; else remove it"
-        return Result(Status.FAILED, text, advice)
+        return CheckResult(CheckStatus.FAILED, text, advice)
     finally:
         budget.close()
     figures: dict[str, float] = {}
@@ -220,4 +226,4 @@ def _spent(budget: Budget, config: RagEvalConfig) -> Result:
         figures[name] = used = float(getattr(spent[period], unit))
         is_spent = used >= limit or math.isclose(used, limit)
         parts.append(f"{used:g} of {limit:g} {unit} this {period}{' (spent)' * is_spent}")
-    return Result(Status.OK, f"{path}: " + ", ".join(parts), figures=figures)
+    return CheckResult(CheckStatus.OK, f"{path}: " + ", ".join(parts), figures=figures)

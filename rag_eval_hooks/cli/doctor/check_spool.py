@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
+from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.spool.folder import check_spool, spool_folder
 from rag_eval_hooks.spool.inspect import Health, spool_health
@@ -22,17 +22,17 @@ _MB: Final = 1_000_000
 _FULL: Final = 0.9
 
 
-def check_spool_files(setup: Setup) -> Iterator[Result]:
+def check_spool_files(setup: Setup) -> Iterator[CheckResult]:
     """Read the files of the spool; nothing is written."""
     if setup.config.spool is None:
         text = "none: what waits when the process ends is lost, and counted"
-        yield _result(Status.NOTE, text, "set spool=PATH to keep it")
+        yield CheckResult(CheckStatus.NOTE, text, "set spool=PATH to keep it")
         return
     path = Path(setup.config.spool)
     try:
         check_spool(path)
     except ConfigError as error:
-        yield _result(Status.FAILED, str(error), f"set spool: {error.wants}")
+        yield CheckResult(CheckStatus.FAILED, str(error), f"set spool: {error.wants}")
         return
     folder = spool_folder(path)
     yield from _writable(folder)
@@ -50,35 +50,35 @@ def check_spool_files(setup: Setup) -> Iterator[Result]:
     yield _room(folder, limit - size)
 
 
-def _writable(folder: Path) -> Iterator[Result]:
+def _writable(folder: Path) -> Iterator[CheckResult]:
     place = folder if folder.exists() else folder.parent
     if not os.access(place, os.W_OK):
         advice = "give this user the right to write there, or name another folder"
-        yield _result(Status.FAILED, f"{place} cannot be written", advice)
+        yield CheckResult(CheckStatus.FAILED, f"{place} cannot be written", advice)
 
 
-def _private(folder: Path) -> Iterator[Result]:
+def _private(folder: Path) -> Iterator[CheckResult]:
     if not folder.is_dir() or not stat.S_IMODE(folder.stat().st_mode) & 0o077:
         return
     for file in sorted(folder.glob("*.sqlite*")):
         mode = stat.S_IMODE(file.stat().st_mode)
         if mode & 0o077:
             text = f"{file} has mode {mode:o}: others can read the samples in it"
-            yield _result(Status.WARNING, text, f"chmod 600 {file}")
+            yield CheckResult(CheckStatus.WARNING, text, f"chmod 600 {file}")
 
 
-def _unreadable(folder: Path, error: Exception) -> Result:
+def _unreadable(folder: Path, error: Exception) -> CheckResult:
     if is_busy(error):
         text, advice = f"a file in {folder} is locked by another program", "find it: fuser -v"
-        return _result(Status.WARNING, text, advice)
+        return CheckResult(CheckStatus.WARNING, text, advice)
     text = f"a file in {folder} cannot be read: {type(error).__name__}"
     advice = "see that this user may read it; a damaged file is renamed by the next process"
-    return _result(Status.FAILED, text, advice)
+    return CheckResult(CheckStatus.FAILED, text, advice)
 
 
-def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[Result]:
+def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[CheckResult]:
     if not files:
-        yield _result(Status.OK, f"{folder} is empty; the first sample makes a file in it")
+        yield CheckResult(CheckStatus.OK, f"{folder} is empty; the first sample makes a file in it")
         return
     samples = sum(file.samples for file in files)
     figures = {
@@ -92,7 +92,7 @@ def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[Result
         if file.damage is not None:
             text = f"{file.path} is damaged: {file.damage}"
             advice = "the next process takes out what can be read and renames it"
-            yield _result(Status.FAILED, text, advice, figures)
+            yield CheckResult(CheckStatus.FAILED, text, advice, figures)
             return
     text = f"{folder} is whole, schema {figures['schema_version']}, {samples} samples wait in it"
     oldest = min((file.oldest for file in files if file.oldest is not None), default=None)
@@ -102,30 +102,24 @@ def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[Result
     if largest > _FULL * limit:
         text += f"; a process uses {largest / _MB:.0f} of {limit / _MB:.0f} MB"
         advice = "raise spool_max_mb, or lower sample_rate: what does not fit is kept in memory"
-        yield _result(Status.WARNING, text, advice, figures)
+        yield CheckResult(CheckStatus.WARNING, text, advice, figures)
     else:
-        yield _result(Status.OK, text, figures=figures)
+        yield CheckResult(CheckStatus.OK, text, figures=figures)
 
 
-def _put_aside(folder: Path) -> Iterator[Result]:
+def _put_aside(folder: Path) -> Iterator[CheckResult]:
     damaged = sorted(folder.glob("*.sqlite.damaged"))
     if damaged:
         text = f"{len(damaged)} damaged files were put aside, such as {damaged[0]}"
         advice = "what is in them can be saved by sqlite3 .recover; then remove them"
-        yield _result(Status.WARNING, text, advice)
+        yield CheckResult(CheckStatus.WARNING, text, advice)
 
 
-def _room(folder: Path, wanted: int) -> Result:
+def _room(folder: Path, wanted: int) -> CheckResult:
     free = shutil.disk_usage(folder if folder.is_dir() else folder.parent).free
     text = f"{free / _MB:.0f} MB free on its disk"
     if free >= wanted:
-        return _result(Status.OK, text, figures={"free_bytes": free})
+        return CheckResult(CheckStatus.OK, text, figures={"free_bytes": free})
     text += f", and it may still grow by {wanted / _MB:.0f} MB"
     advice = "make room, or lower spool_max_mb"
-    return _result(Status.WARNING, text, advice, {"free_bytes": free})
-
-
-def _result(
-    status: Status, text: str, advice: str = "", figures: dict[str, int] | None = None
-) -> Result:
-    return Result(check="spool", status=status, text=text, advice=advice, figures=figures or {})
+    return CheckResult(CheckStatus.WARNING, text, advice, {"free_bytes": free})

@@ -2,47 +2,63 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
+from rag_eval_hooks import semconv
 from rag_eval_hooks.cli.doctor.check_settings import from_sampler
-from rag_eval_hooks.cli.doctor.result import Result, Setup, Status
-from rag_eval_hooks.cli.doctor.spans_file import from_spans, is_map, read_json_lines
+from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline import ADVICE
 from rag_eval_hooks.spool.inspect import StoredSample, spool_samples
 from rag_eval_hooks.sqlite_file import FILE_ERRORS
 
-__all__ = ["SOURCES", "explain_trace"]
+__all__ = ["explain_trace"]
+
+_OURS: Final = ("rag.eval.", "evaluations.")
+_ADVICE: Final = {
+    "timeout": "the scores came after hold_timeout: they stand on the evaluation span and in the "
+    "sinks; raise it to have them on the RAG span",
+    "overflow": "too many spans waited for scores: lower sample_rate or hold_timeout",
+    "fork": "the process forked while the span waited; sinks have the scores",
+    "error": "every metric failed; rag.eval.failed names them. Their causes stand in log events "
+    "(error.type), in sinks, and in evals.explain(id); `rag-eval-hooks doctor` tries the judge",
+}
+_NO_VALUE: Final = (
+    "no chosen metric has a value for it: the sample lacks what they need, such as a reference, or "
+    "they are undefined for it, as for an answer without claims; a jsonl: sink and "
+    "evals.explain(id) tell which, `rag-eval-hooks metrics` what each needs"
+)
 
 
-def explain_trace(setup: Setup, given: str) -> Iterator[Result]:
+def explain_trace(setup: Setup, given: str) -> Iterator[CheckResult]:
     """Report what is known of a trace, the most reliable source first.
 
     Args:
-        setup: The settings, and where to look.
-        given: 32 hex digits, a sample's id, or a root run's, written in any way.
+        setup: Settings and files to search.
+        given: Id of a trace (32 hex digits), of a sample or of a root run, written in any way.
     """
     name = id_of(given)
-    told = [result for look in SOURCES for result in look(setup, name)]
-    yield from told
-    # Of a sample in a trace, the trace's id was decided about.
-    key = next((r.figures["trace_id"] for r in told if r.figures.get("trace_id")), None)
-    decided = from_sampler(setup, name if key is None else id_of(key))
-    yield decided
-    if not told:
-        yield _unknown(setup, taken=decided.status is not Status.NOTE)
+    results = [*_from_sinks(setup, name), *_from_spans(setup, name), *_from_spool(setup, name)]
+    yield from results
+    # The sampler decides by the trace's id where a sample has one.
+    key = next((r.figures["trace_id"] for r in results if r.figures.get("trace_id")), None)
+    decision = from_sampler(setup, name if key is None else id_of(key))
+    yield decision
+    if not results:
+        yield _unknown(setup, taken=decision.status is not CheckStatus.NOTE)
 
 
-def _unknown(setup: Setup, *, taken: bool) -> Result:
-    looked = [spec for spec in setup.config.sinks if spec.startswith("jsonl:")]
-    looked += [f"the spool {setup.config.spool}"] if setup.config.spool else []
-    looked += [str(setup.spans)] if setup.spans else []
+def _unknown(setup: Setup, *, taken: bool) -> CheckResult:
+    files = [spec for spec in setup.config.sinks if spec.startswith("jsonl:")]
+    files += [f"the spool {setup.config.spool}"] if setup.config.spool else []
+    files += [str(setup.spans)] if setup.spans else []
     where = "no file is in the settings to look into"
-    if looked:
-        where = f"it is not in {', '.join(looked)}"
+    if files:
+        where = f"it is not in {', '.join(files)}"
     if taken:
         text = (
             f"{where}; the sampler would take it. So nothing was retrieved in it, which makes it "
@@ -51,22 +67,20 @@ def _unknown(setup: Setup, *, taken: bool) -> Result:
         )
     else:
         text = f"{where}; that the sampler leaves it out is the likely cause"
-    return Result(
-        check="otherwise",
-        status=Status.NOTE,
-        text=text,
-        advice="look at rag.eval.status and rag.eval.reason on its RAG span, or give the spans by "
+    advice = (
+        "look at rag.eval.status and rag.eval.reason on its RAG span, or give the spans by "
         "--spans FILE; call evals.explain(id) in the process that served it; or keep a file with "
-        "sinks=jsonl:PATH",
+        "sinks=jsonl:PATH"
     )
+    return CheckResult(CheckStatus.NOTE, text, advice, check="otherwise")
 
 
-def _from_sinks(setup: Setup, name: str) -> Iterator[Result]:
+def _from_sinks(setup: Setup, name: str) -> Iterator[CheckResult]:
     for spec in setup.config.sinks:
         kind, _, path = spec.partition(":")
-        for record in read_json_lines(Path(path)) if kind == "jsonl" else ():
+        for record in _read_json_lines(Path(path)) if kind == "jsonl" else ():
             sample = record.get("sample")
-            known = dict(sample) if is_map(sample) and sample else {}
+            known = dict(sample) if _is_map(sample) and sample else {}
             if name in _ids(known):
                 yield _delivered(spec, record)
 
@@ -76,7 +90,7 @@ def _ids(sample: Mapping[str, Any]) -> set[str]:
     return {id_of(value) for value in known if value is not None}
 
 
-def _delivered(spec: str, record: Mapping[str, Any]) -> Result:
+def _delivered(spec: str, record: Mapping[str, Any]) -> CheckResult:
     outcomes = record.get("outcomes", {})
     scores = {k: o["value"] for k, o in outcomes.items() if "value" in o}
     absent = {k: _absence(o) for k, o in outcomes.items() if "not_scored" in o}
@@ -86,24 +100,17 @@ def _delivered(spec: str, record: Mapping[str, Any]) -> Result:
     lines += [f"{name}: {why}" for name, why in absent.items()]
     causes = dict.fromkeys(o["not_scored"] for o in outcomes.values() if "not_scored" in o)
     advice = "; ".join(f"{cause}: {ADVICE[cause]}" for cause in causes if cause in ADVICE)
-    return Result(
-        check=f"in {spec}",
-        status=Status.OK if scores else Status.FAILED,
-        text="; ".join([text, *lines]),
-        advice=advice,
-        figures={
-            "scores": scores,
-            "absent": absent,
-            "trace_id": record["sample"].get("trace_id"),
-        },
-    )
+    trace_id = record["sample"].get("trace_id")
+    figures = {"scores": scores, "absent": absent, "trace_id": trace_id}
+    status = CheckStatus.OK if scores else CheckStatus.FAILED
+    return CheckResult(status, "; ".join([text, *lines]), advice, figures, check=f"in {spec}")
 
 
 def _absence(outcome: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (outcome["not_scored"], outcome.get("detail"))))
 
 
-def _from_spool(setup: Setup, name: str) -> Iterator[Result]:
+def _from_spool(setup: Setup, name: str) -> Iterator[CheckResult]:
     if setup.config.spool is None:
         return
     path = Path(setup.config.spool)
@@ -111,13 +118,13 @@ def _from_spool(setup: Setup, name: str) -> Iterator[Result]:
         found = spool_samples(path, name)
     except FILE_ERRORS as error:
         text = f"{path} cannot be read ({type(error).__name__})"
-        yield Result(check="in the spool", status=Status.WARNING, text=text, advice="run doctor")
+        yield CheckResult(CheckStatus.WARNING, text, "run doctor", check="in the spool")
         return
     for sample in found:
         yield _undelivered(path, sample) if sample.is_counted else _pending(path, sample)
 
 
-def _pending(path: Path, sample: StoredSample) -> Result:
+def _pending(path: Path, sample: StoredSample) -> CheckResult:
     age = max(0.0, time.time() - sample.accepted_at)
     text = f"sample {sample.id}: pending in {path} for {age:.0f} s, chosen by {sample.reason}"
     text += f" with probability {sample.probability:g}"
@@ -133,7 +140,7 @@ def _pending(path: Path, sample: StoredSample) -> Result:
     return _in_the_spool(sample, text, advice)
 
 
-def _undelivered(path: Path, sample: StoredSample) -> Result:
+def _undelivered(path: Path, sample: StoredSample) -> CheckResult:
     age = max(0.0, time.time() - sample.accepted_at)
     sinks = ", ".join(sorted({name.rpartition("-")[0] or name for name in sample.sinks}))
     text = f"it is evaluated, and {sinks} has not taken its {sample.scores} scores yet:"
@@ -145,19 +152,99 @@ def _undelivered(path: Path, sample: StoredSample) -> Result:
     return _in_the_spool(sample, text, advice)
 
 
-def _in_the_spool(sample: StoredSample, text: str, advice: str) -> Result:
-    return Result(
-        check="in the spool",
-        status=Status.NOTE,
-        text=text,
-        advice=advice,
-        figures={"trace_id": sample.trace_id},
-    )
+def _in_the_spool(sample: StoredSample, text: str, advice: str) -> CheckResult:
+    figures = {"trace_id": sample.trace_id}
+    return CheckResult(CheckStatus.NOTE, text, advice, figures, check="in the spool")
 
 
-SOURCES: Final[tuple[Callable[[Setup, str], Iterable[Result]], ...]] = (
-    _from_sinks,
-    from_spans,
-    _from_spool,
-)
-"""Sources that outlive a process, the most reliable first. To add one: a line here."""
+def _from_spans(setup: Setup, name: str) -> Iterator[CheckResult]:
+    """Report the results on the RAG spans of a trace and on evaluation spans that link to it."""
+    if setup.spans is None:
+        return
+    known = evaluated = False
+    for span in _spans(setup.spans):
+        own = _is(span, name)
+        known |= own
+        attributes = _evaluation(span) if own or _links_to(span, name) else {}
+        if attributes:
+            evaluated = True
+            yield _on_span(attributes) if own else _on_evaluation_span(attributes)
+    if known and not evaluated:
+        text = (
+            "its spans are there, and none of them was evaluated or left out: nothing was "
+            "retrieved in it, its request is still open, or no handler of ours saw it"
+        )
+        advice = "see that the handler is among the callbacks of the call that retrieves"
+        yield CheckResult(CheckStatus.NOTE, text, advice, check="on its spans")
+
+
+def _on_span(attributes: Mapping[str, Any]) -> CheckResult:
+    status = str(attributes.get(semconv.EVAL_STATUS, "without a status"))
+    reason = str(attributes.get(semconv.EVAL_REASON, status))
+    scored = any(key.endswith(".score") for key in attributes)
+    # A rule's name has no advice of its own; its status has.
+    advice = _ADVICE.get(status) or ADVICE.get(reason) or ADVICE.get(status, "")
+    if scored:
+        return CheckResult(CheckStatus.OK, _text(attributes), check="on the RAG span")
+    advice = _NO_VALUE if status == "ok" else advice
+    return CheckResult(CheckStatus.FAILED, _text(attributes), advice, check="on the RAG span")
+
+
+def _on_evaluation_span(attributes: Mapping[str, Any]) -> CheckResult:
+    return CheckResult(CheckStatus.OK, _text(attributes), check="on a span that links to it")
+
+
+def _text(attributes: Mapping[str, Any]) -> str:
+    return "; ".join(f"{key} = {value}" for key, value in attributes.items())
+
+
+def _is(span: Mapping[str, Any], name: str) -> bool:
+    return str(span.get("traceId", "")).lower() == name
+
+
+def _links_to(span: Mapping[str, Any], name: str) -> bool:
+    return any(_is(link, name) for link in span.get("links", ()))
+
+
+def _spans(path: Path) -> Iterator[Mapping[str, Any]]:
+    for request in _read_json_lines(path):
+        for resource in request.get("resourceSpans", ()):
+            for scope in resource.get("scopeSpans", ()):
+                yield from scope.get("spans", ())
+
+
+def _evaluation(span: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {a.get("key", ""): a.get("value", {}) for a in span.get("attributes", ())}
+    return {
+        key: _value(value)
+        for key, value in attributes.items()
+        if key.startswith(_OURS) and not key.endswith((".explanation", ".metadata"))
+    }
+
+
+def _value(written: Mapping[str, Any]) -> Any:
+    """Return the value of an attribute; a list as text with commas."""
+    value = next(iter(written.values()), None)
+    if not _is_map(value):
+        return value
+    return ", ".join(str(_value(item)) for item in value.get("values", ()))
+
+
+def _read_json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects of a file, without lines that are not complete yet."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    continue
+                if _is_map(record):
+                    yield record
+    except OSError:
+        return
+
+
+def _is_map(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Tell whether a value is a JSON object."""
+    return isinstance(value, Mapping)

@@ -1,4 +1,4 @@
-"""Result of a check, and the settings and arguments that checks read."""
+"""CheckResult of a check, and the settings and arguments that checks read."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["Check", "Result", "Setup", "Status", "advice_for"]
+__all__ = ["Check", "CheckResult", "CheckStatus", "Setup", "advice_for"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """Outcome of a check. Only `FAILED` makes the exit code 1."""
 
     OK = "ok"
@@ -27,7 +27,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CheckResult:
     """Finding of one check. Holds no secret and no content.
 
     Attributes:
@@ -38,7 +38,7 @@ class Result:
         check: Subject in a word or two; empty for the name in the list of checks.
     """
 
-    status: Status
+    status: CheckStatus
     text: str
     advice: str = ""
     figures: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
@@ -65,7 +65,7 @@ class Setup:
     spans: Path | None = None
 
 
-Check: TypeAlias = Callable[[Setup], Iterable[Result]]
+Check: TypeAlias = Callable[[Setup], Iterable[CheckResult]]
 """One check; it yields results as they come. An exception is a failed check."""
 
 
