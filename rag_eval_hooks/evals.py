@@ -152,20 +152,13 @@ class RagEval:
         self._state = _State(self)
         self._parts.telemetry.watch(self._state)
         self._inherited: list[object] = []
-        at_fork(
-            before=self._forking,
-            in_parent=self._forked_parent,
-            in_child=self._forked_child,
-        )
+        at_fork(before=self._forking, in_child=self._forked_child)
 
     def _new_pipeline(self) -> Pipeline:
         return Pipeline(self._parts, self._tick, self.recorder.opened)
 
     def _forking(self) -> None:
         self._pipeline.forking()
-
-    def _forked_parent(self) -> None:
-        self._pipeline.forked_parent()
 
     def _forked_child(self) -> None:
         """Build the pipeline anew: its threads, locks and requests are the parent's."""
@@ -379,4 +372,4 @@ class _State:
 
     def read(self, instrument: str) -> Iterable[Reading]:
         """Return the current values of an instrument, or none."""
-        return self._evals._pipeline.read(instrument)
+        return self._evals._pipeline.state.read(instrument)

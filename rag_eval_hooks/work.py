@@ -11,23 +11,12 @@ from typing import Any, Protocol, TypeAlias
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.decision import Decision, Traits
-from rag_eval_hooks.ending import BUDGET, Column, Ending, Evaluation, failed_of, status_of
+from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcomes
 
-__all__ = [
-    "BUDGET",
-    "Column",
-    "EndableSpan",
-    "Ending",
-    "Evaluation",
-    "HeldSpan",
-    "Observer",
-    "Work",
-    "failed_of",
-    "status_of",
-]
+__all__ = ["EndableSpan", "HeldSpan", "Observer", "Work"]
 
 _Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
@@ -241,12 +230,3 @@ class Observer:
 
     def settled(self, work: Work, ending: Ending) -> None:
         """React to the end of a request, exactly once. Either thread; never blocks."""
-
-    def forking(self) -> None:
-        """Close what must not cross a fork. Parent, before the fork."""
-
-    def forked(self) -> None:
-        """Go on after a fork. Parent only; the child builds all observers anew."""
-
-    async def close(self) -> None:
-        """Release what is held, when the evaluator ends. Evaluator's thread."""

@@ -4,7 +4,6 @@ from rag_eval_hooks.books.explanations import ADVICE, Explanation
 from rag_eval_hooks.books.stats import Stats
 from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.evaluation.scorer import Scorer
-from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.pipeline import Pipeline
 
-__all__ = ["ADVICE", "Explanation", "Parts", "Pipeline", "Scorer", "Sources", "Stats"]
+__all__ = ["ADVICE", "Explanation", "Pipeline", "Scorer", "Sources", "Stats"]

@@ -14,8 +14,8 @@ from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory, RecentRequest, answered
 from rag_eval_hooks.pipeline.observers import Observers
-from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.processor import Processor
+from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import AskedMetrics, by_feedback
 from rag_eval_hooks.work import Work

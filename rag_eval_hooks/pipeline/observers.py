@@ -66,16 +66,6 @@ class Observers:
             # Counted even if another observer raises: `flush` would wait for it for ever.
             self._stats.settled(work, ending)
 
-    def forking(self) -> None:
-        """Close what must not cross a fork."""
-        for observer in self._all:
-            observer.forking()
-
-    def forked(self) -> None:
-        """Go on in the parent after a fork."""
-        for observer in self._all:
-            observer.forked()
-
 
 class SpansAndTelemetry(Observer):
     """RAG spans that wait for their scores, and the signals of every evaluation.
@@ -120,10 +110,6 @@ class SpansAndTelemetry(Observer):
             self._holder.finish(work.rag_span, attributes)
         else:
             self._end(work.rag_span, attributes)
-
-    def forking(self) -> None:
-        """End held spans in the parent: the child would export them a second time."""
-        self._holder.release_all(EvalStatus.FORK)
 
     def _finish(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 
 from rag_eval_hooks import semconv
@@ -16,20 +16,19 @@ from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.ending import Ending
 from rag_eval_hooks.evaluation.worker import Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.pipeline.clock import Clock
-from rag_eval_hooks.pipeline.exit import ExitHook
 from rag_eval_hooks.pipeline.feedback import FeedbackProcessor, FeedbackWork
 from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory
+from rag_eval_hooks.pipeline.lifecycle import Clock, ExitHook
 from rag_eval_hooks.pipeline.observers import Observers, SpansAndTelemetry
-from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.processor import Processor
 from rag_eval_hooks.pipeline.spooled import Spooled
+from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.score import Cause, Outcomes
+from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.suppress import quiet
 from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
-from rag_eval_hooks.telemetry.self_metrics import Gauge, PipelineState, Reading
+from rag_eval_hooks.telemetry.self_metrics import Gauge, PipelineState
 from rag_eval_hooks.work import Work
 
 __all__ = ["Pipeline"]
@@ -48,13 +47,13 @@ class Pipeline:
         tick: Called a few times a second once `watch` was called, before all that is pending is
             waited for, and once more at the end.
         opened: Returns the number of open interactions and the characters that they hold.
+
+    Attributes:
+        state: Values that instruments show.
     """
 
     def __init__(
-        self,
-        parts: Parts,
-        tick: Callable[[], None],
-        opened: Callable[[], tuple[int, int]],
+        self, parts: Parts, tick: Callable[[], None], opened: Callable[[], tuple[int, int]]
     ) -> None:
         config = parts.config
         self._parts = parts
@@ -63,7 +62,6 @@ class Pipeline:
         self._exit = ExitHook(self, config.exit_timeout)
         self._clock = Clock(self._tick)
         self._stats = Ledger(limits.EXPLAINED_TRACES)
-        self._limit = RateLimit(config.rate_limit)
         self._holder = SpanHolder(
             hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=parts.incidents
         )
@@ -80,29 +78,28 @@ class Pipeline:
             self._spooled if self._spooled.is_used else None,
             tracer_provider=parts.tracer_provider,
         )
-        memory = FeedbackMemory.of(config, keeps_all=parts.selection.keeps_all)
+        self._memory = FeedbackMemory.of(config, keeps_all=parts.selection.keeps_all)
         self._observers = Observers(
             (
                 SpansAndTelemetry(self._holder, parts.telemetry, hold=config.hold),
-                memory,
+                self._memory,
                 self._spooled,
             ),
             self._stats,
         )
-        self._processor = Processor(parts, self._limit, self._observers, self._spooled, self._stats)
+        self._processor = Processor(parts, self._observers, self._spooled, self._stats)
         self._feedback = FeedbackProcessor(
-            parts, memory, self._processor, self._observers, self._delivery, self._stats
+            parts, self._memory, self._processor, self._observers, self._delivery, self._stats
         )
-        self._memory = memory
         self._evaluator: Evaluator[Work | FeedbackWork] = Evaluator(
             self._process,
             on_end=self._on_end,
-            on_close=self._close,
+            on_close=parts.close,
             queue_size=config.queue_size,
             queue_chars=limits.QUEUE_CHARS,
             concurrency=config.judge_concurrency,
         )
-        self._state = PipelineState(self.stats, self._gauges())
+        self.state = PipelineState(self.stats, self._gauges())
         self._spooled.look_back()
 
     def _gauges(self) -> dict[str, Gauge]:
@@ -137,9 +134,7 @@ class Pipeline:
                 work.decision = decision
                 return self._refuse(work, Ending.dropped(RATE_LIMIT))
         reason = self._queue(work)
-        if reason is not None:
-            return self._refuse(work, Ending.dropped(reason))
-        return True
+        return reason is None or self._refuse(work, Ending.dropped(reason))
 
     def _refuse(self, work: Work, ending: Ending) -> bool:
         self._observers.settle(work, ending)
@@ -164,7 +159,8 @@ class Pipeline:
 
     def refuse(self, reason: str) -> None:
         """Count an interaction of which no request could be made."""
-        self._observers.settle(Work("", _no_sample), Ending.dropped(reason))
+        unread = Sample(question="")
+        self._observers.settle(Work("", lambda: unread), Ending.dropped(reason))
 
     def hold(self, held: HeldSpan) -> None:
         """Hold a span whose interaction may still be submitted."""
@@ -190,15 +186,7 @@ class Pipeline:
         return None
 
     def feedback(self, names: Sequence[str], feedback: Feedback) -> bool:
-        """Queue a feedback. Never blocks.
-
-        Args:
-            names: Ids by which the request may be known.
-            feedback: The feedback.
-
-        Returns:
-            Whether it joins a request that is still remembered.
-        """
+        """Queue a feedback; return whether it joins a remembered request. Never blocks."""
         request = self._memory.find(names)
         if request is None:
             self._stats.note("feedback", "unknown")
@@ -227,10 +215,6 @@ class Pipeline:
             recovered=self._spooled.recovered,
             undurable=self._spooled.undurable,
         )
-
-    def read(self, instrument: str) -> Iterable[Reading]:
-        """Return the current values of an instrument, or none."""
-        return self._state.read(instrument)
 
     def spooled(self) -> Mapping[str, int]:
         """Return the counts of the spool, of all processes; empty if there is none to read."""
@@ -277,12 +261,8 @@ class Pipeline:
         return finished
 
     def forking(self) -> None:
-        """Close what must not cross a fork. In the parent, before the fork."""
-        self._observers.forking()
-
-    def forked_parent(self) -> None:
-        """Go on in the parent."""
-        self._observers.forked()
+        """End held spans before a fork: parent and child would export them both."""
+        self._holder.release_all(EvalStatus.FORK)
 
     def abandon(self) -> object:
         """Leave everything to the parent. In the child.
@@ -319,16 +299,3 @@ class Pipeline:
         self._holder.expire()
         self._delivery.check()
         self._external_tick()
-
-    async def _close(self) -> None:
-        if self._parts.budget is not None:
-            self._parts.budget.close()
-        for judge in self._parts.judges:
-            try:
-                await judge.aclose()
-            except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
-                self._parts.incidents.report(f"close {judge.name}", error)
-
-
-def _no_sample() -> Sample:
-    raise LookupError("the interaction could not be read")

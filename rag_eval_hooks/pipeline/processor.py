@@ -13,8 +13,8 @@ from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
 from rag_eval_hooks.pipeline.observers import Observers
-from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.pipeline.spooled import Spooled
+from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
@@ -30,7 +30,6 @@ class Processor:
 
     Args:
         parts: Evaluate, decide and publish.
-        limit: Rate limit on chosen samples.
         observers: Follow every request.
         spooled: Keeps outcomes on disk before they are published.
         stats: Counts decisions.
@@ -39,13 +38,12 @@ class Processor:
     def __init__(
         self,
         parts: Parts,
-        limit: RateLimit,
         observers: Observers,
         spooled: Spooled,
         stats: Ledger,
     ) -> None:
         self._parts = parts
-        self._limit = limit
+        self._limit = RateLimit(parts.config.rate_limit)
         self._observers = observers
         self._spooled = spooled
         self._stats = stats

@@ -11,7 +11,7 @@ from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.pipeline.parts import Parts
+from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.spool.folder import check_spool
 from rag_eval_hooks.spool.recovered import ALL_SINKS, Entry, Recovered
 from rag_eval_hooks.spool.spool import Spool

@@ -1,11 +1,11 @@
-"""From settings and arguments to the parts of an evaluator."""
+"""Parts of a pipeline, made from settings and arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
@@ -17,7 +17,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig, ungrouped
 from rag_eval_hooks.delivery import AnySink
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.collect_findings import Sources
-from rag_eval_hooks.evaluation.golden_references import references_of
+from rag_eval_hooks.evaluation.golden_references import References, references_of
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import (
@@ -28,7 +28,7 @@ from rag_eval_hooks.judges import (
     choose_judge,
     choose_token_scorer,
 )
-from rag_eval_hooks.judges.calls.budget import budget_of
+from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.metrics import Metric, choose
 from rag_eval_hooks.metrics.check_file import parse_checks
@@ -40,7 +40,6 @@ from rag_eval_hooks.metrics.options import (
     MetricOptions,
 )
 from rag_eval_hooks.model_providers import JUDGES
-from rag_eval_hooks.pipeline.parts import Parts
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.call_spans import CallSpans
@@ -52,6 +51,7 @@ from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
 __all__ = [
+    "Parts",
     "Providers",
     "chosen_metrics",
     "finding_sources",
@@ -62,9 +62,71 @@ __all__ = [
 ]
 
 
+class _Closable(Protocol):
+    """Judge, embedder or token scorer."""
+
+    @property
+    def name(self) -> str:
+        """Name in errors."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Parts that a pipeline is made of, built once.
+
+    Attributes:
+        config: The settings.
+        incidents: Counter of caught exceptions.
+        redactor: Redacts samples.
+        selection: Decides which metrics of a sample are evaluated.
+        scorer: Evaluates a sample.
+        references: Golden questions, or None.
+        budget: Budget of judge calls, or None.
+        telemetry: Publishes spans, events and metrics.
+        sinks: Where evaluations go besides telemetry.
+        tracer_provider: Provider of the RAG spans, or None for the global one.
+        judges: Judge, embedder and token scorer, closed at shutdown.
+    """
+
+    config: RagEvalConfig
+    incidents: Incidents
+    redactor: Redactor
+    selection: Selection
+    scorer: Scorer
+    references: References | None
+    budget: Budget | None
+    telemetry: Telemetry
+    sinks: Sequence[AnySink]
+    tracer_provider: TracerProvider | None
+    judges: Sequence[_Closable]
+
+    def forked(self) -> None:
+        """Replace locks and counts that a child must not inherit."""
+        self.incidents.forked()
+        self.telemetry.forked()
+        for part in (self.references, self.budget):
+            if part is not None:
+                part.forked()
+
+    async def close(self) -> None:
+        """Close the budget, the judge and the models. In the evaluator's loop, at its end."""
+        if self.budget is not None:
+            self.budget.close()
+        for judge in self.judges:
+            try:
+                await judge.aclose()
+            except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
+                self.incidents.report(f"close {judge.name}", error)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Providers:
-    """Where telemetry goes; None each for the global provider, also when that is set later."""
+    """Providers of OpenTelemetry; None stands for the global one, even if it is set later."""
 
     tracer: TracerProvider | None = None
     meter: MeterProvider | None = None
@@ -78,7 +140,7 @@ def telemetry_sinks(
     judge: Judge,
     incidents: Incidents,
 ) -> Telemetry:
-    """What sends spans, events and metrics of evaluations."""
+    """Return the publisher of spans, events and metrics."""
     return Telemetry(
         thresholds=thresholds,
         spans=EvaluationSpans(
@@ -135,7 +197,7 @@ def chosen_metrics(
     config: RagEvalConfig,
     available: Sequence[Metric],
 ) -> tuple[Metric, ...] | None:
-    """The metrics asked for, or None for all that a sample can feed."""
+    """Return the metrics asked for, or None for all that a sample can feed."""
     if metrics is None:
         return choose(config.metrics, available) if config.metrics else None
     if not isinstance(metrics, Iterable):
@@ -144,7 +206,7 @@ def chosen_metrics(
 
 
 def metric_options(config: RagEvalConfig) -> MetricOptions:
-    """The options of the suites."""
+    """Return the options of the suites."""
     return MetricOptions(
         graphrag_weights={**GRAPHRAG_WEIGHTS, **config.weights_of("graphrag")},
         graphrag_rank_aware=config.graphrag_rank_aware,
@@ -171,10 +233,10 @@ def finding_sources(
     embedder: str | Embedder | None,
     token_scorer: TokenScorer | None,
 ) -> Sources:
-    """Judge, embedder and token scorer: those given, else those that the settings name."""
+    """Return judge, embedder and token scorer: those given, else those of the settings."""
     embeds = embedder if isinstance(embedder, Embedder) else None
     if embeds is None and not (isinstance(judge, Judge) and config.embedder == "auto"):
-        # What `auto` means follows from the judge of the settings, not from one of the user's.
+        # `auto` follows the judge of the settings; with a judge of the user's it means none.
         embeds = choose_embedder(config)
     made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
     return Sources(
@@ -194,16 +256,7 @@ def parts_of(
     sinks: Sequence[AnySink],
     redactor: Redactor,
 ) -> Parts:
-    """Return the parts of a pipeline.
-
-    Args:
-        config: The settings.
-        chosen: The metrics asked for, or None for all that a sample can feed.
-        available: All metrics that there are.
-        sources: Judge, embedder and token scorer.
-        providers: Where telemetry goes.
-        sinks: Where evaluations go besides telemetry.
-        redactor: Redacts samples.
+    """Return the parts of a pipeline; `chosen` is None for all metrics that a sample can feed.
 
     Raises:
         ConfigError: A threshold is of no metric, or out of its scale; judge calls are to be seen
