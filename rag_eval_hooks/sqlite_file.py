@@ -14,7 +14,7 @@ from typing import Final
 
 from rag_eval_hooks.forks import at_fork
 
-__all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "make_private", "read_only", "use_log"]
+__all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 
 FILE_ERRORS: Final = (sqlite3.Error, OSError, ValueError)
 """Exceptions that the use of a file may raise. SQLite's message about a damaged file may quote
@@ -24,6 +24,21 @@ _FORK_PATIENCE_S: Final = 2.0
 """Seconds that a fork waits for a file that another thread is using."""
 _LOG_LIMIT: Final = 4_194_304
 """Bytes to which SQLite cuts its write-ahead log after a checkpoint."""
+_UNHARMED: Final = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_INTERRUPT,
+        sqlite3.SQLITE_TOOBIG,
+    }
+)
+"""Error codes that say nothing about the content of a file."""
 
 
 class SqliteFile:
@@ -116,17 +131,32 @@ class SqliteFile:
             self._connection = None
 
 
-def read_only(path: Path, *, patience: float) -> sqlite3.Connection:
-    """Open an existing file for reading; it is neither created nor changed.
+def open_existing(path: Path, *, patience: float, writable: bool = False) -> sqlite3.Connection:
+    """Open a file in autocommit mode; it is not created, and without `writable` not changed.
 
     Args:
         path: The file.
         patience: Seconds to wait for another process that holds the file.
+        writable: Whether the connection may change the file.
 
     Raises:
         sqlite3.Error: The file does not exist or cannot be opened.
     """
-    return _connect(path, "ro", patience)
+    # The mode "rwc" is not used: SQLite would create the file with the umask's permissions.
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={'rw' if writable else 'ro'}",
+        uri=True,
+        timeout=patience,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def is_damage(error: BaseException) -> bool:
+    """Return whether an exception says that the file itself is broken, and not the disk."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
+    return isinstance(error, ValueError)
 
 
 def is_busy(error: BaseException) -> bool:
@@ -136,10 +166,10 @@ def is_busy(error: BaseException) -> bool:
 
 
 def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connection:
-    make_private(path)
-    connection = _connect(path, "rw", patience)
+    _make_private(path)
+    connection = open_existing(path, patience=patience, writable=True)
     try:
-        use_log(connection, patience)
+        _use_log(connection, patience)
         # A commit is handed to the system: it survives the process, though not a power cut.
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_LIMIT}")
@@ -151,18 +181,7 @@ def _open(path: Path, schema: Sequence[str], patience: float) -> sqlite3.Connect
     return connection
 
 
-def _connect(path: Path, mode: str, patience: float) -> sqlite3.Connection:
-    # The mode "rwc" is not used: SQLite would create the file with the umask's permissions.
-    return sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
-        uri=True,
-        timeout=patience,
-        isolation_level=None,
-        check_same_thread=False,
-    )
-
-
-def use_log(connection: sqlite3.Connection, patience: float) -> None:
+def _use_log(connection: sqlite3.Connection, patience: float) -> None:
     """Switch to the write-ahead log, with which readers and a writer do not block each other.
 
     Of several processes that open a new file at the same moment, all but one are refused at
@@ -180,7 +199,7 @@ def use_log(connection: sqlite3.Connection, patience: float) -> None:
             return
 
 
-def make_private(path: Path) -> None:
+def _make_private(path: Path) -> None:
     """Create the file if it does not exist, and close it and its log to all but the owner.
 
     SQLite gives the log the permissions of the file, so the file must exist before the log.

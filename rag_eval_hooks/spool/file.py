@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sqlite3
 import uuid
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rag_eval_hooks.spool.owner import Owner
-from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile, read_only
+from rag_eval_hooks.spool.owner import Owner, lock_of
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile, is_damage
 
 __all__ = [
     "APPLICATION",
@@ -25,11 +24,7 @@ __all__ = [
     "VERSION",
     "Row",
     "SpoolFile",
-    "identity_of",
-    "is_damage",
-    "lock_of",
     "put_aside",
-    "spool_files",
 ]
 
 APPLICATION: Final = 0x52616745
@@ -38,7 +33,6 @@ EVALUATE: Final = ""
 """Key of the rows that wait for the evaluator; rows that wait for a sink have its name as key."""
 _PATIENCE_S: Final = 0.5
 """Seconds to wait for another program, such as a backup, that locks the file."""
-_NAME: Final = re.compile(r"[0-9a-f]{32}\.sqlite")
 SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS rows ("
     # Long values last: SQLite reads a value by way of all that stand before it.
@@ -65,20 +59,6 @@ _PAGES: Final = "SELECT page_count - freelist_count FROM pragma_page_count, prag
 _ADD: Final = (
     "INSERT INTO books VALUES (?, ?)"
     " ON CONFLICT (entry) DO UPDATE SET count = count + excluded.count"
-)
-_UNHARMED: Final = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_INTERRUPT,
-        sqlite3.SQLITE_TOOBIG,
-    }
 )
 
 
@@ -297,40 +277,6 @@ def put_aside(path: Path, owner: Owner) -> None:
         owner.remove()
 
 
-def spool_files(folder: Path) -> list[Path]:
-    """Return the spool files in a folder, the oldest first; none where there is no folder."""
-    try:
-        with os.scandir(folder) as entries:
-            found = [entry for entry in entries if _NAME.fullmatch(entry.name)]
-            return [Path(entry.path) for entry in sorted(found, key=_changed_at)]
-    except OSError:
-        return []
-
-
-def lock_of(path: Path) -> Path:
-    """Return the lock file of a spool file."""
-    return path.with_suffix(".lock")
-
-
-def identity_of(path: Path) -> tuple[int, int]:
-    """Return application id and schema version of an SQLite file; two zeros of an empty one.
-
-    Raises:
-        sqlite3.Error: The file cannot be read, or is not a database.
-    """
-    with closing(read_only(path, patience=_PATIENCE_S)) as db:
-        (application,) = db.execute("PRAGMA application_id").fetchone()
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        return int(application), int(version)
-
-
-def is_damage(error: BaseException) -> bool:
-    """Return whether an exception says that the file itself is broken, and not the disk."""
-    if isinstance(error, sqlite3.Error):
-        return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
-    return isinstance(error, ValueError)
-
-
 def _read(db: sqlite3.Connection, seq: int) -> Row | None:
     """Return a row, or None if it is gone; an empty one in place of a damaged one."""
     try:
@@ -340,13 +286,6 @@ def _read(db: sqlite3.Connection, seq: int) -> Row | None:
             raise
         return Row(seq, "", 0.0, "", 0.0)
     return None if values is None else Row(*values)
-
-
-def _changed_at(entry: os.DirEntry[str]) -> float:
-    try:
-        return entry.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _names(sinks: object) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import uuid
 from collections.abc import Iterator
@@ -19,15 +20,24 @@ from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.spool.file import APPLICATION, SCHEMA, VERSION, identity_of, spool_files
+from rag_eval_hooks.spool.file import APPLICATION, SCHEMA, VERSION
 from rag_eval_hooks.spool.owner import is_held, is_supported
 from rag_eval_hooks.spool.recovered import ALL_SINKS
-from rag_eval_hooks.sqlite_file import FILE_ERRORS
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, open_existing
 
-__all__ = ["check_spool", "make_folder", "move_old_file", "spool_folder", "upgrade"]
+__all__ = [
+    "check_spool",
+    "identity_of",
+    "make_folder",
+    "move_old_file",
+    "spool_files",
+    "spool_folder",
+    "upgrade",
+]
 
 _OLD_VERSION: Final = 1
 _PATIENCE_S: Final = 0.5
+_NAME: Final = re.compile(r"[0-9a-f]{32}\.sqlite")
 _WANTS: Final = "a folder, or a path in a folder that exists"
 
 
@@ -51,6 +61,35 @@ def make_folder(path: Path) -> Path:
         folder = spool_folder(path)
         folder.mkdir(mode=0o700, exist_ok=True)
     return folder
+
+
+def spool_files(folder: Path) -> list[Path]:
+    """Return the spool files in a folder, the oldest first; none where there is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry for entry in entries if _NAME.fullmatch(entry.name)]
+            return [Path(entry.path) for entry in sorted(found, key=_changed_at)]
+    except OSError:
+        return []
+
+
+def _changed_at(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def identity_of(path: Path) -> tuple[int, int]:
+    """Return application id and schema version of an SQLite file; two zeros of an empty one.
+
+    Raises:
+        sqlite3.Error: The file cannot be read, or is not a database.
+    """
+    with closing(open_existing(path, patience=_PATIENCE_S)) as db:
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        return int(application), int(version)
 
 
 def check_spool(path: Path) -> bool:
@@ -105,7 +144,7 @@ def move_old_file(path: Path, folder: Path) -> bool:
     if not path.is_file() or _old_owners(path):
         return False
     target = folder / f"{uuid.uuid4().hex}.sqlite"
-    with closing(_connect(path)) as db:
+    with closing(open_existing(path, patience=_PATIENCE_S, writable=True)) as db:
         # Without its log the file can be moved alone; that fails while another process uses it.
         if db.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):
             return False
@@ -140,7 +179,7 @@ def upgrade(path: Path) -> None:
     Raises:
         sqlite3.Error: The file is locked, or damaged.
     """
-    with closing(_connect(path)) as db:
+    with closing(open_existing(path, patience=_PATIENCE_S, writable=True)) as db:
         db.execute("BEGIN EXCLUSIVE")
         if tuple(db.execute("PRAGMA user_version").fetchone()) != (_OLD_VERSION,):
             return
@@ -215,8 +254,3 @@ def _outcomes_of(report: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
                 "reason": known.get("reason", ""),
             },
         )
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    url = f"{path.absolute().as_uri()}?mode=rw"
-    return sqlite3.connect(url, uri=True, timeout=_PATIENCE_S, isolation_level=None)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rag_eval_hooks.spool.file import VERSION, lock_of, spool_files
-from rag_eval_hooks.spool.folder import spool_folder
-from rag_eval_hooks.spool.owner import is_held
-from rag_eval_hooks.sqlite_file import read_only
+from rag_eval_hooks.spool.file import VERSION
+from rag_eval_hooks.spool.folder import spool_files, spool_folder
+from rag_eval_hooks.spool.owner import is_held, lock_of
+from rag_eval_hooks.sqlite_file import open_existing
 
 __all__ = [
     "Health",
@@ -193,7 +193,7 @@ def _each(path: Path, look: Callable[[Path, sqlite3.Connection], T], but: str = 
         try:
             for file in files:
                 if file.name != but:
-                    with closing(read_only(file, patience=_PATIENCE_S)) as db:
+                    with closing(open_existing(file, patience=_PATIENCE_S)) as db:
                         found[file.name] = look(file, db)
         except sqlite3.OperationalError:
             if all(file.exists() for file in files):

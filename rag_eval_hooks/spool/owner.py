@@ -13,7 +13,7 @@ try:
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Owner", "is_held", "is_supported"]
+__all__ = ["Owner", "is_held", "is_supported", "lock_of"]
 
 
 def is_supported() -> bool:
@@ -39,6 +39,11 @@ def is_held(path: Path) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def lock_of(path: Path) -> Path:
+    """Return the lock file of a spool file."""
+    return path.with_suffix(".lock")
 
 
 class Owner:

@@ -1,11 +1,12 @@
-"""Samples that the spool hands back, and what takes them."""
+"""Samples in the spool: their handles, changes of their rows, and what takes them back."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.incidents import Incidents
@@ -15,11 +16,28 @@ from rag_eval_hooks.score import Outcome, Outcomes, Score
 from rag_eval_hooks.spool.codec import StoredEvaluation, evaluation_from_text, sample_from_text
 from rag_eval_hooks.spool.file import Row, SpoolFile
 
-__all__ = ["ALL_SINKS", "Entry", "Receiver", "Recovered", "recover"]
+__all__ = [
+    "ALL_SINKS",
+    "BEGIN",
+    "DELIVERED",
+    "DISCARD",
+    "KEEP",
+    "SETTLE",
+    "Entry",
+    "Receiver",
+    "Recovered",
+    "Write",
+    "recover",
+]
 
 ALL_SINKS: Final = "*"
 """Name that stands for every sink, in rows of a spool of version 1, which names none."""
 _MOST_TRIES: Final = 10
+BEGIN: Final = "UPDATE rows SET tries = tries + 1 WHERE seq = ?"
+KEEP: Final = "UPDATE rows SET evaluation = ?, sinks = ? WHERE seq = ?"
+DELIVERED: Final = "UPDATE rows SET sinks = json_patch(sinks, json_object(?, NULL)) WHERE seq = ?"
+SETTLE: Final = "UPDATE rows SET entry = coalesce(entry, ?) WHERE seq = ?"
+DISCARD: Final = "UPDATE rows SET entry = coalesce(entry, ?), sinks = '{}' WHERE seq = ?"
 
 
 class Entry:
@@ -63,6 +81,27 @@ class Entry:
     def is_stored(self) -> bool:
         """Whether the sample is on disk."""
         return self.file is not None and not self.file.is_lost
+
+
+@dataclass(slots=True)
+class Write:
+    """Operation on one sample: to store it, or to change its row by a statement.
+
+    The statement's last parameter is the number of the row. The future gets whether the change is
+    on disk.
+    """
+
+    entry: Entry
+    statement: str = ""
+    values: tuple[Any, ...] = ()
+    done: Future[bool] | None = None
+
+    def finish(self, written: bool) -> None:
+        """Tell the caller, once, whether the change is on disk."""
+        future, self.done = self.done, None
+        # The caller may have run out of patience and cancelled the future.
+        if future is not None and future.set_running_or_notify_cancel():
+            future.set_result(written)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,20 +7,18 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.spool.file import (
-    APPLICATION,
-    VERSION,
-    SpoolFile,
+from rag_eval_hooks.spool.file import APPLICATION, VERSION, SpoolFile, put_aside
+from rag_eval_hooks.spool.folder import (
     identity_of,
-    is_damage,
-    lock_of,
-    put_aside,
+    make_folder,
+    move_old_file,
     spool_files,
+    spool_folder,
+    upgrade,
 )
-from rag_eval_hooks.spool.folder import make_folder, move_old_file, spool_folder, upgrade
 from rag_eval_hooks.spool.inspect import carried_files
-from rag_eval_hooks.spool.owner import Owner
-from rag_eval_hooks.sqlite_file import FILE_ERRORS
+from rag_eval_hooks.spool.owner import Owner, lock_of
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_damage
 
 __all__ = ["TakeOver"]
 
