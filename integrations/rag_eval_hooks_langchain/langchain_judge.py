@@ -14,7 +14,7 @@ from langsmith.run_helpers import tracing_context
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, CallLimits
-from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
 from rag_eval_hooks.prompts import Prompt, ReplyError

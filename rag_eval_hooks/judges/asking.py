@@ -19,6 +19,7 @@ from rag_eval_hooks.judges.calls.context import (
 )
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.chat import Chat, Completion
+from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError, Values
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage, total_by_key
@@ -58,11 +59,13 @@ class Asker:
     Args:
         chat: The model.
         attempts: Times that one item may be asked for in all.
+        prices: Puts costs on the usage, that of errors included.
     """
 
-    def __init__(self, chat: Chat, attempts: int) -> None:
+    def __init__(self, chat: Chat, attempts: int, prices: Prices) -> None:
         self._chat = chat
         self._attempts = attempts
+        self._prices = prices
         self._secret = secrets.token_bytes(16)
 
     async def ask_all(self, calls: Iterable[Call]) -> Answers:
@@ -95,10 +98,14 @@ class Asker:
                 reading, used = await self._turn(ask, still, problems)
             except JudgeError as error:
                 failure = Answers({}, dict.fromkeys(still, _failure(error)))
-                return answers | failure | _spent(still, error.usage)
+                return answers | failure | self._spent(still, error.usage)
             problems = reading.problems
-            answers |= Answers(reading.values) | _spent(still, used)
+            answers |= Answers(reading.values) | self._spent(still, used)
         return answers
+
+    def _spent(self, items: Items, used: Usage) -> Answers:
+        share = self._prices.priced(used, self._chat.name).share(len(items))
+        return Answers(usage=dict.fromkeys(items, share))
 
     async def _turn(
         self, ask: Ask, items: Items, problems: tuple[str, ...]
@@ -153,10 +160,6 @@ def findings_of(ask: Ask, wanted: frozenset[Finding], answers: Answers) -> Findi
         else:
             contents[kind.value] = ask.content(kind, valid)
     return Findings(**contents, usage=answers.usage)
-
-
-def _spent(items: Items, used: Usage) -> Answers:
-    return Answers(usage=dict.fromkeys(items, used.share(len(items))))
 
 
 def _failure(error: JudgeError) -> NotScored:

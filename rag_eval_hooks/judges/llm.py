@@ -8,10 +8,9 @@ from typing import Any, Literal, TypeAlias, TypedDict
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of
-from rag_eval_hooks.judges.chat import Chat
-from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode
+from rag_eval_hooks.judges.chat import Chat, ChatAdapter, OutputMode
 from rag_eval_hooks.judges.memo import Memo, MemoChat
-from rag_eval_hooks.judges.prices import PricedChat, Prices
+from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.verifying import verify
 from rag_eval_hooks.prompts import PROMPTS_VERSION, Ask, DecomposeAsk, GradeAsk, Items, RateAsk
 from rag_eval_hooks.prompts.grade import TEMPLATES
@@ -93,9 +92,7 @@ class LLMJudge:
         self._model = chat
         scope = chat.memo_scope if isinstance(chat, ChatAdapter) else ""
         self._chat = chat if memo is None else MemoChat(chat, memo, scope=scope)
-        if prices is not None:
-            self._chat = PricedChat(self._chat, prices)
-        self._asker = Asker(self._chat, attempts)
+        self._asker = Asker(self._chat, attempts, prices or Prices())
         self._fused = calls == "fused"
         self._paired = nvidia_calls == "paired"
         self._verify_tokens = verify_tokens

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE
-from rag_eval_hooks.judges.chat_adapter import ChatAdapter, OutputMode, Reply, Send, only_text
+from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError

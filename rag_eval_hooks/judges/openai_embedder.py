@@ -12,8 +12,7 @@ from rag_eval_hooks.calls import Call, Caller, Operation
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import AsksBudget
 from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE
-from rag_eval_hooks.judges.calls.meter import Meter, token_count
-from rag_eval_hooks.judges.calls.requests import RequestRefusedError, Requests
+from rag_eval_hooks.judges.calls.requests import Meter, RequestRefusedError, Requests, token_count
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
 from rag_eval_hooks.judges.prices import Prices

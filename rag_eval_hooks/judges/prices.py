@@ -12,12 +12,10 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.chat import Chat, Completion
-from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Price", "PricedChat", "Prices"]
+__all__ = ["Price", "Prices"]
 
 _PER: Final = 1_000_000
 _CLOSED: Final = ConfigDict(extra="forbid")
@@ -107,37 +105,6 @@ class Prices:
             return usage
         cost = usage.input_tokens * price.input + usage.output_tokens * price.output
         return replace(usage, cost=cost / _PER)
-
-
-class PricedChat:
-    """Chat whose usage has costs, that of its errors included.
-
-    Args:
-        chat: The model.
-        prices: Prices by the model's name.
-    """
-
-    def __init__(self, chat: Chat, prices: Prices) -> None:
-        self._chat = chat
-        self._prices = prices
-
-    @property
-    def name(self) -> str:
-        """Kind and model."""
-        return self._chat.name
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        """Return the model's reply."""
-        try:
-            completion = await self._chat.complete(prompt)
-        except (JudgeError, ReplyError) as error:
-            error.usage = self._prices.priced(error.usage, self.name)
-            raise
-        return replace(completion, usage=self._prices.priced(completion.usage, self.name))
-
-    async def aclose(self) -> None:
-        """Close the model's connections."""
-        await self._chat.aclose()
 
 
 def _config_error(error: ValidationError) -> ConfigError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import TypeVar
 
 from rag_eval_hooks.daemon_executor import DaemonExecutor
+from rag_eval_hooks.forks import at_fork
 
 __all__ = ["Threads"]
 
@@ -27,7 +27,9 @@ class Threads:
     def __init__(self, name: str, limit: int) -> None:
         self._name = name
         self._limit = limit
-        self._close_all()
+        self._forget()
+        # Threads do not survive a fork: busy ones would never become idle in the child.
+        at_fork(in_child=self._forget)
 
     async def run(self, call: Callable[[], T]) -> T:
         """Make a call in a thread, in the caller's context.
@@ -35,9 +37,6 @@ class Threads:
         Raises:
             TimeoutError: Calls that hang hold every thread.
         """
-        if self._process != os.getpid():
-            # Threads do not survive a fork: busy ones would never become idle here.
-            self._close_all()
         worker = self._idle.pop() if self._idle else self._start()
         idle = self._idle
         future = worker.submit(copy_context().run, call)
@@ -48,10 +47,9 @@ class Threads:
         """End the threads after their present calls; a later call starts new ones."""
         for worker in self._all:
             worker.shutdown()
-        self._close_all()
+        self._forget()
 
-    def _close_all(self) -> None:
-        self._process = os.getpid()
+    def _forget(self) -> None:
         self._all: list[DaemonExecutor] = []
         self._idle: list[DaemonExecutor] = []
 

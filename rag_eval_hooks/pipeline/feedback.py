@@ -111,9 +111,10 @@ class FeedbackProcessor:
         work.delivered = True
         if sample is None or request.decision is None:
             return
-        asked = await self._asked(feedback, sample, request, request.decision)
-        if asked is not None:
-            await self._evaluate(request, request.decision, asked)
+        with self._processor.call_context():
+            asked = await self._asked(feedback, sample, request, request.decision)
+            if asked is not None:
+                await self._evaluate(request, request.decision, asked)
 
     def end(self, work: FeedbackWork) -> None:
         """Count a feedback as lost if no sink was called with it, whatever ended it."""

@@ -108,7 +108,7 @@ class Processor:
         log = CallLog()
         outcomes = work.outcomes
         if outcomes is None:
-            with in_call_context(log=log if self._parts.config.trace_judge else None):
+            with self.call_context(log):
                 sample = await self.with_similar_reference(sample)
                 outcomes = by_rates(await self.score(sample, decision.chosen), decision)
         return self._parts.telemetry.evaluated(
@@ -124,14 +124,13 @@ class Processor:
 
     async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         """Return one outcome per metric; those that are not chosen are `sampled_out`."""
-        with self._accounted():
-            outcomes = await self._parts.scorer.score(sample, chosen)
+        outcomes = await self._parts.scorer.score(sample, chosen)
         self._parts.telemetry.used(sample, outcomes)
         return outcomes
 
     async def inline(self, sample: Sample) -> Outcomes:
         """Return the outcomes of all metrics, as in the background."""
-        with quiet():
+        with quiet(), self.call_context():
             sample = await self.with_similar_reference(self.with_equal_reference(sample))
             return await self.score(sample)
 
@@ -142,11 +141,13 @@ class Processor:
 
     async def with_similar_reference(self, sample: Sample) -> Sample:
         """Return the sample with the reference of the most similar golden question."""
-        if self._parts.references is None:
-            return sample
-        with self._accounted():
-            return await self._parts.references.alike(sample)
+        references = self._parts.references
+        return sample if references is None else await references.alike(sample)
 
-    def _accounted(self) -> AbstractContextManager[CallContext]:
-        """Charge judge calls of the block to the budget, and observe them."""
-        return in_call_context(budget=self._parts.budget, observer=self._parts.telemetry.calls)
+    def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
+        """Charge judge calls of one evaluation to the budget, observe them, and log them."""
+        return in_call_context(
+            budget=self._parts.budget,
+            observer=self._parts.telemetry.calls,
+            log=log if self._parts.config.trace_judge else None,
+        )

@@ -1,9 +1,16 @@
 """Prompts of an LLM judge, and the reading of its replies. Pure and versioned."""
 
-from rag_eval_hooks.prompts.ask import Ask, Items, Reading, ReplyError, Values
 from rag_eval_hooks.prompts.decompose import QUESTION_COUNT, DecomposeAsk
 from rag_eval_hooks.prompts.grade import GradeAsk
-from rag_eval_hooks.prompts.prompt import PROMPTS_VERSION, Prompt
+from rag_eval_hooks.prompts.prompt import (
+    PROMPTS_VERSION,
+    Ask,
+    Items,
+    Prompt,
+    Reading,
+    ReplyError,
+    Values,
+)
 from rag_eval_hooks.prompts.rate import RateAsk
 from rag_eval_hooks.prompts.verify import VerifyAsk
 

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.findings import Finding, Questions, Stance
-from rag_eval_hooks.prompts.ask import WHOLE, Items, Reading, ReplyError, only_lines
-from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
+from rag_eval_hooks.prompts.prompt import (
+    SYSTEM,
+    WHOLE,
+    Items,
+    Prompt,
+    Reading,
+    ReplyError,
+    correction,
+    data_block,
+    only_lines,
+)
 from rag_eval_hooks.prompts.replies import (
     NumberedList,
     QuestionList,

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding, Pair
-from rag_eval_hooks.prompts.ask import Items, Reading
 from rag_eval_hooks.prompts.prompt import (
     SYSTEM,
+    Items,
     Prompt,
+    Reading,
     contexts_block,
     correction,
     data_block,

@@ -13,8 +13,16 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from rag_eval_hooks.findings import Finding, GEval, Rating, Verdict
-from rag_eval_hooks.prompts.ask import WHOLE, Items, Reading, ReplyError
-from rag_eval_hooks.prompts.prompt import SYSTEM, Prompt, correction, data_block
+from rag_eval_hooks.prompts.prompt import (
+    SYSTEM,
+    WHOLE,
+    Items,
+    Prompt,
+    Reading,
+    ReplyError,
+    correction,
+    data_block,
+)
 from rag_eval_hooks.prompts.replies import ReplyElement, one_object, parse
 from rag_eval_hooks.tasks import Rate
 

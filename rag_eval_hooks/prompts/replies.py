@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_eval_hooks.prompts.ask import ReplyError
+from rag_eval_hooks.prompts.prompt import ReplyError
 
 __all__ = [
     "AgreementVerdict",

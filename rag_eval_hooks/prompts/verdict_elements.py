@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
-from rag_eval_hooks.prompts.ask import ReplyError
+from rag_eval_hooks.prompts.prompt import ReplyError
 from rag_eval_hooks.prompts.replies import (
     AgreementVerdict,
     EntityVerdict,

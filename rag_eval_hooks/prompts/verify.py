@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
-from rag_eval_hooks.prompts.ask import Items, Reading, ReplyError, only_lines
 from rag_eval_hooks.prompts.prompt import (
     SYSTEM,
+    Items,
     Prompt,
+    Reading,
+    ReplyError,
     contexts_block,
     correction,
     data_block,
     numbered,
+    only_lines,
 )
 from rag_eval_hooks.prompts.replies import one_object, read_group
 from rag_eval_hooks.prompts.verdict_elements import (

@@ -27,8 +27,8 @@ from rag_eval_hooks.judges.base import MeteredEmbedder
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.budget_store import BudgetStore, MemoryStore, SqliteStore
 from rag_eval_hooks.judges.calls.context import in_call_context
-from rag_eval_hooks.judges.calls.meter import Meter
 from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
+from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.sampling.sampler import Sampler

@@ -16,8 +16,9 @@ import pytest
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo, MemoChat
-from rag_eval_hooks.judges.prices import PricedChat, Prices
+from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.usage import Usage
 from tests.servers.brain import truthful_reply
@@ -172,13 +173,20 @@ async def test_who_gives_up_does_not_end_the_call_of_others() -> None:
 
 
 async def test_a_served_reply_costs_nothing_where_prices_are_known() -> None:
-    """Its cost is 0, not unknown."""
-    table = Prices({"models": {"m": {"input": 1.0, "output": 1.0}}})
-    chat = PricedChat(MemoChat(CountingChat(), Memo()), table)
-    first = await chat.complete(prompt())
-    first.accept()
-    assert first.usage.cost == pytest.approx(15e-6)
-    assert (await chat.complete(prompt())).usage.cost == 0.0
+    """A reply from the memo has a cost of 0, not an unknown one."""
+    prices = Prices({"models": {"m": {"input": 1.0, "output": 1.0}}})
+    judge = LLMJudge(TruthfulChat(), memo=Memo(), prices=prices)
+    first, second = [await judge.verify(VERIFY) for _ in range(2)]
+    assert spent(first).cost == pytest.approx(15e-6)
+    assert spent(second).cost == 0.0
+
+
+class TruthfulChat(CountingChat):
+    """A chat that replies with the truth about the samples."""
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        messages = [{"role": "user", "content": prompt.user_with_shape}]
+        return Completion(json.dumps(truthful_reply({"messages": messages})), USED)
 
 
 def replies(texts: Sequence[str] = ()) -> tuple[Callable[[Messages], str], list[Messages]]:

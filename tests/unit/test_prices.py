@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.chat import Completion
-from rag_eval_hooks.judges.prices import Price, PricedChat, Prices
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.prices import Price, Prices
 from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.score import NotScored
+from rag_eval_hooks.tasks import Decompose
 from rag_eval_hooks.usage import Usage
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "prices.toml"
 USED = Usage(calls=2, input_tokens=1_000_000, output_tokens=500_000)
-PROMPT = Prompt(system="s", user="u", name="n", example={"a": True})
 
 
 def prices(**models: tuple[float, float]) -> Prices:
@@ -122,13 +125,14 @@ class OneChat:
         self.closed = True
 
 
-async def test_replies_and_errors_of_a_chat_are_priced() -> None:
-    """What a reply took has its cost, and so has what failed tries took."""
-    table = prices(m=(2.0, 8.0))
-    chat = PricedChat(OneChat(Completion("{}", USED)), table)
-    assert (await chat.complete(PROMPT)).usage.cost == pytest.approx(6.0)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_replies_and_errors_of_a_chat_are_priced(fails: bool) -> None:
+    """The usage of findings has the cost of a reply, and of tries that failed."""
     error = JudgeError("down")
     error.usage = USED
-    with pytest.raises(JudgeError) as caught:
-        await PricedChat(OneChat(error), table).complete(PROMPT)
-    assert caught.value.usage.cost == pytest.approx(6.0)
+    chat = OneChat(error if fails else Completion('{"entities": {"items": [], "count": 0}}', USED))
+    judge = LLMJudge(chat, prices=prices(m=(2.0, 8.0)))
+    task = Decompose(wanted=frozenset({Finding.ENTITIES}), question="q", reference="r")
+    findings = await judge.decompose(task)
+    assert isinstance(findings.entities, NotScored) is fails
+    assert findings.usage[Finding.ENTITIES].cost == pytest.approx(6.0)

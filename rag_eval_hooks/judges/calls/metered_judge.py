@@ -8,7 +8,7 @@ from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.base import AsksBudget, Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.calls.meter import Meter
+from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify

@@ -9,9 +9,8 @@ from rag_eval_hooks.findings import Finding, Findings, Stance
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local.claims import claims
 from rag_eval_hooks.judges.local.ratings import RATE, indistinct, rated
-from rag_eval_hooks.judges.local.vectors import Vectors
 from rag_eval_hooks.judges.local.verdicts import VERIFY, Verification
-from rag_eval_hooks.judges.local.windows import RULES, Rules
+from rag_eval_hooks.judges.local.windows import RULES, Rules, Vectors
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.text.entities import entities

@@ -9,11 +9,10 @@ from typing import Any
 
 from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.local.agreement import agrees, denies
 from rag_eval_hooks.judges.local.claims import claims
+from rag_eval_hooks.judges.local.support import agrees, denies
 from rag_eval_hooks.judges.local.units import Claim, Passage, terms
-from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
-from rag_eval_hooks.judges.local.windows import Rules
+from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.tasks import Rate
 from rag_eval_hooks.text.refusals import refusal

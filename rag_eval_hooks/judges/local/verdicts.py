@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
-from rag_eval_hooks.judges.local.agreement import agrees
-from rag_eval_hooks.judges.local.support import supports
+from rag_eval_hooks.judges.local.support import agrees, supports
 from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written, terms
-from rag_eval_hooks.judges.local.vectors import NO_VECTORS, Vectors
-from rag_eval_hooks.judges.local.windows import Rules, best_window
+from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors, best_window
 from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.keywords import Searched
 

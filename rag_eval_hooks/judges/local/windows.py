@@ -1,13 +1,16 @@
-"""Windows of sentences that come closest to a claim, and the constants that weigh them."""
+"""Closeness of claims and sentences: by weighted terms, and by cosine with an embedder."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import mul
 
+from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local.units import Claim, Passage, Unit
 
-__all__ = ["RULES", "Rules", "Window", "best_window", "weights"]
+__all__ = ["NO_VECTORS", "RULES", "Rules", "Vectors", "Window", "best_window", "weights"]
 
 _SPAN = 3  # sentences in the longest window
 
@@ -112,3 +115,39 @@ def _hits(weight: dict[str, float], passage: Passage) -> dict[int, list[str]]:
 
 def _held(weight: dict[str, float], units: Sequence[Unit]) -> frozenset[str]:
     return frozenset(term for term in weight if any(term in unit.terms for unit in units))
+
+
+class Vectors:
+    """Normalised vectors by text; a text without one has no cosine."""
+
+    def __init__(self, by_text: Mapping[str, Sequence[float]]) -> None:
+        self._by_text = by_text
+
+    @classmethod
+    async def of(cls, embedder: Embedder, texts: Iterable[str]) -> Vectors:
+        """Return the vectors of the distinct texts, from one call.
+
+        Raises:
+            JudgeError: The embedder failed.
+        """
+        distinct = list(dict.fromkeys(texts))
+        if not distinct:
+            return NO_VECTORS
+        vectors = await embedder.embed(distinct)
+        return cls(dict(zip(distinct, map(_normalised, vectors), strict=True)))
+
+    def best(self, text: str, passage: Passage) -> float | None:
+        """Return the greatest cosine of the text and a sentence of the passage, in [-1, 1]."""
+        vector = self._by_text.get(text)
+        if vector is None:
+            return None
+        others = (self._by_text.get(unit.text) for unit in passage.units)
+        return max((sum(map(mul, vector, other)) for other in others if other), default=None)
+
+
+def _normalised(vector: Sequence[float]) -> Sequence[float]:
+    length = math.sqrt(sum(map(mul, vector, vector)))
+    return [value / length for value in vector] if length else vector
+
+
+NO_VECTORS = Vectors({})
