@@ -65,7 +65,7 @@ class RagEval:
             `langfuse:<url>`.
         config: Further settings; keywords take precedence over it.
         embedder: As in `RagEvalConfig`, or an `Embedder`.
-        token_scorer: A `TokenScorer`.
+        token_scorer: As in `RagEvalConfig`, or a `TokenScorer`.
         redact: As in `RagEvalConfig`, or one or several rules and functions `(text) -> text` or
             `(field, text) -> text`.
         tracer_provider: Provider of spans, or None for the global one.
@@ -93,7 +93,7 @@ class RagEval:
         config: RagEvalConfig | None = None,
         *,
         embedder: str | Embedder | None = None,
-        token_scorer: TokenScorer | None = None,
+        token_scorer: str | TokenScorer | None = None,
         redact: RedactSpec | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
@@ -101,7 +101,12 @@ class RagEval:
         **given: Unpack[SettingKeywords],
     ) -> None:
         self.config = settings(
-            config, given, judge=judge, sample_rate=sample_rate, embedder=embedder
+            config,
+            given,
+            judge=judge,
+            sample_rate=sample_rate,
+            embedder=embedder,
+            token_scorer=token_scorer,
         )
         redactor = choose_redactor(self.config, redact)
         available = build(metric_options(self.config))

@@ -130,11 +130,11 @@ class View:
         return scores(self._corpus.rows, results, self._style, self._console.width)
 
     def _report_worst(self, report: Report) -> None:
-        found = worst(report.results.values())
+        result = worst(report.results.values())
         rows = {row.id: row for row in self._corpus.rows}
-        row = rows.get(found.sample.question_id or "") if found else None
-        if found is not None and row is not None:
-            self._show(worst_sample(row, found, self._style))
+        row = rows.get(result.sample.question_id or "") if result else None
+        if result is not None and row is not None:
+            self._show(worst_sample(row, result, self._style))
             self._print()
 
     def _report_mistakes(self, report: Report) -> None:

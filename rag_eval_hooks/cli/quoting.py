@@ -150,7 +150,7 @@ def _best(weights: Mapping[str, float], available: Sequence[str]) -> str:
 def _spoiled(answer: str, mistake: Mistake, question: str, available: Sequence[str]) -> str:
     match mistake:
         case Mistake.NUMBER:
-            return _LAST_NUMBER.sub(lambda found: str(int(found[0]) + 7), answer, count=1)
+            return _LAST_NUMBER.sub(lambda number: str(int(number[0]) + 7), answer, count=1)
         case Mistake.INVENTED:
             return f"{answer} {_INVENTION}"
         case Mistake.NEGATED:

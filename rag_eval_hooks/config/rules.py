@@ -133,8 +133,8 @@ class TailSettings(BaseModel):
     def _one_condition(self) -> Self:
         kinds = ("metric", "dont_know", "thumbs_down", "feedback_below", "feedback_label")
         bounded = self.below is not None or self.above is not None
-        told = [kind for kind in kinds if getattr(self, kind) is not None]
-        if len(told) != 1 or bounded != (self.metric is not None):
+        given = [kind for kind in kinds if getattr(self, kind) is not None]
+        if len(given) != 1 or bounded != (self.metric is not None):
             raise ValueError
         return self
 
@@ -185,23 +185,23 @@ _ONE_CONDITION = (
 
 
 def wanted_in(loc: tuple[Any, ...], kind: str) -> tuple[str, str] | None:
-    """The place of an error in a table of rules, and what is accepted there.
+    """Return the path of an error in a table of rules, and the accepted values.
 
     Args:
-        loc: Where pydantic found it, such as `("rules", 0, "rate")`.
-        kind: What kind of error it is.
+        loc: Location that pydantic reports, such as `("rules", 0, "rate")`.
+        kind: Type of the error, as pydantic names it.
 
     Returns:
         Place and words, or None for an error that is not inside a table.
     """
     if loc[0] not in ("rules", "tail") or len(loc) < 2:
         return None
-    place = f"{loc[0]}[{loc[1]}]"
+    path = f"{loc[0]}[{loc[1]}]"
     if len(loc) == 2:
-        return place, _ONE_CONDITION if loc[0] == "tail" else "a table"
+        return path, _ONE_CONDITION if loc[0] == "tail" else "a table"
     model = RuleSettings if loc[0] == "rules" else TailSettings
     field = str(loc[2])
     if kind == "extra_forbidden":
-        return f"{place}.{field}", "one of " + ", ".join(model.model_fields)
+        return f"{path}.{field}", "one of " + ", ".join(model.model_fields)
     wants = "a number" if field.endswith(("above", "below")) else "names"
-    return f"{place}.{field}", _WANTS.get(field, wants)
+    return f"{path}.{field}", _WANTS.get(field, wants)

@@ -39,7 +39,7 @@ from rag_eval_hooks.metrics.options import (
     DontKnow,
     MetricOptions,
 )
-from rag_eval_hooks.model_providers import JUDGES
+from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.call_spans import CallSpans
@@ -168,6 +168,7 @@ def settings(
     judge: object,
     sample_rate: object,
     embedder: object,
+    token_scorer: object,
 ) -> RagEvalConfig:
     """Return the settings in force: arguments over `config` over those of the process.
 
@@ -180,13 +181,17 @@ def settings(
     if config is not None:
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}
     explicit |= ungrouped(given)
-    if isinstance(judge, str):
-        explicit["judge"] = judge
-    elif judge is not None and (isinstance(judge, type) or not isinstance(judge, Judge)):
-        # Not the object itself: a client, or its arguments, may show a key.
-        raise ConfigError("judge", type(judge).__name__, f"{JUDGES.wanted}, or a Judge")
-    if isinstance(embedder, str):
-        explicit["embedder"] = embedder
+    for table, protocol, value in (
+        (JUDGES, Judge, judge),
+        (EMBEDDERS, Embedder, embedder),
+        (TOKEN_SCORERS, TokenScorer, token_scorer),
+    ):
+        if isinstance(value, str):
+            explicit[table.setting] = value
+        elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
+            # Not the object itself: a client, or its arguments, may show a key.
+            wants = f"{table.wanted}, or an instance of {protocol.__name__}"
+            raise ConfigError(table.setting, type(value).__name__, wants)
     if sample_rate is not None:
         explicit["sample_rate"] = sample_rate
     return RagEvalConfig.load(**explicit)
@@ -231,7 +236,7 @@ def finding_sources(
     config: RagEvalConfig,
     judge: str | Judge | None,
     embedder: str | Embedder | None,
-    token_scorer: TokenScorer | None,
+    token_scorer: str | TokenScorer | None,
 ) -> Sources:
     """Return judge, embedder and token scorer: those given, else those of the settings."""
     embeds = embedder if isinstance(embedder, Embedder) else None
@@ -239,10 +244,11 @@ def finding_sources(
         # `auto` follows the judge of the settings; with a judge of the user's it means none.
         embeds = choose_embedder(config)
     made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
+    scorer = token_scorer if isinstance(token_scorer, TokenScorer) else choose_token_scorer(config)
     return Sources(
         judge=metered(made),
         embedder=allowed(embeds),
-        scorer=token_scorer or choose_token_scorer(config),
+        scorer=scorer,
     )
 
 

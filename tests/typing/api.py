@@ -75,6 +75,7 @@ def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> 
     """Construct evaluators with settings, groups of settings, and objects."""
     RagEval()
     RagEval("ragas", "local", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
+    RagEval(embedder="none", token_scorer="bert-score", redact="all")
     RagEval(
         judge=OpenAIJudge("gpt-4o-mini", retries=1, memo=Memo("replies")),
         embedder=OpenAIEmbedder("text-embedding-3-small"),

@@ -51,10 +51,10 @@ def check_spool_files(setup: Setup) -> Iterator[CheckResult]:
 
 
 def _writable(folder: Path) -> Iterator[CheckResult]:
-    place = folder if folder.exists() else folder.parent
-    if not os.access(place, os.W_OK):
+    existing = folder if folder.exists() else folder.parent
+    if not os.access(existing, os.W_OK):
         advice = "give this user the right to write there, or name another folder"
-        yield CheckResult(CheckStatus.FAILED, f"{place} cannot be written", advice)
+        yield CheckResult(CheckStatus.FAILED, f"{existing} cannot be written", advice)
 
 
 def _private(folder: Path) -> Iterator[CheckResult]:

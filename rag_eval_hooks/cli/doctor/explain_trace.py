@@ -115,12 +115,12 @@ def _from_spool(setup: Setup, name: str) -> Iterator[CheckResult]:
         return
     path = Path(setup.config.spool)
     try:
-        found = spool_samples(path, name)
+        samples = spool_samples(path, name)
     except FILE_ERRORS as error:
         text = f"{path} cannot be read ({type(error).__name__})"
         yield CheckResult(CheckStatus.WARNING, text, "run doctor", check="in the spool")
         return
-    for sample in found:
+    for sample in samples:
         yield _undelivered(path, sample) if sample.is_counted else _pending(path, sample)
 
 
