@@ -1,10 +1,10 @@
-"""A LangChain chain with one callback: every answer is scored, in the background.
+"""Score every answer of a LangChain chain in the background, with one callback.
 
     pip install "rag-eval-hooks[langchain]"
     python examples/langchain_quickstart.py
 
-The embedded judge needs no key and no network. The retriever and the model stand in for yours:
-the model's second sentence is wrong, and the score shows it.
+The built-in judge needs no key and no network. Replace the retriever and the model with
+yours. The second sentence of this model is wrong, and the score shows it.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ PASSAGES = [
 
 
 class WordRetriever(BaseRetriever):
-    """The two passages that share most words with the question."""
+    """Return the two passages that share most words with the question."""
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun
@@ -39,11 +39,11 @@ class WordRetriever(BaseRetriever):
 
 
 def show(sample: Sample, outcomes: Mapping[str, Outcome]) -> None:
-    """A sink: gets every scored sample."""
+    """Print every evaluated sample; a function is a sink."""
     print(f"{sample.question}\n{sample.answer}")
     for metric, outcome in outcomes.items():
-        told = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
-        print(f"  {metric:32} {told}")
+        shown = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
+        print(f"  {metric:32} {shown}")
 
 
 evals = RagEval(metrics=["ragas", "lexical"], sinks=[show])

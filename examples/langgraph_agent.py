@@ -1,4 +1,4 @@
-"""An agent with a search tool: contexts are found in the tool's artifact, without any mapping.
+"""Score the answer of an agent whose contexts are in its search tool's artifact.
 
 pip install "rag-eval-hooks[langchain]" langchain langgraph
 """
@@ -27,21 +27,21 @@ HANDBOOK = [
 
 @tool(response_format="content_and_artifact")
 def search(query: str) -> tuple[str, list[Document]]:
-    """Searches the handbook."""
+    """Search the handbook."""
     words = set(query.lower().strip("?").split())
     found = [d for d in HANDBOOK if len(words & set(d.page_content.lower().split())) > 1]
     return "\n".join(document.page_content for document in found), found
 
 
 class Scripted(BaseChatModel):
-    """Stands for a chat model that can pick tools: searches, then says what it found."""
+    """Replacement for a chat model with tools: it searches, then repeats what it found."""
 
     @property
     def _llm_type(self) -> str:
         return "scripted"
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, Any]:
-        """Knows its tool without being told."""
+        """Return the model unchanged: it knows its only tool."""
         return self
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -55,7 +55,7 @@ class Scripted(BaseChatModel):
 
 
 def main() -> None:
-    """Asks one question and prints what was captured and scored."""
+    """Ask one question and print what was captured and scored."""
     sink = MemorySink()
     agent: Any = create_agent(Scripted(), [search])
     with RagEval(metrics=["ragas.faithfulness"], sinks=[sink]) as evals:

@@ -1,10 +1,10 @@
-"""A LlamaIndex query engine, observed by one call: every answer is scored, in the background.
+"""Score every answer of a LlamaIndex query engine in the background, with one call.
 
     pip install "rag-eval-hooks[llama-index]"
     python examples/llama_index_quickstart.py
 
-The embedded judge needs no key and no network. The embeddings and the model stand in for yours:
-the model's second sentence is wrong, and the score shows it.
+The built-in judge needs no key and no network. Replace the embeddings and the model with
+yours. The second sentence of this model is wrong, and the score shows it.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from llama_index.core.schema import TextNode
 from rag_eval_hooks import Outcome, RagEval, Sample, Score
 from rag_eval_hooks_llama_index import enable
 
-set_global_tokenizer(str.split)  # LlamaIndex would download one
+set_global_tokenizer(str.split)  # The default tokenizer is downloaded.
 
 PASSAGES = [
     "The clock tower of Brennick was built in 1921 by the mason Ida Roth.",
@@ -27,34 +27,34 @@ PASSAGES = [
 
 
 class Model(CustomLLM):
-    """Always gives the same answer."""
+    """Model that always returns the same answer."""
 
     answer: str = "The clock tower of Brennick was built in 1921. The tower has 12 bells."
 
     @property
     def metadata(self) -> LLMMetadata:
-        """What LlamaIndex asks of a model."""
+        """Properties that LlamaIndex reads."""
         return LLMMetadata(model_name="fixed")
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        """The answer."""
+        """Return the answer."""
         return CompletionResponse(text=self.answer)
 
     @llm_completion_callback()
     def stream_complete(
         self, prompt: str, formatted: bool = False, **kwargs: Any
     ) -> CompletionResponseGen:
-        """The answer, in one piece."""
+        """Return the answer in one piece."""
         return (CompletionResponse(text=part, delta=part) for part in [self.answer])
 
 
 def show(sample: Sample, outcomes: Mapping[str, Outcome]) -> None:
-    """A sink: gets every scored sample."""
+    """Print every evaluated sample; a function is a sink."""
     print(f"{sample.question}\n{sample.answer}")
     for metric, outcome in outcomes.items():
-        told = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
-        print(f"  {metric:32} {told}")
+        shown = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
+        print(f"  {metric:32} {shown}")
 
 
 evals = RagEval(metrics=["ragas", "lexical"], sinks=[show])

@@ -1,4 +1,4 @@
-"""An interaction that the application opens itself: no framework, no key, no network."""
+"""Score answers without a framework, a key or a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HANDBOOK = {
 
 
 def search(question: str, k: int = 2) -> list[dict[str, object]]:
-    """The passages that share most words with the question."""
+    """Return the passages that share most words with the question."""
     asked = set(question.lower().strip("?").split())
     shared = {key: len(asked & set(text.lower().split())) for key, text in HANDBOOK.items()}
     best = sorted(shared, key=shared.__getitem__, reverse=True)[:k]
@@ -20,12 +20,12 @@ def search(question: str, k: int = 2) -> list[dict[str, object]]:
 
 
 def answer(question: str, documents: list[dict[str, object]]) -> str:
-    """Stands for a call of a model."""
+    """Return an answer, as a model would."""
     return str(documents[0]["text"])
 
 
 def main() -> None:
-    """Answers two questions and prints what they scored."""
+    """Answer two questions and print their scores."""
     sink = MemorySink()
     with RagEval(metrics=["ragas.faithfulness"], sinks=[sink]) as evals:
         for question in ("When does the ferry to Skarn leave?", "What does a season ticket cost?"):

@@ -1,10 +1,10 @@
-"""A small RAG application that serves its metrics, for Prometheus and the dashboard to read.
+"""Run a small RAG application with metrics for Prometheus and the dashboard.
 
     python app.py --prometheus 9464                  # metrics on http://localhost:9464/metrics
     python app.py --otlp http://localhost:4318       # metrics and traces to a Collector
 
-It answers questions of a small handbook, some of them wrong, until it is stopped, and judges them
-by an OpenAI-compatible endpoint where one is named in RAG_EVAL_JUDGE, else by the built-in judge.
+It answers questions about a small handbook, some of them wrongly, until it is stopped. The judge is
+the OpenAI-compatible endpoint in RAG_EVAL_JUDGE, or the built-in one.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ QUESTIONS = ["How long is the crossing?", "When do ships leave?", "When must car
 
 
 class Handbook(BaseRetriever):
-    """Finds both passages of the handbook for every question."""
+    """Return both passages of the handbook for every question."""
 
     def _get_relevant_documents(self, query: str, **_: object) -> list[Document]:
         return [Document(text) for text in PASSAGES]
 
 
 def pipeline() -> Runnable[str, object]:
-    """A retriever, a prompt and a model that gives the answers in turn."""
+    """Return a chain of a retriever, a prompt and a model that gives the answers in turn."""
     prompt = ChatPromptTemplate.from_template("{passages}\n\nQuestion: {question}")
     inputs = {"passages": Handbook(), "question": RunnablePassthrough()}
     chain: Runnable[str, object] = inputs | prompt | FakeListChatModel(responses=ANSWERS)
@@ -53,7 +53,7 @@ def pipeline() -> Runnable[str, object]:
 
 
 def metric_reader(arguments: argparse.Namespace) -> MetricReader:
-    """What hands the metrics on: asked by Prometheus, or sending to a Collector."""
+    """Return a reader that serves metrics to Prometheus or sends them to a Collector."""
     if arguments.prometheus is not None:
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
         from prometheus_client import start_http_server
@@ -69,14 +69,14 @@ def metric_reader(arguments: argparse.Namespace) -> MetricReader:
 
 
 def main() -> None:
-    """Asks for ever, a few questions a second."""
+    """Ask a few questions a second, forever."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--prometheus", type=int, metavar="PORT", help="serve metrics there")
-    parser.add_argument("--otlp", metavar="URL", help="send metrics and traces there")
+    parser.add_argument("--prometheus", type=int, metavar="PORT", help="port for metrics")
+    parser.add_argument("--otlp", metavar="URL", help="endpoint for metrics and traces")
     parser.add_argument("--pause", type=float, default=0.2, help="seconds between questions")
     arguments = parser.parse_args()
     if arguments.prometheus is None and arguments.otlp is None:
-        parser.error("wants --prometheus or --otlp")
+        parser.error("give --prometheus or --otlp")
     if arguments.otlp is not None:
         setup_tracing(otlp_endpoint=arguments.otlp)
     metrics.set_meter_provider(MeterProvider([metric_reader(arguments)]))
@@ -84,7 +84,7 @@ def main() -> None:
     with RagEval(metrics=["ragas", "lexical"], thresholds=thresholds) as evals:
         chain, handler = pipeline(), RagEvalCallbackHandler(evals)
         for visitor, question in enumerate(itertools.cycle(QUESTIONS)):
-            # No two questions are alike, or the judge's memo would soon know all of them.
+            # Every question is different, so that a judge's memo does not answer them.
             asked = f"{question} I am visitor {visitor}."
             chain.invoke(asked, config={"callbacks": [handler]})
             time.sleep(arguments.pause)
