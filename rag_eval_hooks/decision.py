@@ -145,7 +145,7 @@ class Decision:
 
     @property
     def sampled(self) -> bool:
-        """Whether any metric is evaluated."""
+        """True if any metric is evaluated."""
         return self.rates.highest.includes(self.position)
 
     @property

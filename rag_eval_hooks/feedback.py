@@ -1,4 +1,4 @@
-"""What a user or an application says about an answer, later."""
+"""Feedback of users and applications on answers, and normalised ids."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Final
 __all__ = ["Feedback", "id_of"]
 
 _LONGEST_UUID: Final = len("urn:uuid:{00000000-0000-0000-0000-000000000000}")
-# Between letters and digits it is another word; an underscore joins words.
+# A match within a longer word does not count; an underscore separates words.
 _DOWN: Final = re.compile(r"(?<![^\W_])thumbs?[ _-]?down(?![^\W_])|👎", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feedback:
-    """One feedback.
+    """Feedback on one answer.
 
     Attributes:
-        score: A number in the scale of who gives it, such as 0 and 1, or 1 to 5; or None.
-        label: A word, such as `thumbs_down`; or None.
-        reference: The right answer; or None.
-        time: When it was given, in nanoseconds since the epoch.
+        score: Number in the scale of its giver, such as 0 to 1 or 1 to 5, or None.
+        label: Word such as `thumbs_down`, or None.
+        reference: Correct answer, or None.
+        time: Time of the feedback in nanoseconds since the epoch.
         id: Unique id of this feedback; not part of equality.
-        sample_id: Of the sample that it joined, where that was made.
+        sample_id: Id of the sample that it joined, if one was built.
         trace_id: 32 hex digits of the RAG span's trace, where a span was recorded.
         span_id: 16 hex digits of the RAG span.
     """
@@ -41,7 +41,7 @@ class Feedback:
     span_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuses what says nothing.
+        """Check the fields.
 
         Raises:
             TypeError: A field has the wrong type, or none is set.
@@ -55,20 +55,19 @@ class Feedback:
 
     @property
     def is_thumbs_down(self) -> bool:
-        """A score below 0.5, or a label that says so."""
+        """True for a score below 0.5, or a label for a thumb down."""
         low = self.score is not None and self.score < 0.5
         return low or (self.label is not None and _DOWN.search(self.label) is not None)
 
 
 def id_of(value: object) -> str:
-    """An id as interactions are known by: hexadecimal digits in small letters without dashes.
+    """Return an id in normal form: hexadecimal digits in lower case without dashes.
 
-    Whatever is no such id, as a sample id of the application's own, stays as it is but for white
-    space around it.
+    Any other id, such as a sample id that the application made, is only stripped of white space.
 
     Args:
-        value: A trace id, a sample id, or a framework's run id, as text, UUID or whole number;
-            as text in capitals, with dashes or `0x` as well.
+        value: Trace id, sample id or run id of a framework, as text, UUID or whole number; text
+            may be in upper case, with dashes or `0x`.
     """
     if isinstance(value, uuid.UUID):
         return value.hex

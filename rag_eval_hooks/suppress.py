@@ -1,4 +1,4 @@
-"""Keeps our own judge calls out of the application's traces."""
+"""Suppression of judge calls in the application's traces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["is_quiet", "quiet"]
 def _suppressing() -> context.Context:
     fresh = context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True, context.Context())
     fresh = context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, fresh)
-    # Instrumentations from before the keys were shared look for this plain name.
+    # Instrumentations older than the shared keys read this name.
     return context.set_value("suppress_instrumentation", True, fresh)
 
 
@@ -24,9 +24,9 @@ _SUPPRESSING: Final = _suppressing()
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """A fresh OpenTelemetry context in which instrumentations are suppressed.
+    """Suppress instrumentations in the block, in an OpenTelemetry context of its own.
 
-    Only for tasks of the evaluator: an application's context is never attached to.
+    Only for tasks of the evaluator; the context of an application is never replaced.
     """
     token = context.attach(_SUPPRESSING)
     try:
@@ -36,5 +36,5 @@ def quiet() -> Iterator[None]:
 
 
 def is_quiet() -> bool:
-    """Whether the caller runs inside an evaluation, whose calls are never captured."""
+    """Return whether the caller runs inside an evaluation, whose calls are never captured."""
     return bool(context.get_value(_SUPPRESS_INSTRUMENTATION_KEY))

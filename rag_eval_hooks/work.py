@@ -178,7 +178,7 @@ class Work:
 
     @property
     def is_recovered(self) -> bool:
-        """Whether a process that has ended accepted it."""
+        """True if a process that has ended accepted it."""
         return self.probability is not None
 
     def sample(self) -> Sample:

@@ -34,7 +34,6 @@ ADVICE: Final[Mapping[str, str]] = {
     "rate_limit": "more samples were chosen than rate_limit lets through",
     "budget": "the budget of judge calls left it no metric: raise budget, or lower the rates",
     "spooled": "the process ended first; the next one that opens the spool evaluates it",
-    "taken_over": "another process has taken the sample from the spool and delivers it",
     "gave_up": "its evaluation was begun ten times by processes that died: it may be the cause",
     "unreadable": "its row in the spool could not be read",
     "missing_input": "no chosen metric can be fed by the sample; see `rag-eval-hooks metrics`",
@@ -47,26 +46,26 @@ ADVICE: Final[Mapping[str, str]] = {
     "`rag-eval-hooks doctor`",
     "over_budget": "the budget of judge calls was used up",
 }
-"""What a reason means, and what to do about it."""
+"""Meaning of each reason, and advice."""
 
 
 def advice_for(reason: str) -> str:
-    """The advice for a reason, or an empty text for one that has none."""
+    """Return the advice for a reason; empty if there is none."""
     return ADVICE.get(reason, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What became of one sample. Holds no content.
+    """End of one sample, for a person. Holds no content.
 
     Attributes:
-        key: Its trace id, or its sample id or root run's id where no trace was recorded.
+        key: Trace id, or the sample's or root run's id if no trace was recorded.
         outcome: `pending`, `scored`, `sampled_out`, `dropped` or `failed`, as in `Stats`.
-        reason: Why it was dropped or failed, as in `Stats`; what left it out: `ratio`,
-            `rule:<name>`, `tail:<name>`.
-        absent: Metrics without a score, each with its cause and what is known of it.
-        sample_id: Its own id, once the sample was made; one that was left out has none.
-        probability: How likely one like it is chosen, where it was left out.
+        reason: Reason of a drop or failure, as in `Stats`; for a sample that was left out, the
+            origin of its rate: `ratio`, `rule:<name>`, `tail:<name>`.
+        absent: Cause and detail by metric without a score.
+        sample_id: Id of the sample, once it was built.
+        probability: Inclusion probability of a sample that was left out.
     """
 
     key: str
@@ -77,7 +76,7 @@ class Explanation:
     probability: float | None = None
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """Return one line of text."""
         chance = "" if self.probability is None else f"probability {self.probability:g}"
         why = ", ".join(filter(None, (self.reason, chance)))
         line = " ".join(filter(None, (self.outcome, why and f"({why})")))
@@ -104,7 +103,7 @@ class Explanations:
         Args:
             number: Number of the request, unique among all.
             work: The request.
-            explanation: What is known of it now.
+            explanation: Its present explanation.
         """
         if not work.key:
             return

@@ -19,31 +19,29 @@ class Stats:
     """Counts of all samples offered so far, by column. `offered` is the sum of the columns.
 
     Attributes:
-        offered: Interactions that ended, samples offered by hand, samples recovered from the spool,
-            and evaluations that a feedback asked for: each of these is counted once more, as a unit
-            of its own.
+        offered: Ended interactions, samples offered by hand, samples recovered from the spool, and
+            evaluations that a feedback asked for, each of which counts once more.
         scored: Evaluated, with a score for at least one metric.
         sampled_out: Left out by the sample rate, a rate of metrics or a rule.
         dropped: Not evaluated, by reason: `queue_full`, `shutdown`, `no_thread`,
             `capture_failed`, `redaction_failed`, `rate_limit`, `budget` (it left no metric), or a
             status other than ok (`error`, `cancelled`, `closed`, `abandoned`, `interrupted`). With
-            a spool also `spooled` (left in it at shutdown, for the next process), `taken_over`
-            (another process has the sample), and `gave_up` (its evaluation was begun ten times by
-            processes that did not live to its end).
+            a spool also `spooled` (left for the next process at shutdown), and `gave_up` (ten
+            processes began to evaluate it and ended before they had finished).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
         pending: Waiting or being evaluated.
         decisions: Decisions so far by reason: `ratio`, `rule:<name>`, `tail:<name>`, `sampled_out`,
             `sampled_out:rule:<name>`, `feedback:<name>`, `reference`; and `rate_limit` for each
-            that was chosen in vain. Not part of the sum, nor of equality.
-        refused: Metrics that a refusal left unscored, by reason: `budget`. Likewise.
-        feedback: Calls of `feedback` by what became of them: `joined`, `unknown`, `invalid`, or
-            why it could not be taken. Likewise.
+            sample beyond the limit. Not part of the sum, nor of equality.
+        refused: Metrics that a refusal left unscored, by reason: `budget`. Not part of the sum.
+        feedback: Calls of `feedback` by result: `joined`, `unknown`, `invalid`, or the reason of a
+            refusal. Not part of the sum.
         incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
             the sum: a sample whose sink failed is scored.
-        recovered: Of `offered`, those that processes which have ended left in the spool.
-        undurable: Of `offered`, those that could not be kept in the spool; they were evaluated
-            from memory.
+        recovered: Part of `offered` that processes which have ended left in the spool.
+        undurable: Part of `offered` that could not be stored in the spool and was evaluated from
+            memory.
     """
 
     offered: int = 0

@@ -47,7 +47,7 @@ class Clock:
 
     @property
     def ticks(self) -> bool:
-        """Whether the thread was started and not stopped."""
+        """True once the thread was started, until it is stopped."""
         return self._thread is not None and not self._stopped.is_set()
 
     def stop(self) -> None:

@@ -73,7 +73,7 @@ class Spooled(Observer):
 
     @property
     def is_used(self) -> bool:
-        """Whether there is a spool."""
+        """True if there is a spool."""
         return self._spool is not None
 
     @property

@@ -41,7 +41,7 @@ class RateLimit:
 
     @property
     def active(self) -> bool:
-        """Whether there is a limit."""
+        """True if there is a limit."""
         return bool(self._windows)
 
     def admit(self) -> float | None:

@@ -87,7 +87,7 @@ class Rule:
 
     @property
     def about_errors(self) -> bool:
-        """Whether it is about requests that ended with an exception."""
+        """True if it is about requests that ended with an exception."""
         return self._error is not None
 
     def matches(self, traits: Traits) -> bool:

@@ -68,7 +68,7 @@ class Selection:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether a feedback can ask for an evaluation of a sample that was not chosen."""
+        """True if a feedback can ask for an evaluation of a sample that was not chosen."""
         return self._tail.heeds_feedback
 
     def decide(self, work: Work) -> Decision | None:

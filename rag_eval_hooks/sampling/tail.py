@@ -69,12 +69,12 @@ class Tail:
 
     @property
     def looks(self) -> bool:
-        """Whether every sample has to be measured."""
+        """True if every sample has to be measured."""
         return bool(self._rules)
 
     @property
     def heeds_feedback(self) -> bool:
-        """Whether a feedback can ask for an evaluation of a sample that was not chosen."""
+        """True if a feedback can ask for an evaluation of a sample that was not chosen."""
         return bool(self._feedback_rules)
 
     async def raised(self, sample: Sample, decision: Decision) -> Decision:

@@ -224,7 +224,7 @@ def test_every_reason_has_advice() -> None:
     """Each cause and each reason of the books says what it means and what to do."""
     statuses = [status.value for status in Status if status is not Status.OK]
     causes = [c.value for c in Cause if c is not Cause.DROPPED]
-    reasons = ["rate_limit", "budget", "spooled", "taken_over", "gave_up", "unreadable"]
+    reasons = ["rate_limit", "budget", "spooled", "gave_up", "unreadable"]
     assert all(advice_for(name) for name in (*statuses, *causes, *reasons))
     assert {"queue_full", "shutdown", "no_thread", "redaction_failed"} <= set(ADVICE)
     assert issubclass(JudgeError, RagEvalError)

@@ -1,4 +1,4 @@
-"""What is said about an answer later joins it, whatever became of it."""
+"""Feedback joins its answer, however the evaluation of that ended."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def make() -> Iterator[Make]:
 
 
 def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
-    """What was said arrives with the ids of the sample and of its trace."""
+    """Feedback arrives with the ids of the sample and of its trace."""
     memory = MemorySink()
     evals = make(sinks=[memory])
     one = sample(trace_id="ab" * 16, span_id="cd" * 8)
@@ -130,7 +130,7 @@ def test_a_thumb_down_evaluates_what_was_not_chosen(make: Make) -> None:
 
 
 def test_a_thumb_down_adds_only_what_is_missing(make: Make) -> None:
-    """What was evaluated already is not evaluated again, nor by a second thumb down."""
+    """A metric that was evaluated already is not evaluated again, nor by a second thumb down."""
     memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
     evals = make(judge, [memory], metric_rates={"ragas": 0.0}, tail=[DOWN])
     one = sample(reference="r")
@@ -180,7 +180,7 @@ def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -
 
 
 def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
-    """Whoever can write a feedback cannot make prompts, spans and memory as large as they like."""
+    """A writer of feedback cannot make prompts, spans and memory as large as they like."""
     memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
     evals = make(judge, [memory], max_text_chars=100)
     one = sample()
@@ -215,7 +215,7 @@ def test_feedback_waits_for_an_evaluation_that_goes_on(make: Make) -> None:
 
 
 def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None:
-    """However much is said of a sample that the judge still thinks about, others are evaluated."""
+    """Feedback on a sample that is still being judged does not delay other samples."""
 
     class Thinking(ScriptedJudge):
         until = threading.Event()
@@ -254,7 +254,7 @@ def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
 
 
 def test_feedback_from_many_threads_adds_up(make: Make) -> None:
-    """However many threads give feedback at once, each is told once and evaluates once."""
+    """Feedback of many threads at once is delivered once and evaluated once."""
     memory = MemorySink()
     evals = make(sinks=[memory], sample_rate=0.0, tail=[DOWN])
     some = [sample() for _ in range(40)]
@@ -397,7 +397,7 @@ def test_feedback_after_shutdown_is_counted(make: Make) -> None:
 
 
 def test_feedback_that_waits_when_all_ends_is_counted(make: Make) -> None:
-    """What was told as joined and reached no sink is not lost uncounted."""
+    """Feedback that was accepted and reached no sink is counted as lost."""
     memory = MemorySink()
     evals = make(ScriptedJudge(CLAIMS, latency=30), [memory])
     one = sample()
@@ -460,7 +460,7 @@ async def test_a_sink_may_take_feedback_asynchronously(make: Make) -> None:
     ],
 )
 def test_a_label_says_thumbs_down_beside_other_words(label: str, down: bool) -> None:
-    """However the words are joined."""
+    """A thumb down is recognised however its words are joined."""
     assert Feedback(label=label).is_thumbs_down is down
 
 
@@ -596,7 +596,7 @@ def test_feedback_on_what_cannot_be_redacted_is_told(make: Make) -> None:
 
 
 def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> None:
-    """What came of a request that failed is no answer that anybody got, here as elsewhere."""
+    """The partial answer of a failed request is not evaluated."""
     memory = MemorySink()
     evals = make(sinks=[memory], rules=[{"error": True, "rate": 0.0}], tail=[DOWN])
     one = sample(status=Status.ERROR, error_type="X", reference="r")

@@ -115,7 +115,7 @@ class WordEmbedder:
 
 @dataclass(slots=True)
 class Tally:
-    """What corruptions did.
+    """Counts of the results of corruptions.
 
     Attributes:
         counts: By corruption and whether it was lasting: right, absent, wrong and calls.
@@ -145,7 +145,7 @@ def bare(content: Any) -> Any:
 
 
 def judged(kind: Finding, found: Any, true: Any) -> str:
-    """Whether a finding is right, absent with its cause, or wrong."""
+    """Return whether a finding is right, absent with its cause, or wrong."""
     if isinstance(found, NotScored):
         return "absent" if found.cause is Cause.JUDGE_FAILED and found.detail else "wrong"
     if kind in GRADE.wanted and None in found and found != (None, None):
@@ -198,7 +198,7 @@ def over_metrics(runs: int) -> Tally:
 
 
 def scored(name: str, outcome: Outcome, found: Outcomes, true: Outcomes) -> str:
-    """Whether an outcome is right, absent with its cause, or wrong."""
+    """Return whether an outcome is right, absent with its cause, or wrong."""
     right = true[name]
     if isinstance(right, NotScored):
         return "right" if outcome == right else "wrong"

@@ -66,7 +66,7 @@ def test_an_offered_sample_reaches_every_sink(make: Make) -> None:
 
 
 def test_background_and_inline_scores_are_the_same(make: Make) -> None:
-    """The same sample gets the same scores in the background, inline and async inline."""
+    """A sample gets equal scores in the background, inline and async inline."""
     memory = MemorySink()
     evals = make("local", metrics=["ragas", "lexical"], sinks=[memory])
     subject = sample(
@@ -82,7 +82,7 @@ def test_background_and_inline_scores_are_the_same(make: Make) -> None:
 
 
 def test_inline_evaluation_is_outside_the_books(make: Make) -> None:
-    """What a caller evaluates by hand is neither counted nor delivered."""
+    """A sample evaluated by hand is neither counted nor delivered."""
     memory = MemorySink()
     evals = make(sinks=[memory])
     evals.evaluate(sample())
@@ -111,7 +111,7 @@ def test_only_ok_is_evaluated(status: Status, make: Make) -> None:
 
 
 def test_sampled_out_is_counted(make: Make) -> None:
-    """What the rate leaves out stands in the books and costs nothing."""
+    """A sample that the rate leaves out is counted and costs nothing."""
     evals = make(sample_rate=0.0)
     assert not evals.offer(sample())
     assert evals.stats() == Stats(offered=1, sampled_out=1)
@@ -134,7 +134,7 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
 
 
 def test_shutdown_accounts_for_what_it_drops(make: Make) -> None:
-    """What shutdown does not wait for is dropped as such, and nothing is pending after it."""
+    """Samples that shutdown does not wait for are dropped as such; none is pending after it."""
     config = RagEvalConfig(queue_size=10, judge_concurrency=2)
     evals = make(StuckJudge(), config=config)
     for _ in range(6):
@@ -274,7 +274,7 @@ def test_scores_say_who_judged(make: Make) -> None:
 
 
 def test_offers_from_many_threads_add_up(make: Make) -> None:
-    """However many threads offer, every sample stands in the books once."""
+    """Every sample is counted once with any number of offering threads."""
     evals = make(faithful_judge(), config=RagEvalConfig(queue_size=50, sample_rate=0.5))
 
     def work() -> None:
@@ -297,7 +297,7 @@ def test_offers_from_many_threads_add_up(make: Make) -> None:
 def test_a_thread_that_cannot_start_loses_nothing_uncounted(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the system gives no thread, samples are dropped as such and nothing is raised."""
+    """If the system has no thread left, samples are dropped as such and nothing is raised."""
     evals = make()
 
     def refuse(_thread: threading.Thread) -> None:
@@ -331,7 +331,7 @@ def test_a_metric_that_exits_is_caught(make: Make) -> None:
 
 @pytest.mark.parametrize("value", [7.5, None, "high"])
 def test_a_metric_gives_an_outcome_or_has_failed(value: Any, make: Make) -> None:
-    """What is neither a score nor an absence is no result."""
+    """A value that is neither a score nor an absence is no result."""
     metric = Metric(id="my.m", score=lambda _sample, _findings: value, needs=frozenset())
     outcome = make(metrics=[metric]).evaluate(sample())["my.m"]
     assert isinstance(outcome, NotScored)
@@ -339,13 +339,13 @@ def test_a_metric_gives_an_outcome_or_has_failed(value: Any, make: Make) -> None
 
 
 def test_a_metric_that_needs_something_unknown_is_refused() -> None:
-    """What a metric needs is checked when it is made."""
+    """The needs of a metric are checked when it is made."""
     with pytest.raises(ConfigError, match="needs"):
         Metric(id="my.m", score=lambda _s, _f: None, needs={"answers"})  # type: ignore[arg-type, return-value]
 
 
 def test_shutdown_at_any_moment_leaves_nothing_pending(make: Make) -> None:
-    """However a shutdown falls between queue and work, every sample is settled."""
+    """Every sample is settled, at whatever moment a shutdown comes."""
     for _ in range(60):
         evals = make(faithful_judge())
         for _ in range(20):
@@ -439,7 +439,7 @@ def test_what_a_late_sink_raises_is_not_logged(
 def test_waiting_samples_are_bounded_by_size_too(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However large samples are, what waits holds no more text than allowed."""
+    """Waiting samples hold no more text than allowed, however large each is."""
     monkeypatch.setattr(limits, "QUEUE_CHARS", 100_000)
     config = RagEvalConfig(judge_concurrency=1)
     evals = make(StuckJudge(), config=config)
@@ -498,7 +498,7 @@ def test_a_closed_evaluator_is_freed(make: Make) -> None:
 
 
 def test_samples_and_outcomes_can_be_pickled(make: Make) -> None:
-    """What a sink gets can be sent to another process."""
+    """The arguments of a sink can be sent to another process."""
     outcomes = make().evaluate(sample())
     assert pickle.loads(pickle.dumps(outcomes)) == outcomes
     assert pickle.loads(pickle.dumps(sample())) == sample()

@@ -80,7 +80,7 @@ async def test_similar_questions_lend_the_most_similar_reference() -> None:
 
 
 async def test_golden_questions_are_embedded_once() -> None:
-    """However many samples come at once, the file costs one request."""
+    """Samples that come at once embed the golden questions with one request."""
     embedder = Embedder()
     golden = store(threshold=0.8, embedder=embedder)
     some = [Sample(question=f"quay open {n}") for n in range(5)]
@@ -111,7 +111,7 @@ async def test_a_failing_embedder_lends_nothing_and_is_left_alone_for_a_while() 
 
 
 async def test_a_long_file_is_embedded_by_as_many_samples_as_it_takes() -> None:
-    """What was made when a sample's time ran out is kept: nothing is embedded a second time."""
+    """Vectors made before a sample's time ran out are kept: nothing is embedded twice."""
 
     class Slow(Embedder):
         calls = 0
@@ -314,7 +314,7 @@ def test_golden_questions_are_known_before_they_are_redacted(tmp_path: Path) -> 
 
 
 def test_a_captured_question_is_known_too(tmp_path: Path) -> None:
-    """What a pipeline was asked gets its reference as what is offered does."""
+    """Captured questions get their references as offered samples do."""
     memory = MemorySink()
     config = RagEvalConfig(references=private(tmp_path))
     with RagEval([MATCH], sinks=[memory], redact="all", config=config) as evals:
@@ -345,7 +345,7 @@ async def test_private_golden_questions_are_neither_embedded_nor_lent_by_likenes
 
 @pytest.mark.parametrize("question", ["When did the quay open?", "The quay: open since?"])
 def test_a_thumb_down_on_a_golden_question_has_its_reference(tmp_path: Path, question: str) -> None:
-    """What feedback has evaluated gets its reference like anything else, by both ways."""
+    """Evaluations that feedback asks for get references in both ways."""
     path = tmp_path / "golden.jsonl"
     path.write_text('{"question": "When did the quay open?", "answer": "In 1931."}\n')
     config = RagEvalConfig(

@@ -91,7 +91,7 @@ def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
 
 
 def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
-    """Where the chosen metrics lack an input, that is what is told, not what another's rate did."""
+    """Missing inputs of the chosen metrics are the reason of a failure, not another's rate."""
     evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
     one = sample(reference=None)
     evals.offer(one)
@@ -145,7 +145,7 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
 
 
 def test_rules_see_the_question_that_is_judged(make: Make) -> None:
-    """Where the root shows no question, a rule goes by what the retriever was asked."""
+    """A rule reads the retriever's query if the root shows no question."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.0, rules=[{"question": "quay", "rate": 1.0}])
     for number, asked in enumerate(("When did the quay open?", "Who built it?")):
@@ -250,7 +250,7 @@ def test_every_dont_know_is_evaluated(make: Make) -> None:
 
 
 def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
-    """What the embedded judge finds suspicious is found without the judge that costs."""
+    """Tail rules are evaluated without calls to the configured judge."""
     judge, memory = ScriptedJudge(CLAIMS), MemorySink()
     tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
     evals = make(judge, [memory], sample_rate=0.0, tail=tail)
@@ -312,7 +312,7 @@ def test_a_metric_that_asks_somebody_is_no_condition() -> None:
 
 
 def test_the_rate_limit_drops_and_counts(make: Make) -> None:
-    """What is beyond the limit is dropped by that reason; what is within it tells its share."""
+    """Samples beyond the limit are dropped for that reason; the others carry the share."""
     memory = MemorySink()
     evals = make(None, [memory], rate_limit={"minute": 5})
     assert sum(evals.offer(sample()) for _ in range(50)) == 5
@@ -325,7 +325,7 @@ def test_the_rate_limit_drops_and_counts(make: Make) -> None:
 
 
 def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:
-    """What the cheap stage chooses has to pass the limit; what it leaves out does not count."""
+    """Samples that tail rules choose have to pass the limit; those left out do not count."""
     evals = make(sample_rate=0.0, tail=[SUSPECT], rate_limit={"minute": 2})
     for answer in (GOOD, BAD, GOOD, BAD, BAD, BAD):
         evals.offer(sample(answer=answer))

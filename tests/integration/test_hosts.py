@@ -229,7 +229,7 @@ if __name__ == "__main__":
 def test_children_of_multiprocessing_finish_their_samples(
     tmp_path: Path, method: str, kind: str, count: int
 ) -> None:
-    """They leave by `os._exit`, and yet lose nothing."""
+    """Children that leave by `os._exit` lose nothing."""
     write(tmp_path, POOLS)
     run(tmp_path, "app.py", kind, method)
     assert len(questions(tmp_path)) == count
@@ -237,7 +237,7 @@ def test_children_of_multiprocessing_finish_their_samples(
 
 @pytest.mark.long
 def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path: Path) -> None:
-    """What a child cannot finish is given up at its end, for the parent to take over."""
+    """Samples that a child cannot finish are released at its end, for the parent to recover."""
     source = (APP + POOLS).replace(
         "exit_timeout=10", 'exit_timeout=0.2, spool="spool", judge_concurrency=1'
     )

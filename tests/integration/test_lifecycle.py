@@ -143,7 +143,7 @@ def test_a_fork_doubles_no_span_and_both_sides_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_child_never_scores_the_parents_samples(tmp_path: Path) -> None:
-    """What the parent accepted is evaluated by the parent alone."""
+    """Samples that the parent accepted are evaluated by the parent alone."""
     run(
         tmp_path,
         """

@@ -44,7 +44,7 @@ gaps = st.lists(st.floats(0, 3, allow_nan=False), max_size=80)
 
 @given(st.integers(1, 5), st.integers(1, 20), gaps)
 def test_no_window_holds_more_than_the_limit(second: int, minute: int, gaps: list[float]) -> None:
-    """However requests come, no second and no minute holds more than its limit."""
+    """No second and no minute contains more than its limit, however requests arrive."""
     times = [sum(gaps[: n + 1]) for n in range(len(gaps))]
     let_in = admitted_at({"second": second, "minute": minute}, times)
     assert most_in(let_in, 1.0) <= second
@@ -53,7 +53,7 @@ def test_no_window_holds_more_than_the_limit(second: int, minute: int, gaps: lis
 
 @given(st.integers(1, 5), gaps)
 def test_nothing_is_refused_that_there_is_room_for(second: int, gaps: list[float]) -> None:
-    """What is refused would have been one too many in the second before it."""
+    """A refused sample would have been one too many in the second before it."""
     times = [sum(gaps[: n + 1]) for n in range(len(gaps))]
     clock = Hand()
     limit = RateLimit({"second": second}, clock)
@@ -92,7 +92,7 @@ def test_the_admitted_share_is_known_under_load() -> None:
 
 
 def test_without_load_the_share_is_one() -> None:
-    """Where nothing is refused, nothing is weighed."""
+    """The share is 1 as long as nothing is refused."""
     clock = Hand()
     limit = RateLimit({"second": 10}, clock)
     for n in range(100):
@@ -101,7 +101,7 @@ def test_without_load_the_share_is_one() -> None:
 
 
 def test_many_threads_get_no_more_than_the_limit() -> None:
-    """However many threads ask at once, only the limit is let through."""
+    """Threads that ask at once are admitted up to the limit and no further."""
     limit = RateLimit({"minute": 500})
     let_in: list[float] = []
 

@@ -1,4 +1,4 @@
-"""Which interactions are evaluated, and by which metrics."""
+"""Laws of the sampler: nested choices, exact rates, one decision in every process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sampler(**settings: Any) -> Sampler:
 
 @given(keys, rates, rates)
 def test_lower_rates_are_subsets(key: str, one: float, other: float) -> None:
-    """What a lower rate chooses, every higher rate chooses too."""
+    """Every key that a lower rate chooses is chosen by every higher rate."""
     low, high = sorted((one, other))
     if decided(key, low).sampled:
         assert decided(key, high).sampled
@@ -181,7 +181,7 @@ def test_errors_are_chosen_by_error_rules_only() -> None:
     ],
 )
 def test_a_wrong_rate_or_rule_is_refused_at_start(settings: dict[str, Any], field: str) -> None:
-    """What cannot be used is a ConfigError that names the table and the key."""
+    """An unusable setting is a ConfigError that names the table and the key."""
     with pytest.raises(ConfigError) as caught:
         sampler(**settings)
     assert caught.value.field == field
@@ -209,7 +209,7 @@ def test_names_of_metrics_that_are_not_chosen_stand_for_nothing() -> None:
 def test_what_was_chosen_at_other_rates_keeps_its_probability(
     then: dict[str, float], now: dict[str, float]
 ) -> None:
-    """However rates changed meanwhile, each metric is evaluated for just the share that it tells.
+    """After any change of rates, each metric is evaluated for just the share that it tells.
 
     A costly metric is not brought in by a change that lowers all rates.
     """
