@@ -1,4 +1,4 @@
-"""The tables of settings that say what is sampled: rules, tail rules, limits."""
+"""Tables of settings about sampling: rules, tail rules, limits."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _pattern(value: str) -> str:
 
 
 def _one_or_more(value: object) -> object:
-    """One name stands for a list of one."""
+    """Read one name as a list of one."""
     return (value,) if isinstance(value, str) else value
 
 
 def _tables(value: object) -> object:
-    """A variable gives tables as JSON."""
+    """Read tables as JSON, the form that they have in environment variables."""
     return json.loads(value) if isinstance(value, str) else value
 
 
@@ -61,25 +61,25 @@ _Label: TypeAlias = Annotated[str, Field(pattern=r"^[\w.-]{1,40}$")]
 
 
 class RuleSettings(BaseModel):
-    """A rule: interactions that meet all its conditions are sampled at its rate.
+    """Rule by which interactions that meet all its conditions are sampled at its rate.
 
-    The first rule that an interaction meets counts, no other. A rule is about interactions that
+    Only the first rule that an interaction meets counts. A rule applies to interactions that
     ended well, unless it has `error`. Patterns are searched in the first 4000 characters.
 
     Attributes:
         rate: Inclusion probability, 0 to 1, of the metrics.
-        metrics: Suites or metric ids that the rate is for; none means all. Others keep the rate
-            that they have without rules.
-        name: Stands in reasons as `rule:<name>`; by default the rule's number, from 1.
-        tags: Tags that all must be there.
-        metadata: Keys with the value that each must have, or a list of values of which one.
+        metrics: Suites or metric ids that the rate applies to; none means all. Other metrics have
+            their rate without rules.
+        name: Name in reasons, as `rule:<name>`; by default the rule's number, from 1.
+        tags: Tags that the interaction must have, all of them.
+        metadata: Value that each key must have, or a list of values, one of which it must have.
         question: Regular expression, searched in the question.
-        answer: The same, in the answer; an interaction without one does not meet it.
+        answer: Regular expression, searched in the answer; never met without an answer.
         error: `true`: the interaction ended with an exception; or a regular expression, searched
-            in the exception's class name. What such a rule chooses is evaluated without its
-            answer.
-        latency_above: Seconds that the request took, at least this many and more.
-        latency_below: Seconds that it took, fewer than this.
+            in the exception's class name. Interactions that such a rule chooses are evaluated
+            without their answer.
+        latency_above: Least duration of the request, in seconds.
+        latency_below: Duration in seconds that the request must stay below.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,19 +97,19 @@ class RuleSettings(BaseModel):
 
 
 class TailSettings(BaseModel):
-    """A tail rule: what an interaction turns out to be raises the rate of metrics.
+    """Tail rule by which a cheap result or a feedback raises the rate of metrics.
 
     Exactly one condition: `metric` with `below` or `above` or both, `dont_know`, `thumbs_down`,
     `feedback_below` or `feedback_label`.
 
     Attributes:
         then: Suites or metric ids to evaluate.
-        rate: Their inclusion probability where the condition is met, 0 to 1; never lowers one.
-        name: Stands in reasons as `tail:<name>`; by default what the condition looks at.
-        metric: Id of a metric that needs no network: it is measured of every interaction by the
-            embedded judge without a model.
-        below: Its value, in the metric's own scale, is below this.
-        above: Its value is above this.
+        rate: Their inclusion probability if the condition is met, 0 to 1; never lowers one.
+        name: Name in reasons, as `tail:<name>`; by default the subject of the condition.
+        metric: Id of a metric that needs no network: the embedded judge without a model measures
+            it for every interaction.
+        below: Upper bound of its value, in the metric's own scale, itself excluded.
+        above: Lower bound of its value, itself excluded.
         dont_know: The answer says that it does not know (setting `dont_know`).
         thumbs_down: A feedback has a score below 0.5, or a label such as `thumbs_down`.
         feedback_below: A feedback has a score below this.
@@ -192,7 +192,7 @@ def wanted_in(loc: tuple[Any, ...], kind: str) -> tuple[str, str] | None:
         kind: Type of the error, as pydantic names it.
 
     Returns:
-        Place and words, or None for an error that is not inside a table.
+        Path and accepted values, or None for an error that is not inside a table.
     """
     if loc[0] not in ("rules", "tail") or len(loc) < 2:
         return None
