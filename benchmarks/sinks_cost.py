@@ -43,7 +43,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.wiring import Providers, telemetry_sinks
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
-from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.telemetry.telemetry import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.servers.platform_server import Answer, PlatformServer, Request
 

@@ -70,13 +70,6 @@ class FindingsCollector:
 
     What is known without a judge is never asked: a blank text makes no claims, and without chunks
     nothing is supported.
-
-    Args:
-        sample: The sample.
-        metrics: Metrics that read the findings; the sample has all the fields they need.
-        plan: Findings that each metric reads.
-        sources: Judge, embedder and token scorer.
-        incidents: Counts exceptions that are no `JudgeError`.
     """
 
     def __init__(

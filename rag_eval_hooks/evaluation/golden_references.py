@@ -254,12 +254,6 @@ def references_of(
 ) -> References | None:
     """Return the references that the settings name, or None.
 
-    Args:
-        config: The settings.
-        embedder: Embeds questions, or None.
-        incidents: Counts failures of the embedder.
-        holds: Tells whether a text has something to redact; None where nothing is redacted.
-
     Raises:
         ConfigError: The file cannot be used, or there is a threshold and no embedder.
     """

@@ -35,12 +35,7 @@ def closed(kinds: Iterable[Finding]) -> frozenset[Finding]:
 
 
 class EvaluationPlan:
-    """Findings that each metric reads, computed once where every sample needs the same.
-
-    Args:
-        metrics: The metrics of an evaluation.
-        incidents: Counts exceptions of metrics.
-    """
+    """Findings that each metric reads, computed once where every sample needs the same."""
 
     def __init__(self, metrics: Iterable[Metric], incidents: Incidents) -> None:
         self._incidents = incidents

@@ -48,11 +48,6 @@ def from_texts(sample: Sample) -> Findings:
 def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Findings:
     """Return a finding about items or chunks that are absent, or of which there are none.
 
-    Args:
-        kind: A verdict or a grade.
-        findings: Findings made before.
-        chunks: Texts of the contexts.
-
     Returns:
         The finding, or nothing where it has to be asked for.
     """
@@ -78,10 +73,6 @@ def misfits(findings: Findings, chunks: Sequence[str]) -> dict[Finding, str]:
     """Return findings whose verdicts are not one per item, or not one per chunk, with the reason.
 
     A judge can be the user's own code: a verdict too few would be a wrong score.
-
-    Args:
-        findings: Findings made so far.
-        chunks: Texts of the contexts.
     """
     wrong: dict[Finding, str] = {}
     for kind, base in BUILDS_ON.items():

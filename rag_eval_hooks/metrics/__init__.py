@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.metrics import checks, graphrag, lexical, nvidia, ragas, whitepaper
+from rag_eval_hooks.metrics import graphrag, lexical, nvidia, question_checks, ragas, whitepaper
 from rag_eval_hooks.metrics.metric import AskedMetric, Field, Metric
 from rag_eval_hooks.metrics.options import MetricOptions
 
@@ -20,7 +20,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         *whitepaper.build(options),
         *nvidia.METRICS,
         *lexical.METRICS,
-        *checks.metrics(options.question_checks),
+        *question_checks.metrics(options.question_checks),
     )
 
 

@@ -11,11 +11,10 @@ from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, Support, made
 from rag_eval_hooks.metrics.composite import Composite
-from rag_eval_hooks.metrics.dont_know import confession
 from rag_eval_hooks.metrics.explain import chunk_rows, claim_rows, question_rows, within
 from rag_eval_hooks.metrics.formulas import average_precision, grade, mean, share
 from rag_eval_hooks.metrics.metric import Field, Metric
-from rag_eval_hooks.metrics.options import DontKnow, MetricOptions
+from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, confession
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 
@@ -223,12 +222,7 @@ _ANSWER_METRICS = (
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """Return the suite.
-
-    Args:
-        options: Weights of the composite, whether precision heeds the ranks, how DON'T KNOW
-            answers are detected.
-    """
+    """Return the suite."""
     parts = {
         "faithfulness": _FAITHFULNESS,
         "context_precision": _context_precision(options.graphrag_rank_aware),

@@ -1,4 +1,4 @@
-"""Options of the metric suites."""
+"""Options of the metric suites, and the detection of DON'T KNOW answers that one selects."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.metrics.check_kinds import Check
+from rag_eval_hooks.metrics.check_file import Check
+from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["GRAPHRAG_WEIGHTS", "WHITEPAPER_WEIGHTS", "DontKnow", "MetricOptions"]
+__all__ = [
+    "GRAPHRAG_WEIGHTS",
+    "PHRASES",
+    "WHITEPAPER_WEIGHTS",
+    "DontKnow",
+    "MetricOptions",
+    "confession",
+]
 
 GRAPHRAG_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
@@ -26,6 +35,23 @@ WHITEPAPER_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {"correctness": 0.4, "faithfulness": 0.2, "precision": 0.2, "recall": 0.2, "relevance": 0.0}
 )
 """Weights of `whitepaper.weighted_score` (RAG Answer Evaluation Framework, summary table)."""
+PHRASES: Final = (
+    "i don't know",
+    "i do not know",
+    "unknown",
+    "not sure",
+    "cannot determine",
+    "no information",
+    "insufficient data",
+    "unable to answer",
+    "cannot answer",
+    "don't have enough information",
+    "not available",
+    "no data",
+)
+"""Definition of DON'T KNOW (GraphRAG Evaluation Metrics, section 11)."""
+_SHORT: Final = 10  # characters; below, one of these words is enough
+_SHORT_WORDS: Final = ("unknown", "n/a", "none", "null")
 
 
 class DontKnow(StrEnum):
@@ -76,3 +102,20 @@ def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str,
             raise ConfigError(f"{name}.{part}", weight, "a finite number, 0 or more")
     if not any(weights.values()):
         raise ConfigError(name, dict(weights), "at least one weight above 0")
+
+
+def confession(answer: str, mode: DontKnow) -> str | None:
+    """Return the words by which an answer says that it does not know, or None.
+
+    Args:
+        answer: The answer as given.
+        mode: `phrases`: one of the defined phrases occurs anywhere in the answer. `refusal`: a
+            refusal is what the answer comes to, in these or like words; English only.
+    """
+    return refusal(answer) if mode is DontKnow.REFUSAL else _phrase(answer)
+
+
+def _phrase(answer: str) -> str | None:
+    text = answer.lower().strip()
+    words = _SHORT_WORDS if len(text) < _SHORT else ()
+    return next((phrase for phrase in (*PHRASES, *words) if phrase in text), None)

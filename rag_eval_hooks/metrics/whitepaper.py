@@ -209,11 +209,7 @@ _RELEVANCE = Metric(
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
-    """Return the suite.
-
-    Args:
-        options: Weights of the composite.
-    """
+    """Return the suite."""
     parts = {
         "correctness": _CORRECTNESS,
         "faithfulness": _FAITHFULNESS,

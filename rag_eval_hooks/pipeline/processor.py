@@ -58,11 +58,11 @@ class Processor:
         if decision is None:
             return
         evaluation = await self._evaluate(work, sample, decision)
-        await self._spooled.keep(work, evaluation)
         await self.publish(work, evaluation)
 
     async def publish(self, work: Work, evaluation: Evaluation) -> None:
-        """Hand an evaluation to telemetry and sinks, and settle its request."""
+        """Store an evaluation, hand it to telemetry and sinks, and settle its request."""
+        await self._spooled.keep(work, evaluation)
         await self._observers.evaluated(work, evaluation)
         self._observers.settle(work, Ending.of(evaluation))
 

@@ -119,25 +119,25 @@ class Spooled(Observer):
             await self._spool.begin(work.entry)
 
     async def keep(self, work: Work, evaluation: Evaluation) -> None:
-        """Store an evaluation and the sinks that lack it, before it is published."""
-        is_stored = work.outcomes is not None and ALL_SINKS not in work.sinks
-        if is_stored or self._spool is None or work.entry is None:
+        """Determine the sinks that lack an evaluation, and store both before it is published."""
+        if work.outcomes is not None and ALL_SINKS not in work.sinks:
             return
         known = work.sinks
         work.sinks = {
             name: known.get(name, position)
             for name, position in self.delivery.lacking(evaluation).items()
         }
-        await self._spool.keep(
-            work.entry, evaluation.outcomes, evaluation.start, evaluation.end, work.sinks
-        )
+        if self._spool is not None and work.entry is not None:
+            await self._spool.keep(
+                work.entry, evaluation.outcomes, evaluation.start, evaluation.end, work.sinks
+            )
 
     async def evaluated(self, work: Work, evaluation: Evaluation) -> None:
         """Hand an evaluation to the sinks that lack it. Never waits for them."""
         is_kept = work.entry is not None and work.entry.is_kept
         self.delivery.put(
             evaluation,
-            work.sinks if is_kept else self.delivery.lacking(evaluation),
+            work.sinks,
             entry=work.entry if is_kept else None,
             is_repeated=work.is_recovered,
             accepted_at=work.accepted_at,

@@ -31,8 +31,7 @@ from rag_eval_hooks.judges import (
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.metrics import Metric, choose
-from rag_eval_hooks.metrics.check_file import parse_checks
-from rag_eval_hooks.metrics.check_kinds import Check
+from rag_eval_hooks.metrics.check_file import Check, parse_checks
 from rag_eval_hooks.metrics.options import (
     GRAPHRAG_WEIGHTS,
     WHITEPAPER_WEIGHTS,
@@ -42,13 +41,11 @@ from rag_eval_hooks.metrics.options import (
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
-from rag_eval_hooks.telemetry.call_spans import CallSpans
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.feedback_span import FeedbackSpanSink
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.telemetry import Telemetry
-from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.telemetry.telemetry import Telemetry, Thresholds
 
 __all__ = [
     "Parts",
@@ -149,7 +146,6 @@ def telemetry_sinks(
             content=config.capture_content,
             max_chars=limits.EXPLANATION_CHARS,
         ),
-        calls=CallSpans(providers.tracer),
         events=EventEmitter(
             providers.logger,
             content=config.capture_event_content,

@@ -42,13 +42,7 @@ _IDS: Final = (semconv.SESSION_ID, semconv.USER_ID, semconv.GEN_AI_CONVERSATION_
 
 
 class Session:
-    """Redacts the texts of one sample and of its spans. Not thread-safe.
-
-    Args:
-        rules: Rules in order of precedence.
-        functions: Applied in order to the result of the rules.
-        ids_key: Key for hashing ids of users and sessions; None treats them as texts.
-    """
+    """Redacts the texts of one sample and of its spans. Not thread-safe."""
 
     def __init__(
         self, rules: Sequence[Rule], functions: Sequence[RedactFunction], ids_key: bytes | None

@@ -49,10 +49,6 @@ class MetricNames:
     def ids_of(self, field: str, names: Iterable[str]) -> tuple[str, ...]:
         """Return the ids of the chosen metrics that names stand for.
 
-        Args:
-            field: Setting that holds the names, for the error.
-            names: Suites, metric ids or `all`.
-
         Raises:
             ConfigError: A name is unknown.
         """
@@ -67,11 +63,7 @@ class MetricNames:
 
 
 class Rule:
-    """Conditions of one rule.
-
-    Args:
-        settings: The rule as written in the settings.
-    """
+    """Conditions of one rule."""
 
     def __init__(self, settings: RuleSettings) -> None:
         self._settings = settings
@@ -149,9 +141,8 @@ class Sampler:
     def decide(self, key: str, traits: Callable[[], Traits]) -> Decision:
         """Decide about a request that ended without an exception.
 
-        Args:
-            key: A trace id, or a sample id if no trace is recorded.
-            traits: Returns what rules compare; called only if there are rules.
+        The key is a trace id, or a sample id if no trace is recorded. `traits` returns what rules
+        compare, and is called only if there are rules.
         """
         rates = self._first(self._rules, traits)
         return Decision(position(key, self._salt), self._rates if rates is None else rates)

@@ -41,12 +41,6 @@ class AskedMetrics:
 class Selection:
     """Decides which metrics of a request are evaluated. Thread-safe, without state.
 
-    Args:
-        config: The settings.
-        chosen: Metrics that are evaluated.
-        known: All metrics.
-        incidents: Counts exceptions of metrics and of rules.
-
     Raises:
         ConfigError: A setting names an unknown metric.
     """
@@ -119,14 +113,7 @@ class Selection:
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
     ) -> AskedMetrics | None:
-        """Return the metrics that a feedback adds to the evaluation of a sample, or None.
-
-        Args:
-            feedback: The feedback.
-            sample: The sample as it was evaluated.
-            decision: The sampler's decision about it.
-            evaluated: Ids of the metrics that need no further evaluation.
-        """
+        """Return the metrics that a feedback adds to the evaluation of a sample, or None."""
         with_reference = sample
         if feedback.reference is not None and sample.reference is None:
             with_reference = replace(sample, reference=feedback.reference)

@@ -17,9 +17,8 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import AskedMetric, Metric
-from rag_eval_hooks.metrics.dont_know import confession
 from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
-from rag_eval_hooks.metrics.options import DontKnow
+from rag_eval_hooks.metrics.options import DontKnow, confession
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.sampler import MetricNames
 from rag_eval_hooks.score import Outcomes, Score
@@ -52,11 +51,6 @@ class Tail:
     Every sample is measured without network, by the local judge. The conditions are
     deterministic, so a metric that a rule names has the rule's rate as its inclusion probability
     for every sample that meets the condition, also for one that the sampler would have chosen.
-
-    Args:
-        rules: Rules on samples and on feedback.
-        scorer: Measures the metrics that rules compare, by the local judge without a model.
-        dont_know: Recognition of DON'T KNOW answers.
     """
 
     def __init__(
@@ -88,12 +82,7 @@ class Tail:
         return decision
 
     def asked_for(self, feedback: Feedback, position: int) -> dict[str, str]:
-        """Return the metrics that a feedback asks for, with the reason.
-
-        Args:
-            feedback: The feedback.
-            position: Hash of the sample's key.
-        """
+        """Return the metrics that a feedback asks for, with the reason."""
         return {
             name: rule.share.reason
             for rule in self._feedback_rules
@@ -106,12 +95,6 @@ def tail_of(
     config: RagEvalConfig, names: MetricNames, known: Sequence[Metric], incidents: Incidents
 ) -> Tail:
     """Return the tail rules that the settings describe.
-
-    Args:
-        config: The settings.
-        names: Names of the metrics that are evaluated.
-        known: Metrics that a condition may compare.
-        incidents: Counts exceptions of metrics.
 
     Raises:
         ConfigError: A rule names an unknown metric, or compares one that needs a model.

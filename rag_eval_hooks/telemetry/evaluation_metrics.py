@@ -1,17 +1,22 @@
-"""OpenTelemetry metrics of evaluations: scores and durations."""
+"""OpenTelemetry metrics of evaluations, and of calls to judge and embedder."""
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
 from opentelemetry import metrics
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.context import Context
+from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Observation
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.calls import BreakerState, Call, Caller, Gated, GateState
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.telemetry.judge_metrics import JudgeMetrics
 from rag_eval_hooks.telemetry.limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
 from rag_eval_hooks.telemetry.self_metrics import StateSource, observe
@@ -19,41 +24,82 @@ from rag_eval_hooks.usage import Usage
 
 __all__ = ["MetricRecorder"]
 
-_SCORE_BOUNDS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-_DURATION_BOUNDS = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0]
+_SCORE_BOUNDS: Final = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
+_DURATION_BOUNDS: Final = [
+    *(0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+]
+_CALL_BOUNDS: Final = [
+    *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96)
+]
+"""Bounds as the GenAI conventions advise for the duration of an operation."""
+_LEVELS: Final[tuple[tuple[str, str, Callable[[GateState], int]], ...]] = (
+    (
+        semconv.METRIC_JUDGE_LIMIT,
+        "Calls that may be in flight: fewer while many get a 429 or a time-out.",
+        lambda state: state.limit,
+    ),
+    (semconv.METRIC_JUDGE_USAGE, "Calls in flight.", lambda state: state.in_flight),
+    (semconv.METRIC_JUDGE_WAITING, "Calls that wait for room.", lambda state: state.waiting),
+)
 
 
 class MetricRecorder:
-    """Records evaluations, in the context of their RAG spans for exemplars.
-
-    Args:
-        provider: Meter provider; None: the global one, even if it is set later.
-        judge: Name of the judge.
-        incidents: Counts exceptions of the provider.
-
-    Attributes:
-        judge: Metrics of calls to judge and embedder.
-    """
+    """Records evaluations, in the context of their RAG spans for exemplars, and judge calls."""
 
     def __init__(self, provider: MeterProvider | None, *, judge: str, incidents: Incidents) -> None:
+        self._judge = {semconv.EVAL_JUDGE: judge}
         self._incidents = incidents
         self._limit = ValueLimit()
+        # Replaced as a whole, so that it can be read in any thread without a lock.
+        self._gates: tuple[tuple[Caller, weakref.ref[Gated]], ...] = ()
         self._meter = meter = metrics.get_meter(
             semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
         )
-        self._score = meter.create_histogram(
+
+        def histogram(name: str, unit: str, words: str, bounds: Sequence[float]) -> Histogram:
+            return meter.create_histogram(
+                name, unit, words, explicit_bucket_boundaries_advisory=bounds
+            )
+
+        self._score = histogram(
             semconv.METRIC_SCORE,
             "1",
             "Scores, normalised to 0 to 1, where 1 is best.",
-            explicit_bucket_boundaries_advisory=_SCORE_BOUNDS,
+            _SCORE_BOUNDS,
         )
-        self._duration = meter.create_histogram(
+        self._duration = histogram(
             semconv.METRIC_DURATION,
             "s",
             "Time that the evaluation of a sample took.",
-            explicit_bucket_boundaries_advisory=_DURATION_BOUNDS,
+            _DURATION_BOUNDS,
         )
-        self.judge = JudgeMetrics(meter, judge=judge, limit=self._limit, incidents=incidents)
+        self._calls = meter.create_counter(
+            semconv.METRIC_JUDGE_CALLS, "{call}", "Requests to judge and embedder, by outcome."
+        )
+        self._call_duration = histogram(
+            semconv.METRIC_JUDGE_DURATION,
+            "s",
+            "Time of one request, without waiting for room; each retry is one.",
+            _CALL_BOUNDS,
+        )
+        self._tokens = meter.create_counter(
+            semconv.METRIC_JUDGE_TOKENS, "{token}", "Tokens that these calls took."
+        )
+        self._cost = meter.create_counter(
+            semconv.METRIC_JUDGE_COST, "1", "Their cost in the currency of the price table."
+        )
+        for name, words, of in _LEVELS:
+            meter.create_observable_up_down_counter(name, [self._level(of)], "{call}", words)
+        meter.create_observable_up_down_counter(
+            semconv.METRIC_JUDGE_BREAKERS,
+            [self._breakers],
+            "{breaker}",
+            "Circuit breakers in each state.",
+        )
+
+    def forked(self) -> None:
+        """Forget the gates of the parent process in a forked child."""
+        self._gates = ()
 
     def watch(self, source: StateSource) -> None:
         """Report the pipeline's state for as long as its source exists."""
@@ -78,12 +124,66 @@ class MetricRecorder:
         self._duration.record(evaluation.seconds, status, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
-        """Record the usage of an evaluation, inline evaluations included."""
+        """Record tokens and cost of an evaluation, inline evaluations included."""
         context = context_of(sample)
-        parts = (outcome.usage for outcome in outcomes.values())
-        self.judge.used(sum(parts, start=Usage()), context)
+        usage = sum((outcome.usage for outcome in outcomes.values()), start=Usage())
+        for kind, count in (("input", usage.input_tokens), ("output", usage.output_tokens)):
+            if count:
+                attributes = {semconv.GEN_AI_TOKEN_TYPE: kind, **self._judge}
+                self._tokens.add(count, attributes, context)
+        if usage.cost:
+            self._cost.add(usage.cost, self._judge, context)
+
+    def called(self, call: Call) -> None:
+        """Record a call. Raises nothing."""
+        attributes = {**self._about(call.caller), semconv.EVAL_JUDGE_OUTCOME: call.outcome.value}
+        try:
+            # Several samples may share it: no RAG span is its own.
+            self._calls.add(1, attributes, Context())
+            self._call_duration.record(call.seconds, attributes, Context())
+        except Exception as error:  # noqa: BLE001 - the sink's edge: the user's provider
+            self._incidents.report("telemetry metrics", error)
+
+    def passes(self, caller: Caller, gate: Gated) -> None:
+        """Report the gate's state from now on, as long as it exists."""
+        if not any(known() is gate for _, known in self._gates):
+            alive = tuple(entry for entry in self._gates if entry[1]() is not None)
+            self._gates = (*alive, (caller, weakref.ref(gate)))
 
     def _workflow(self, name: str | None) -> dict[str, str]:
         if name is None:
             return {}
         return {semconv.GEN_AI_WORKFLOW_NAME: self._limit.of("workflow", name)}
+
+    def _about(self, caller: Caller) -> dict[str, str]:
+        return {
+            semconv.EVAL_JUDGE: self._limit.of("judge", caller.name),
+            semconv.GEN_AI_OPERATION_NAME: caller.operation.value,
+        }
+
+    def _states(self) -> Iterator[tuple[dict[str, str], GateState]]:
+        for caller, known in self._gates:
+            if (gate := known()) is not None:
+                yield self._about(caller), gate.state()
+
+    def _level(
+        self, of: Callable[[GateState], int]
+    ) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        return lambda _: _summed((of(state), about) for about, state in self._states())
+
+    def _breakers(self, _: CallbackOptions) -> Iterable[Observation]:
+        # Every state, also with 0, so that one that was left is seen to be left.
+        return _summed(
+            (int(state.breaker is one), {**about, semconv.EVAL_BREAKER: one.value})
+            for about, state in self._states()
+            for one in BreakerState
+        )
+
+
+def _summed(readings: Iterable[tuple[int, dict[str, str]]]) -> Iterable[Observation]:
+    """Return one observation for equal attributes: a caller has a gate in each event loop."""
+    sums: dict[tuple[tuple[str, str], ...], int] = {}
+    for count, about in readings:
+        key = tuple(about.items())
+        sums[key] = sums.get(key, 0) + count
+    return [Observation(count, dict(key)) for key, count in sums.items()]

@@ -1,20 +1,29 @@
-"""Evaluation spans: all results of an evaluation with explanations, linked to the RAG span."""
+"""Evaluation spans: all results of an evaluation, linked to the RAG span, above its calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, Span, SpanContext, Tracer, TracerProvider
+from opentelemetry.trace import (
+    Link,
+    Span,
+    SpanContext,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    TracerProvider,
+)
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.calls import Call, Operation
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.explanation_text import explain
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.telemetry.limits import Attributes, attribute_room, longest_text
+from rag_eval_hooks.telemetry.limits import Attributes, attribute_room, longest_text, present
 from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of
 
 __all__ = ["EvaluationSpans"]
@@ -22,6 +31,7 @@ __all__ = ["EvaluationSpans"]
 _MAX_RESULTS = 20
 """Results on one span."""
 _Fields: TypeAlias = Mapping[str, str | float]
+_KINDS: Final = {Operation.CHAT: "LLM", Operation.EMBEDDINGS: "EMBEDDING"}
 
 
 class EvaluationSpans:
@@ -71,6 +81,24 @@ class EvaluationSpans:
             left = left[max(written, 1) :]
         return spans
 
+    def write_calls(self, calls: Iterable[Call], carrier: Span) -> None:
+        """Write a span `chat <model>` or `embeddings <model>` for each call, below a span.
+
+        They hold no content: a prompt quotes the application's texts.
+        """
+        parent = trace.set_span_in_context(carrier, Context())
+        for call in calls:
+            span = self._tracer.start_span(
+                f"{call.caller.operation} {call.caller.model}",
+                parent,
+                kind=SpanKind.INTERNAL if call.caller.local else SpanKind.CLIENT,
+                attributes=_call_attributes(call),
+                start_time=call.start,
+            )
+            if call.error is not None:
+                span.set_status(StatusCode.ERROR)
+            span.end(call.end)
+
     def _start(self, evaluation: Evaluation, target: SpanContext) -> Span:
         # The current context may be the application's or hold a span of ours; neither is a parent.
         parent = context_of(evaluation.sample) if self._mode == "child" else Context()
@@ -86,16 +114,17 @@ class EvaluationSpans:
     def _fields(self, evaluation: Evaluation, name: str, limit: int) -> _Fields:
         score = evaluation.scores[name]
         metadata = explain(_metadata(score, self._content), limit, content=True)
-        fields: dict[str, str | float | None] = {
-            "name": name,
-            "score": score.value,
-            "label": evaluation.label(name),
-            "explanation": evaluation.explanation(name, limit, content=self._content),
-            "annotator_kind": score.annotator_kind.value,
-            "identifier": score.annotator or semconv.TRACER_NAME,
-            "metadata": metadata,
-        }
-        return {key: value for key, value in fields.items() if value is not None}
+        return present(
+            {
+                "name": name,
+                "score": score.value,
+                "label": evaluation.label(name),
+                "explanation": evaluation.explanation(name, limit, content=self._content),
+                "annotator_kind": score.annotator_kind.value,
+                "identifier": score.annotator or semconv.TRACER_NAME,
+                "metadata": metadata,
+            }
+        )
 
 
 def _write(span: Span, results: Sequence[_Fields]) -> int:
@@ -112,19 +141,36 @@ def _write(span: Span, results: Sequence[_Fields]) -> int:
 
 
 def _common(evaluation: Evaluation) -> Attributes:
-    attributes: dict[str, str | float | bool | list[str] | None] = {
-        semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-        semconv.GEN_AI_OPERATION_NAME: "evaluation",
-        semconv.GEN_AI_WORKFLOW_NAME: evaluation.sample.workflow,
-        semconv.SESSION_ID: evaluation.sample.session_id,
-        semconv.EVAL_STATUS: evaluation.status.value,
-        semconv.EVAL_PASS: evaluation.passed,
-        semconv.EVAL_FAILED: list(evaluation.failed) or None,
-        semconv.EVAL_DURATION_MS: round(evaluation.seconds * 1000, 3),
-        semconv.EVAL_SAMPLE_RATE: evaluation.probability,
-        semconv.EVAL_VERSION: __version__,
-    }
-    return {key: value for key, value in attributes.items() if value is not None}
+    return present(
+        {
+            semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+            semconv.GEN_AI_OPERATION_NAME: "evaluation",
+            semconv.GEN_AI_WORKFLOW_NAME: evaluation.sample.workflow,
+            semconv.SESSION_ID: evaluation.sample.session_id,
+            semconv.EVAL_STATUS: evaluation.status.value,
+            semconv.EVAL_PASS: evaluation.passed,
+            semconv.EVAL_FAILED: list(evaluation.failed) or None,
+            semconv.EVAL_DURATION_MS: round(evaluation.seconds * 1000, 3),
+            semconv.EVAL_SAMPLE_RATE: evaluation.probability,
+            semconv.EVAL_VERSION: __version__,
+        }
+    )
+
+
+def _call_attributes(call: Call) -> Attributes:
+    return present(
+        {
+            semconv.GEN_AI_OPERATION_NAME: call.caller.operation.value,
+            semconv.OPENINFERENCE_SPAN_KIND: _KINDS.get(call.caller.operation, "EVALUATOR"),
+            semconv.GEN_AI_PROVIDER_NAME: call.caller.provider,
+            semconv.GEN_AI_REQUEST_MODEL: call.caller.model,
+            semconv.GEN_AI_RESPONSE_MODEL: call.response_model,
+            semconv.GEN_AI_RESPONSE_ID: call.response_id,
+            semconv.GEN_AI_INPUT_TOKENS: round(call.input_tokens) or None,
+            semconv.GEN_AI_OUTPUT_TOKENS: round(call.output_tokens) or None,
+            semconv.ERROR_TYPE: call.error,
+        }
+    )
 
 
 def _metadata(score: Score, content: bool) -> dict[str, Any]:

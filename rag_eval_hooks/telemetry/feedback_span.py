@@ -10,6 +10,7 @@ from opentelemetry.trace import Link, SpanContext, TracerProvider
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.telemetry.limits import present
 from rag_eval_hooks.telemetry.log_events import events_of
 from rag_eval_hooks.telemetry.rag_span import around, recorded_span
 
@@ -29,10 +30,6 @@ class FeedbackSpanSink:
     user_feedback` in a trace of its own links to it. A log event `gen_ai.evaluation.result` with
     the context of the RAG span is part of its trace, if the application has a logger provider. A
     reference is content and is on neither.
-
-    Args:
-        provider: Provider of spans, or None for the global one.
-        logger_provider: Provider of log events, or None for the global one.
     """
 
     def __init__(
@@ -67,18 +64,16 @@ class FeedbackSpanSink:
         place = around(about)
         if not self._events.wanted(place):
             return
-        attributes = {
+        attributes: dict[str, str | float | None] = {
             semconv.GEN_AI_EVALUATION_NAME: _NAME,
             semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
             semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
         }
-        set_ones = {key: value for key, value in attributes.items() if value is not None}
-        self._events.emit(feedback.time, place, set_ones)
+        self._events.emit(feedback.time, place, present(attributes))
 
 
 def _span_attributes(feedback: Feedback) -> dict[str, Any]:
-    prefix = "evaluations.0.evaluation"
-    fields = {
+    fields: dict[str, str | float | None] = {
         "name": _NAME,
         "score": feedback.score,
         "label": feedback.label,
@@ -88,5 +83,5 @@ def _span_attributes(feedback: Feedback) -> dict[str, Any]:
     return {
         semconv.GEN_AI_OPERATION_NAME: "evaluation",
         semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
-        **{f"{prefix}.{key}": value for key, value in fields.items() if value is not None},
+        **{semconv.evaluation(0, key): value for key, value in present(fields).items()},
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from rag_eval_hooks import semconv
 
@@ -15,10 +15,17 @@ __all__ = [
     "fitting",
     "link_room",
     "longest_text",
+    "present",
 ]
 
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+V = TypeVar("V")
 _MAX_VALUES: Final = 50
+
+
+def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
+    """Return the attributes that have a value."""
+    return {key: value for key, value in attributes.items() if value is not None}
 
 
 def _room(span: object, limit: str, used: str) -> int | None:
@@ -56,9 +63,9 @@ def fitting(span: object, attributes: Attributes) -> Attributes:
     left = attribute_room(span)
     if left is None or len(attributes) <= left:
         return attributes
-    present = getattr(span, "attributes", None) or {}
-    chosen = {key: value for key, value in attributes.items() if key in present}
-    new = [key for key in attributes if key not in present]
+    old = getattr(span, "attributes", None) or {}
+    chosen = {key: value for key, value in attributes.items() if key in old}
+    new = [key for key in attributes if key not in old]
     if len(new) <= left:
         return attributes
     chosen |= {key: attributes[key] for key in new[: max(0, left - 1)]}

@@ -13,7 +13,7 @@ from opentelemetry.context import Context
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.ending import Evaluation
-from rag_eval_hooks.telemetry.limits import Attributes
+from rag_eval_hooks.telemetry.limits import Attributes, present
 from rag_eval_hooks.telemetry.rag_span import context_of
 
 __all__ = ["EventEmitter", "Events", "events_of"]
@@ -29,13 +29,7 @@ class Events(Protocol):
         ...
 
     def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
-        """Emit an event.
-
-        Args:
-            timestamp: Nanoseconds since the epoch.
-            context: Context of the RAG span.
-            attributes: Attributes of the event.
-        """
+        """Emit an event."""
         ...
 
 
@@ -44,11 +38,6 @@ class EventEmitter:
 
     From opentelemetry-api 1.38, events are log records with a name. Earlier versions have an
     events API, which needs an event logger provider.
-
-    Args:
-        provider: Logger provider; None: the global one, even if it is set later.
-        content: Explanations may quote the application's texts.
-        max_chars: Maximum characters of one explanation.
     """
 
     def __init__(
@@ -75,26 +64,23 @@ class EventEmitter:
 
     def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
         score = evaluation.scores[name]
-        attributes = {
-            semconv.GEN_AI_EVALUATION_NAME: name,
-            semconv.GEN_AI_EVALUATION_SCORE: score.value,
-            semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
-            semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.explanation(
-                name, self._max_chars, content=self._content
-            ),
-            semconv.EVAL_PASS: evaluation.verdicts.get(name),
-            semconv.EVAL_SAMPLE_RATE: score.probability,
-            semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
-        }
-        return {key: value for key, value in attributes.items() if value is not None}
+        return present(
+            {
+                semconv.GEN_AI_EVALUATION_NAME: name,
+                semconv.GEN_AI_EVALUATION_SCORE: score.value,
+                semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
+                semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.explanation(
+                    name, self._max_chars, content=self._content
+                ),
+                semconv.EVAL_PASS: evaluation.verdicts.get(name),
+                semconv.EVAL_SAMPLE_RATE: score.probability,
+                semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
+            }
+        )
 
 
 def events_of(provider: _logs.LoggerProvider | None) -> Events:
-    """Return the API for events that the installed version of OpenTelemetry has.
-
-    Args:
-        provider: Logger provider; None: the global one, even if it is set later.
-    """
+    """Return the API for events that the installed version of OpenTelemetry has."""
     if "event_name" in inspect.signature(_logs.Logger.emit).parameters:
         return _Records(provider)
     return _OldEvents()

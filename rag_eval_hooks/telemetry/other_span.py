@@ -39,11 +39,6 @@ class OtherSpan:
     It is ended by its owner at a time that we do not know. Whichever comes first, its end or our
     scores, waits for the other in the application's `RagEvalSpanProcessor`; where there is none,
     scores are only set while it is still open.
-
-    Args:
-        span: The span, open.
-        waits: Whether its end is to wait for scores, asked when it ends.
-        processed: Whether a processor of ours will see its end.
     """
 
     def __init__(self, span: Span, waits: Callable[[], bool], *, processed: bool) -> None:

@@ -39,11 +39,6 @@ class SpanHolder:
     """Holds at most `max_held` spans, each at most `hold_timeout` seconds. Thread-safe.
 
     Every span that passes through here is ended exactly once.
-
-    Args:
-        hold_timeout: Seconds.
-        max_held: Spans.
-        incidents: Where exceptions of the user's span processors are counted.
     """
 
     def __init__(self, *, hold_timeout: float, max_held: int, incidents: Incidents) -> None:
@@ -147,15 +142,7 @@ def attributes_of(
     passed: bool | None = None,
     reason: str = "",
 ) -> Attributes:
-    """The attributes that carry outcomes on a RAG span: at most three a metric, and eight more.
-
-    Args:
-        outcomes: What the evaluation gave.
-        probability: Inclusion probability of the sample, or None where no draw chose it.
-        duration: Seconds that the evaluation took.
-        passed: Pass or fail by the thresholds, where known.
-        reason: Why the sample was chosen.
-    """
+    """The attributes that carry outcomes on a RAG span: at most three a metric, and eight more."""
     attributes: dict[str, str | float | int | bool | list[str]] = {
         semconv.EVAL_STATUS: status_of(outcomes).value,
         semconv.EVAL_DURATION_MS: round(duration * 1000, 3),
@@ -191,12 +178,7 @@ def _chosen(
 
 
 def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:
-    """Return the context of a span, or None if one of its ids is missing or malformed.
-
-    Args:
-        trace_id: 32 hex digits.
-        span_id: 16 hex digits.
-    """
+    """Return the context of a span, or None if one of its ids is missing or malformed."""
     context = SpanContext(
         _number(trace_id), _number(span_id), is_remote=False, trace_flags=_SAMPLED
     )

@@ -55,12 +55,7 @@ class StateSource(Protocol):
 
 
 class PipelineState:
-    """Current values of the instruments, from the statistics and from gauges.
-
-    Args:
-        stats: Returns the current statistics.
-        gauges: Gauges by instrument, such as the length of the queue.
-    """
+    """Current values of the instruments, from the statistics and from gauges."""
 
     def __init__(self, stats: Callable[[], Stats], gauges: Mapping[str, Gauge]) -> None:
         self._stats = stats
@@ -75,14 +70,7 @@ class PipelineState:
 
 
 def observe(meter: Meter, source: StateSource, limit: ValueLimit, incidents: Incidents) -> None:
-    """Create the instruments; they report nothing once the source is garbage-collected.
-
-    Args:
-        meter: Creates the instruments.
-        source: Object to read.
-        limit: Bounds the values of attributes.
-        incidents: Counts exceptions.
-    """
+    """Create the instruments; they report nothing once the source is garbage-collected."""
     reference = weakref.ref(source)
 
     def callbacks(name: str) -> list[Callable[[CallbackOptions], Iterable[Observation]]]:

@@ -3,44 +3,85 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.calls import CallLog, CallWatch
 from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.telemetry.call_spans import CallSpans
+from rag_eval_hooks.score import NotScored, Outcomes, Score
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import attributes_of
 from rag_eval_hooks.telemetry.self_metrics import StateSource
-from rag_eval_hooks.telemetry.thresholds import Thresholds
 
-__all__ = ["Telemetry"]
+__all__ = ["Telemetry", "Thresholds"]
 
 Finish = Callable[[Attributes, Sequence[SpanContext], Sequence[Attributes]], object]
 """Ends the RAG span with attributes, links and events if it is still held."""
+
+
+class Thresholds:
+    """Compares scores with thresholds.
+
+    Args:
+        limits: Threshold by metric id, in the metric's scale. A score passes at the threshold and
+            on its good side: above it, or below it if lower is better.
+        metrics: Metrics that are measured.
+
+    Raises:
+        ConfigError: An id names none of the metrics, or a value lies outside the metric's scale.
+    """
+
+    def __init__(self, limits: Mapping[str, float], metrics: Iterable[Metric]) -> None:
+        known = {metric.id: metric for metric in metrics}
+        for metric_id, limit in limits.items():
+            _check(metric_id, limit, known)
+        self._limits = {name: (limit, known[name].scale) for name, limit in limits.items()}
+
+    def verdicts(self, outcomes: Outcomes) -> dict[str, bool]:
+        """Return True (pass) or False for each scored metric that has a threshold."""
+        return {
+            name: outcome.value >= limit if scale.higher_is_better else outcome.value <= limit
+            for name, (limit, scale) in self._limits.items()
+            if isinstance(outcome := outcomes.get(name), Score)
+        }
+
+    def passed(self, outcomes: Outcomes, verdicts: Mapping[str, bool]) -> bool | None:
+        """Return True if the sample passes, False if it fails, None if that is unknown.
+
+        It fails if one metric fails. It is unknown if no metric with a threshold was scored, or
+        if one of them failed to be scored.
+        """
+        if not all(verdicts.values()):
+            return False
+        unscored = (outcomes.get(name) for name in self._limits if name not in verdicts)
+        if any(isinstance(one, NotScored) and one.cause.is_failure for one in unscored):
+            return None
+        return True if verdicts else None
+
+
+def _check(metric_id: str, limit: float, known: Mapping[str, Metric]) -> None:
+    if metric_id not in known:
+        wants = "metrics that are measured: " + ", ".join(sorted(known))
+        raise ConfigError("thresholds", metric_id, wants)
+    scale = known[metric_id].scale
+    if not scale.low <= limit <= scale.high:
+        wants = f"a number from {scale.low:g} to {scale.high:g} for {metric_id}"
+        raise ConfigError("thresholds", limit, wants)
 
 
 class Telemetry:
     """Publishes evaluations on the held RAG span, evaluation spans, log events and metrics.
 
     An exception from one signal is counted and does not stop the others.
-
-    Args:
-        thresholds: Decides on pass or fail.
-        spans: Writes evaluation spans.
-        calls: Writes spans of judge calls below them.
-        events: Emits log events.
-        metrics: Records metrics.
-        incidents: Counts exceptions of the user's processors, exporters and readers.
-        span_events: Write each score as an event of the RAG span too.
     """
 
     def __init__(
@@ -48,7 +89,6 @@ class Telemetry:
         *,
         thresholds: Thresholds,
         spans: EvaluationSpans,
-        calls: CallSpans,
         events: EventEmitter,
         metrics: MetricRecorder,
         incidents: Incidents,
@@ -56,7 +96,6 @@ class Telemetry:
     ) -> None:
         self._thresholds = thresholds
         self._spans = spans
-        self._calls = calls
         self._events = events
         self._metrics = metrics
         self._incidents = incidents
@@ -70,7 +109,7 @@ class Telemetry:
     @property
     def calls(self) -> CallWatch:
         """Watch that records calls to judge and embedder."""
-        return self._metrics.judge
+        return self._metrics
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         """Record the usage of an evaluation."""
@@ -78,8 +117,8 @@ class Telemetry:
             self._metrics.used(sample, outcomes)
 
     def forked(self) -> None:
-        """What a forked child needs."""
-        self._metrics.judge.forked()
+        """Forget what belongs to the parent process."""
+        self._metrics.forked()
 
     def evaluated(
         self,
@@ -92,17 +131,7 @@ class Telemetry:
         end: int,
         log: CallLog | None = None,
     ) -> Evaluation:
-        """Return an evaluation with pass and fail by the thresholds.
-
-        Args:
-            sample: Evaluated sample.
-            outcomes: Outcome by metric id.
-            probability: Inclusion probability of the sample, or None if no draw chose it.
-            reason: Reason of the choice, in a word.
-            start: Nanoseconds since the epoch.
-            end: Nanoseconds since the epoch.
-            log: Judge calls of the evaluation, if they are recorded.
-        """
+        """Return an evaluation with pass and fail by the thresholds."""
         verdicts = self._thresholds.verdicts(outcomes)
         return Evaluation(
             sample=sample,
@@ -117,12 +146,7 @@ class Telemetry:
         )
 
     def publish(self, evaluation: Evaluation, finish: Finish) -> None:
-        """Send all signals of an evaluation.
-
-        Args:
-            evaluation: Evaluation to publish.
-            finish: Ends the RAG span with attributes, links and events if it is still held.
-        """
+        """Send all signals of an evaluation."""
         spans: list[Span] = []
         # First, because the RAG span links to them and takes no link once it has ended.
         with self._edge("carrier"):
@@ -164,7 +188,7 @@ class Telemetry:
         if not (log.calls and spans):
             return
         with self._edge("judge calls"):
-            self._calls.write(log.calls, spans[0])
+            self._spans.write_calls(log.calls, spans[0])
         for _ in range(log.omitted):
             self._incidents.count("judge call left out of the trace")
 

@@ -8,9 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from rag_eval_hooks.text.folding import contains, fold, has_cjk, tokens, without_cjk
+from rag_eval_hooks.text.folding import STOP_WORDS, contains, fold, has_cjk, tokens, without_cjk
 from rag_eval_hooks.text.numbers import Number, numbers
-from rag_eval_hooks.text.stop_words import STOP_WORDS
 
 __all__ = ["Keyword", "Searched", "keywords", "phrases"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.text.stop_words import STOP_WORDS, word_set
+from rag_eval_hooks.text.folding import STOP_WORDS, word_set
 
 __all__ = ["is_question", "sentences", "strip_marker"]
 

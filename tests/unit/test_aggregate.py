@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
-from rag_eval_hooks.results.aggregate import Group, aggregate
-from rag_eval_hooks.results.interpretation import EXCELLENT, RULES, rules_met
+from rag_eval_hooks.results.aggregate import EXCELLENT, RULES, Group, aggregate, rules_met
 from rag_eval_hooks.score import UNIT, Cause, Scale
 
 PERCENT = Scale(0, 100)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.metrics.dont_know import PHRASES, confession
-from rag_eval_hooks.metrics.options import DontKnow
+from rag_eval_hooks.metrics.options import PHRASES, DontKnow, confession
 from rag_eval_hooks.text.folding import fold
 
 DATA = Path(os.environ.get("RAG_EVAL_DATA", Path(__file__).parents[3] / "shared/data"))

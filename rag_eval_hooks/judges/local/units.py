@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from rag_eval_hooks.text.folding import fold, folded_tokens, has_cjk, is_content, stem
+from rag_eval_hooks.text.folding import fold, folded_tokens, has_cjk, is_content, stem, word_set
 from rag_eval_hooks.text.keywords import Searched, phrases
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences
-from rag_eval_hooks.text.stop_words import word_set
 
 __all__ = ["Claim", "Passage", "Unit", "as_written", "terms"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.metrics.check_kinds import (
+from rag_eval_hooks.metrics.check_file import (
     CalculationCheck,
     Check,
     Evidence,
