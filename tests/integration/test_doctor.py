@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from rag_eval_hooks import JsonlSink, RagEval, Sample
 from rag_eval_hooks.decision import Share
@@ -24,42 +21,14 @@ from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.spool.codec import sample_to_text
 from rag_eval_hooks.spool.file import SpoolFile
 from rag_eval_hooks.spool.folder import make_folder
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import ScriptedJudge
 from tests.servers.judge_server import JudgeServer
+from tests.servers.otlp_collector import OtlpCollector
 from tests.support.command_line import run_command
+from tests.support.evaluation import faithful_judge
 
 KEY = "sk-canary-0123456789abcdef"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-
-
-class Collector:
-    """An OTLP/HTTP receiver that keeps span names and paths, or refuses everything."""
-
-    def __init__(self, status: int = 200) -> None:
-        self.names: list[str] = []
-        self.paths: list[str] = []
-        names, paths = self.names, self.paths
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                paths.append(self.path)
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                request = ExportTraceServiceRequest.FromString(body)
-                names.extend(
-                    span.name
-                    for resource in request.resource_spans
-                    for scope in resource.scope_spans
-                    for span in scope.spans
-                )
-                self.send_response(status)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
 
 
 @pytest.fixture
@@ -133,17 +102,17 @@ def test_what_is_evaluated_is_told_as_it_is(
 
 def test_everything_configured_and_well(judge: JudgeServer, tmp_path: Path) -> None:
     """Judge, receiver, sinks and redaction are tried for real, with time, tokens and shape."""
-    collector = Collector()
     (tmp_path / "rag_eval_hooks.toml").write_text(f'sinks = ["jsonl:{tmp_path}/scores.jsonl"]\n')
-    code, rows = results(
-        tmp_path, "--otlp-endpoint", collector.url, "--set", "redact=email", **openai(judge)
-    )
+    with OtlpCollector() as collector:
+        code, rows = results(
+            tmp_path, "--otlp-endpoint", collector.url, "--set", "redact=email", **openai(judge)
+        )
     assert code == 0, rows
     assert rows["judge"]["figures"]["shape"] == "json_schema"
     assert rows["judge"]["figures"]["input_tokens"] > 0
     assert rows["judge"]["figures"]["seconds"] > 0
     assert len(judge.calls()) == 1
-    assert collector.names == ["rag-eval-hooks doctor"]
+    assert collector.span_names == ["rag-eval-hooks doctor"]
     assert rows["exporter"]["status"] == "ok"
     assert rows["clock"]["status"] == "ok"
     assert not (tmp_path / "scores.jsonl").exists()
@@ -253,8 +222,9 @@ def test_a_judge_that_keeps_to_no_shape_is_a_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [401, 404])
 def test_a_receiver_that_refuses_is_a_problem(status: int, tmp_path: Path) -> None:
     """A receiver that takes no span is a problem, with its status."""
-    endpoint = Collector(status).url
-    code, rows = results(tmp_path, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint, RAG_EVAL_EMBEDDER="none")
+    with OtlpCollector(status) as collector:
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "RAG_EVAL_EMBEDDER": "none"}
+        code, rows = results(tmp_path, **variables)
     assert code == 1
     assert f"HTTP {status}" in rows["exporter"]["text"]
     assert "4318" in rows["exporter"]["advice"]
@@ -272,9 +242,6 @@ def test_a_receiver_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
 def test_wrong_arguments_are_wrong_usage(arguments: list[str], tmp_path: Path) -> None:
     """What the command line cannot use ends with 2, as everywhere."""
     assert doctor(tmp_path, *arguments)[0] == 2
-
-
-GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
 
 
 def in_a_spool(folder: Path, **told: Any) -> tuple[Sample, SpoolFile]:
@@ -404,7 +371,7 @@ def test_both_samples_of_a_trace_are_explained(written: str, tmp_path: Path) -> 
         Sample(question="q", contexts=texts, answer="a", trace_id=TRACE),
         Sample(question="q", answer="a", trace_id=TRACE),
     ]
-    offered(path, GOOD, *samples)
+    offered(path, faithful_judge(), *samples)
     name = samples[1].sample_id.upper() if written == "sample" else written
     _code, text = doctor(tmp_path, "--trace", name, "--set", f"sinks=jsonl:{path}")
     assert ("ragas.faithfulness = 1" in text) is (written != "sample")
@@ -476,12 +443,12 @@ def test_a_trace_in_the_file_is_explained(tmp_path: Path) -> None:
     """A file of scores outlives the process and says what a trace got, or why not."""
     path = tmp_path / "scores.jsonl"
     sample = Sample(question="q", contexts=("c",), answer="a", trace_id=TRACE)  # type: ignore[arg-type]
-    offered(path, GOOD, sample)
+    offered(path, faithful_judge(), sample)
     code, text = doctor(tmp_path, "--trace", TRACE, "--set", f"sinks=jsonl:{path}")
     assert code == 0
     assert "ragas.faithfulness = 1" in text
     bare = Sample(question="q", answer="a", trace_id="f" * 32)
-    offered(path, GOOD, bare)
+    offered(path, faithful_judge(), bare)
     _code, text = doctor(tmp_path, "--trace", "f" * 32, "--set", f"sinks=jsonl:{path}")
     assert "missing_input" in text
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_doctor import KEY, Collector, openai, results
+from tests.integration.test_doctor import KEY, openai, results
 from tests.integration.test_doctor import doctor as run_doctor
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
+from tests.servers.otlp_collector import OtlpCollector
 
 QUIET = {"RAG_EVAL_EMBEDDER": "none"}
 
@@ -29,10 +30,10 @@ def test_the_share_of_traces_that_is_kept_is_no_fault(
     sampler: dict[str, str], tmp_path: Path
 ) -> None:
     """The test span is sent whatever the application's sampler leaves out."""
-    collector = Collector()
-    code, rows = results(tmp_path, "--otlp-endpoint", collector.url, **QUIET, **sampler)
+    with OtlpCollector() as collector:
+        code, rows = results(tmp_path, "--otlp-endpoint", collector.url, **QUIET, **sampler)
     assert code == 0, rows
-    assert collector.names == ["rag-eval-hooks doctor"]
+    assert collector.span_names == ["rag-eval-hooks doctor"]
 
 
 def test_a_disabled_sdk_is_told(tmp_path: Path) -> None:
@@ -57,8 +58,8 @@ def test_variables_are_read_as_the_sdk_reads_them(
     variable: str, path: str, wanted: str, tmp_path: Path
 ) -> None:
     """The span is sent to where the application's own would go."""
-    collector = Collector()
-    results(tmp_path, **QUIET, **{variable: collector.url + path})
+    with OtlpCollector() as collector:
+        results(tmp_path, **QUIET, **{variable: collector.url + path})
     assert collector.paths == [wanted]
 
 
@@ -86,9 +87,9 @@ def test_a_receiver_of_another_protocol_is_no_fault_of_the_clock(tmp_path: Path)
 
 def test_credentials_in_a_receiver_s_address_stop_no_check(tmp_path: Path) -> None:
     """They are used, and neither shown nor taken for a wrong clock."""
-    collector = Collector()
-    endpoint = collector.url.replace("http://", f"http://user:{KEY}@")
-    code, rows = results(tmp_path, **QUIET, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
+    with OtlpCollector() as collector:
+        endpoint = collector.url.replace("http://", f"http://user:{KEY}@")
+        code, rows = results(tmp_path, **QUIET, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
     assert code == 0, rows
     assert rows["exporter"]["text"].startswith(collector.url)
 

@@ -12,7 +12,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.sampling.sampler import position
-from tests.integration.test_doctor import GOOD, TRACE, doctor, in_a_spool, offered, results
+from tests.integration.test_doctor import TRACE, doctor, in_a_spool, offered, results
+from tests.support.evaluation import faithful_judge
 
 
 def test_a_file_is_owned_as_long_as_its_process_lives(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_scores_that_wait_for_a_platform_are_told(tmp_path: Path) -> None:
         span_id=f"{span.span_id:016x}",
     )
     sinks = "phoenix:http://127.0.0.1:9"
-    with RagEval(["ragas.faithfulness"], GOOD, sinks=sinks, config=config) as evals:
+    with RagEval(["ragas.faithfulness"], faithful_judge(), sinks=sinks, config=config) as evals:
         evals.offer(sample)
         evals.flush(60)
     variables = {"RAG_EVAL_SPOOL": str(path), "RAG_EVAL_SINKS": sinks}
@@ -60,7 +61,7 @@ def test_the_sampler_is_asked_about_the_trace_of_a_sample(tmp_path: Path) -> Non
     taken = next(k for n in range(100) if Share(0.5).includes(position(k := f"{n:032x}")))
     samples = [Sample(question="q", answer="a", trace_id=taken) for _ in range(12)]
     out = next(s for s in samples if not Share(0.5).includes(position(s.sample_id)))
-    offered(path, GOOD, out)
+    offered(path, faithful_judge(), out)
     settings = ["--set", f"sinks=jsonl:{path}", "--set", "sample_rate=0.5"]
     _code, text = doctor(tmp_path, "--json", "--trace", out.sample_id, *settings)
     rows = {row["check"]: row for row in json.loads(text)["results"]}

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 import subprocess
 import sys
-import threading
 import tomllib
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.servers.otlp_collector import OtlpCollector
+from tests.waiting import PATIENCE
 
 pytest.importorskip("opentelemetry.distro")
 GROUP = "opentelemetry_instrumentor"
@@ -45,46 +41,10 @@ print("rag_eval_hooks" in sys.modules)
 """
 
 
-class Collector:
-    """A real OTLP/HTTP receiver for traces and metrics."""
-
-    def __init__(self) -> None:
-        self.spans: dict[str, Any] = {}
-        self.metrics: set[str] = set()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                outer.take(self.path, body)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def take(self, path: str, body: bytes) -> None:
-        if path == "/v1/traces":
-            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-                for scope in resource.scope_spans:
-                    self.spans |= {span.name: span for span in scope.spans}
-        elif path == "/v1/metrics":
-            for kept in ExportMetricsServiceRequest.FromString(body).resource_metrics:
-                for part in kept.scope_metrics:
-                    self.metrics |= {metric.name for metric in part.metrics}
-
-
 @pytest.fixture
-def collector() -> Iterator[Collector]:
-    made = Collector()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+def collector() -> Iterator[OtlpCollector]:
+    with OtlpCollector() as made:
+        yield made
 
 
 def entry_point_folder(folder: Path) -> list[str]:
@@ -100,7 +60,7 @@ def entry_point_folder(folder: Path) -> list[str]:
     return [str(folder)]
 
 
-def run(folder: Path, collector: Collector, **env: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, collector: OtlpCollector, **env: str) -> subprocess.CompletedProcess[str]:
     command = shutil.which("opentelemetry-instrument", path=str(Path(sys.executable).parent))
     assert command is not None
     (folder / "app.py").write_text(APP)
@@ -109,11 +69,11 @@ def run(folder: Path, collector: Collector, **env: str) -> subprocess.CompletedP
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
         env={
             "PYTHONPATH": ":".join([*entry_point_folder(folder), *filter(None, sys.path)]),
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.server.server_port}",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             "OTEL_SERVICE_NAME": "app",
             "OTEL_LOGS_EXPORTER": "none",
@@ -127,7 +87,7 @@ def attributes(span: Any) -> Mapping[str, Any]:
     return {item.key: item.value for item in span.attributes}
 
 
-def test_an_untouched_application_is_evaluated(collector: Collector, tmp_path: Path) -> None:
+def test_an_untouched_application_is_evaluated(collector: OtlpCollector, tmp_path: Path) -> None:
     """Not a line of code: spans with scores and metrics reach the collector."""
     done = run(tmp_path, collector, RAG_EVAL_METRICS="ragas.faithfulness")
     assert done.returncode == 0, done.stderr
@@ -140,7 +100,7 @@ def test_an_untouched_application_is_evaluated(collector: Collector, tmp_path: P
 
 @pytest.mark.parametrize("env", [{"RAG_EVAL_SAMPLE_RATE": "often"}, {"RAG_EVAL_NO_SUCH": "1"}])
 def test_a_wrong_setting_leaves_the_application_alone(
-    env: dict[str, str], collector: Collector, tmp_path: Path
+    env: dict[str, str], collector: OtlpCollector, tmp_path: Path
 ) -> None:
     """The application runs, other instrumentation too, and the log names the setting."""
     done = run(tmp_path, collector, **env)

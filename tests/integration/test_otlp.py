@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.servers.otlp_collector import OtlpCollector
 
 SCRIPT = """
 import sys
@@ -36,44 +33,10 @@ recorder.end(root)
 """
 
 
-class Receiver:
-    """A real OTLP/HTTP receiver that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, ExportTraceServiceRequest]] = []
-        keep = self.requests
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                if self.headers.get("Content-Encoding") == "gzip":
-                    body = gzip.decompress(body)
-                keep.append((self.path, ExportTraceServiceRequest.FromString(body)))
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None: ...
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def spans(self) -> dict[str, Any]:
-        return {
-            span.name: span
-            for _, request in self.requests
-            for resource in request.resource_spans
-            for scope in resource.scope_spans
-            for span in scope.spans
-        }
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
+def receiver() -> Iterator[OtlpCollector]:
+    with OtlpCollector() as collector:
+        yield collector
 
 
 def run(folder: Path, endpoint: str) -> None:
@@ -88,12 +51,12 @@ def run(folder: Path, endpoint: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1/traces"])
 def test_a_receiver_gets_the_scores_on_the_rag_span(
-    suffix: str, receiver: Receiver, tmp_path: Path
+    suffix: str, receiver: OtlpCollector, tmp_path: Path
 ) -> None:
     """A short script's spans reach the receiver, with the scores on the RAG span."""
-    run(tmp_path, f"http://127.0.0.1:{receiver.server.server_port}{suffix}")
-    assert {path for path, _ in receiver.requests} == {"/v1/traces"}
-    spans = receiver.spans()
+    run(tmp_path, f"{receiver.url}{suffix}")
+    assert set(receiver.paths) == {"/v1/traces"}
+    spans = receiver.spans
     assert set(spans) == {"invoke_workflow help", "retrieval store", "evaluation help"}
     rag = spans["invoke_workflow help"]
     attributes = {a.key: a.value for a in rag.attributes}
@@ -101,10 +64,10 @@ def test_a_receiver_gets_the_scores_on_the_rag_span(
     assert spans["retrieval store"].parent_span_id == rag.span_id
 
 
-def test_the_trace_file_is_otlp_json(receiver: Receiver, tmp_path: Path) -> None:
+def test_the_trace_file_is_otlp_json(receiver: OtlpCollector, tmp_path: Path) -> None:
     """The file holds the same spans in OTLP/JSON: ids in hex, times as text, enums as numbers."""
-    run(tmp_path, f"http://127.0.0.1:{receiver.server.server_port}")
-    sent = receiver.spans()["invoke_workflow help"]
+    run(tmp_path, receiver.url)
+    sent = receiver.spans["invoke_workflow help"]
     lines = (tmp_path / "traces.jsonl").read_text().splitlines()
     spans = [
         span
