@@ -435,8 +435,9 @@ def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.Monke
         for number in range(200):
             record_contexts([f"{number} " + "x" * 100_000])
             model.invoke("z" * 100_000)
-        (interaction,) = world.evals.recorder._open.values()
-        assert interaction.chars < 60_000
+        interactions, chars = world.evals.recorder.opened()
+        assert interactions == 1
+        assert chars < 60_000
         return "An answer of a few words."
 
     RunnableLambda(ask).invoke(QUESTION, config(world))

@@ -146,12 +146,14 @@ def test_our_own_evaluation_is_never_captured(log: Log) -> None:
 
 
 def test_ended_runs_are_not_remembered_for_ever() -> None:
-    """The memory for late events is bounded."""
+    """The memory for late events is bounded: the last 10,000 runs cannot begin anew."""
     log = Log()
-    for number in range(12_000):
-        log.recorder.end(log.start(str(number)))
-    assert len(log.recorder._ended) <= 10_000
-    assert not log.recorder._runs
+    names = [str(number) for number in range(12_000)]
+    for name in names:
+        log.recorder.end(log.start(name))
+    assert not any(log.recorder.knows(name) for name in names)
+    again = [log.recorder.start(name, None, RunKind.CHAIN, name) for name in reversed(names)]
+    assert [run is None for run in again] == [True] * 10_000 + [False] * 2_000
 
 
 @given(st.permutations([f"{n}{step}" for n in "abc" for step in ("1start", "2retrieve", "3end")]))
@@ -332,10 +334,12 @@ def test_what_begins_while_its_interaction_ends_is_kept_nowhere(log: Log) -> Non
 
 def test_late_children_in_threads_begin_nothing_of_their_own(log: Log) -> None:
     """A run that starts while its parent ends is a part of that or nothing, never a root."""
+    names: list[str] = []
 
     def children(of: str) -> None:
         for number in range(20):
-            log.recorder.start(f"{of}.{number}", of, RunKind.CHAIN, "child")
+            names.append(f"{of}.{number}")
+            log.recorder.start(names[-1], of, RunKind.CHAIN, "child")
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
@@ -349,4 +353,4 @@ def test_late_children_in_threads_begin_nothing_of_their_own(log: Log) -> None:
     finally:
         sys.setswitchinterval(interval)
     assert len(log.recorder) == 0
-    assert not log.recorder._runs
+    assert not any(log.recorder.knows(name) for name in names)
