@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
@@ -47,14 +47,16 @@ def write(folder: Path, more: str = "", name: str = "app.py") -> None:
     (folder / name).write_text(APP + textwrap.dedent(more))
 
 
-def run(folder: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *arguments: str, check: bool = True, timeout: float = PATIENCE
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", *arguments],
         cwd=folder,
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
         check=False,
     )
     assert not check or done.returncode == 0, done.stderr
@@ -373,4 +375,5 @@ def test_a_local_model_loaded_before_a_fork_works_in_the_child(tmp_path: Path) -
             assert os.waitpid(pid, 0)[1] == 0
         """)
     )
-    run(tmp_path, "app.py")
+    # Four processes load the model, half a minute each on a busy machine.
+    run(tmp_path, "app.py", timeout=600)

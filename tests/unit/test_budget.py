@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
-import os
 import sqlite3
 import threading
-import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
-from rag_eval_hooks.decision import Rates, Share, Traits
 from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.evaluation.collect_findings import Sources
 from rag_eval_hooks.incidents import Incidents
@@ -31,7 +26,6 @@ from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.prices import Price
-from rag_eval_hooks.sampling.sampler import Sampler
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.testing import Decompose, Finding, Findings, ScriptedJudge
 from rag_eval_hooks.usage import Usage
@@ -43,9 +37,6 @@ class Own(ScriptedJudge):
     """A judge of somebody's own, over a language model."""
 
     annotator_kind = AnnotatorKind.LLM
-
-
-KEYS = 4000
 
 
 def budget(limits: dict[str, float], store: BudgetStore | None = None, **options: Any) -> Budget:
@@ -210,26 +201,6 @@ def test_what_a_killed_process_had_reserved_stays_spent(
         assert connection.execute("SELECT calls FROM rag_eval_budget").fetchall() == [(2.0,)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_shares_the_file_and_not_the_connection(
-    file: Callable[[], SqliteStore],
-) -> None:
-    """Parent and child go on with one budget, each by a connection of its own."""
-    limited = budget({"calls_per_hour": 10}, file())
-    limited.reserve(1)
-    child = os.fork()
-    if child == 0:
-        limited.forked()
-        for _ in range(4):
-            limited.reserve(1)
-        os._exit(round(limited.spent()["hour"].calls))
-    for _ in range(2):
-        limited.reserve(1)
-    _, status = os.waitpid(child, 0)
-    assert 5 <= os.waitstatus_to_exitcode(status) <= 7
-    assert limited.spent()["hour"].calls == 7
-
-
 async def test_every_try_of_a_question_asks_first() -> None:
     """Retries are calls too; a try that is refused is not counted as sent."""
     limited = budget({"calls_per_hour": 2})
@@ -304,63 +275,6 @@ async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
     assert len(own.tasks) == limited.spent()["hour"].calls == 1
     local = LocalJudge()
     assert metered(local) is local
-
-
-def _spend(path: str, worker: int, seconds: float, told: Any) -> None:
-    """One process with one call in flight at a time; its replies are longer than foreseen."""
-    limits = {"calls_per_day": 400.0, "tokens_per_day": 100_000.0}
-    store = SqliteStore(path)
-    limited = Budget(limits, store, incidents=Incidents(), now=lambda: 0.0)
-    sent = refused = 0
-    until = time.monotonic() + seconds
-    while refused < 5 and time.monotonic() < until:
-        try:
-            call = limited.reserve(100)
-        except BudgetError:
-            refused += 1
-            continue
-        sent += 1
-        call.settle(150, 250 + worker)
-    store.close()
-    told.put((sent, refused, _chosen(worker), _chosen(-1)))
-
-
-def _chosen(worker: int) -> int:
-    """How many of a process's own trace ids are sampled at a tenth."""
-    chosen_by = Sampler(Rates({"s.m": Share(0.1)}))
-    ids = (uuid.uuid5(uuid.NAMESPACE_OID, f"{worker} {n}").hex for n in range(KEYS))
-    return sum(chosen_by.decide(name, Traits).sampled for name in ids)
-
-
-@pytest.mark.long
-def test_eight_processes_share_one_budget_and_one_rate(
-    file: Callable[[], SqliteStore], tmp_path: Path
-) -> None:
-    """Together they spend no more than the limit and one call in flight for each of them.
-
-    Each samples its own requests at the rate, within five standard errors; requests that all of
-    them see get the same decision from all.
-    """
-    context = multiprocessing.get_context("spawn")
-    told = context.Queue()
-    path = str(tmp_path / "budget.db")
-    workers = [context.Process(target=_spend, args=(path, n, 60.0, told)) for n in range(8)]
-    for worker in workers:
-        worker.start()
-    results = [told.get(timeout=90) for _ in workers]
-    for worker in workers:
-        worker.join()
-    limits = {"calls_per_day": 400.0, "tokens_per_day": 100_000.0}
-    reader = Budget(limits, file(), incidents=Incidents(), now=lambda: 0.0)
-    spent = reader.spent()["day"]
-    sent, refused, own, common = zip(*results, strict=True)
-    assert spent.calls == sum(sent) <= 400
-    assert 100_000 - 8 * 500 <= spent.tokens <= 100_000 + 8 * 410
-    assert set(refused) == {5}
-    error = (KEYS * 0.1 * 0.9) ** 0.5
-    assert all(abs(chosen - KEYS * 0.1) < 5 * error for chosen in own)
-    assert abs(sum(own) - 8 * KEYS * 0.1) < 5 * error * 8**0.5
-    assert len(set(common)) == 1
 
 
 @pytest.mark.parametrize(

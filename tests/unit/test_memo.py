@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,6 @@ from tests.servers.brain import truthful_reply
 from tests.servers.samples import VERIFY
 from tests.servers.truth import TRUTH, found, spent
 
-ROOT = Path(__file__).parents[2]
 USED = Usage(calls=1, input_tokens=10, output_tokens=5)
 
 
@@ -310,31 +307,6 @@ async def test_a_locked_file_costs_a_call_not_a_judgement(tmp_path: Path) -> Non
     await asked(cached, prompt("a"))
     assert len(chat.prompts) == 2
     await cached.aclose()
-
-
-def test_several_processes_share_a_folder(tmp_path: Path) -> None:
-    """Processes that write at the same time lose nothing and fail nowhere."""
-    code = (
-        "import asyncio, sys\n"
-        "from pathlib import Path\n"
-        "from rag_eval_hooks.judges.memo import Memo\n"
-        "async def main(folder, who):\n"
-        "    memo = Memo(folder)\n"
-        "    for n in range(40):\n"
-        "        memo.keep(f'{who}:{n}'.encode(), 'text')\n"
-        "        await memo.load(b'none')\n"
-        "    await memo.aclose()\n"
-        "    assert memo.stats() == {'asked': 40}, memo.stats()\n"
-        "asyncio.run(main(*sys.argv[1:]))\n"
-    )
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(who)], cwd=ROOT)
-        for who in range(8)
-    ]
-    assert [process.wait(60) for process in running] == [0] * 8
-    connection = sqlite3.connect(tmp_path / "replies.sqlite")
-    assert connection.execute("SELECT COUNT(*) FROM replies_1").fetchone() == (320,)
-    connection.close()
 
 
 def test_one_chat_serves_one_event_loop_after_another(tmp_path: Path) -> None:
