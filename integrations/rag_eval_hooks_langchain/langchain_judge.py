@@ -13,7 +13,7 @@ from langsmith.run_helpers import tracing_context
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, CallLimits
+from rag_eval_hooks.judges.calls.gate import CallLimits, RetryKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
@@ -78,6 +78,10 @@ class LangChainChat(ChatAdapter):
         return await model.ainvoke(messages, _UNSEEN)
 
 
+class _Keywords(RetryKeywords, LLMOptions, total=False):
+    """Keywords of `LangChainJudge`."""
+
+
 class LangChainJudge(LLMJudge):
     """`LLMJudge` over a chat model of LangChain.
 
@@ -88,38 +92,19 @@ class LangChainJudge(LLMJudge):
         model: A chat model, or any runnable that takes messages and gives a message or a text;
             of these only a chat model is asked for structured output. Its temperature and all
             else stay as they are.
-        timeout: Seconds for one call.
-        retries: Further tries after a 429, a 5xx or a time-out, besides the model's own.
-        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
-        breaker_failures: In a row, after which no call is made for a while.
-        breaker_pause: Seconds of that while; it doubles up to six times as long.
-        **options: Keywords of `LLMJudge`.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The two
+            retries by default come on top of the model's own.
 
     Raises:
         ConfigError: The model is no runnable, or a value cannot be used.
     """
 
-    def __init__(
-        self,
-        model: _Model,
-        *,
-        timeout: float = 60.0,
-        retries: int = 2,
-        concurrency: int = 16,
-        breaker_failures: int = BREAKER_FAILURES,
-        breaker_pause: float = BREAKER_PAUSE,
-        **options: Unpack[LLMOptions],
-    ) -> None:
+    def __init__(self, model: _Model, **options: Unpack[_Keywords]) -> None:
         if not isinstance(model, Runnable):
             raise ConfigError("judge", type(model).__name__, "a chat model of LangChain")
-        limits = CallLimits(
-            timeout=timeout,
-            retries=retries,
-            concurrency=concurrency,
-            breaker_failures=breaker_failures,
-            breaker_pause=breaker_pause,
-        )
-        super().__init__(LangChainChat(model, limits), **options)
+        keywords: dict[str, Any] = {"retries": 2, **options}
+        limits = CallLimits.taken_from(keywords)
+        super().__init__(LangChainChat(model, limits), **keywords)
 
 
 def _silent(model: _Model) -> _Model:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, create_model
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, CallLimits
+from rag_eval_hooks.judges.calls.gate import CallLimits, RetryKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
@@ -83,6 +83,10 @@ class LlamaIndexChat(ChatAdapter):
         return send
 
 
+class _Keywords(RetryKeywords, LLMOptions, total=False):
+    """Keywords of `LlamaIndexJudge`."""
+
+
 class LlamaIndexJudge(LLMJudge):
     """`LLMJudge` over an LLM of LlamaIndex.
 
@@ -92,38 +96,19 @@ class LlamaIndexJudge(LLMJudge):
 
     Args:
         llm: Its temperature and all else stay as they are.
-        timeout: Seconds for one call.
-        retries: Further tries after a 429, a 5xx or a time-out, besides the LLM's own.
-        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
-        breaker_failures: In a row, after which no call is made for a while.
-        breaker_pause: Seconds of that while; it doubles up to six times as long.
-        **options: Keywords of `LLMJudge`.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`. The two
+            retries by default come on top of the model's own.
 
     Raises:
         ConfigError: It is no LLM of LlamaIndex, or a value cannot be used.
     """
 
-    def __init__(
-        self,
-        llm: LLM,
-        *,
-        timeout: float = 60.0,
-        retries: int = 2,
-        concurrency: int = 16,
-        breaker_failures: int = BREAKER_FAILURES,
-        breaker_pause: float = BREAKER_PAUSE,
-        **options: Unpack[LLMOptions],
-    ) -> None:
+    def __init__(self, llm: LLM, **options: Unpack[_Keywords]) -> None:
         if not isinstance(llm, LLM):
             raise ConfigError("judge", type(llm).__name__, "an LLM of LlamaIndex")
-        limits = CallLimits(
-            timeout=timeout,
-            retries=retries,
-            concurrency=concurrency,
-            breaker_failures=breaker_failures,
-            breaker_pause=breaker_pause,
-        )
-        super().__init__(LlamaIndexChat(llm, limits), **options)
+        keywords: dict[str, Any] = {"retries": 2, **options}
+        limits = CallLimits.taken_from(keywords)
+        super().__init__(LlamaIndexChat(llm, limits), **keywords)
 
 
 class _Shape(BaseTool):

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE, CallLimits
+from rag_eval_hooks.judges.calls.gate import CallKeywords, CallLimits
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads
@@ -28,7 +28,7 @@ class CallableChat(ChatAdapter):
     Args:
         function: Takes messages, gives a text.
         name: Annotator on the scores.
-        limits: CallLimits of the calls; retries are left to the function's own client.
+        limits: Limits of the calls; retries are left to the function's own client.
     """
 
     def __init__(self, function: Function, name: str, limits: CallLimits) -> None:
@@ -62,6 +62,10 @@ class CallableChat(ChatAdapter):
         return Reply(lambda: only_text(text, ()))
 
 
+class _Keywords(CallKeywords, LLMOptions, total=False):
+    """Keywords of `CallableJudge` besides its name."""
+
+
 class CallableJudge(LLMJudge):
     """`LLMJudge` over a function, such as one that calls a model of your own.
 
@@ -81,11 +85,8 @@ class CallableJudge(LLMJudge):
             `judge_failed`; its text is not passed on.
         name: What the scores are said to come from: `callable:` and this. By default the
             function's name.
-        timeout: Seconds for one call.
-        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
-        breaker_failures: Failures in a row after which no call is made for a while.
-        breaker_pause: Seconds of that while; it doubles up to six times as long.
-        **options: Keywords of `LLMJudge`; a memo keeps replies by `name`.
+        **options: Fields of `CallLimits`, such as `timeout`, and keywords of `LLMJudge`; a memo
+            keeps replies by `name`.
 
     Raises:
         ConfigError: The function does not take one argument, a value cannot be used, or there
@@ -93,27 +94,15 @@ class CallableJudge(LLMJudge):
     """
 
     def __init__(
-        self,
-        function: Function,
-        *,
-        name: str | None = None,
-        timeout: float = 60.0,
-        concurrency: int = 16,
-        breaker_failures: int = BREAKER_FAILURES,
-        breaker_pause: float = BREAKER_PAUSE,
-        **options: Unpack[LLMOptions],
+        self, function: Function, *, name: str | None = None, **options: Unpack[_Keywords]
     ) -> None:
         _check(function)
         if options.get("memo") is not None and not name:
             raise ConfigError("name", name, "a name of the function's model: a memo goes by it")
-        limits = CallLimits(
-            timeout=timeout,
-            concurrency=concurrency,
-            breaker_failures=breaker_failures,
-            breaker_pause=breaker_pause,
-        )
+        keywords: dict[str, Any] = {**options}
+        limits = CallLimits.taken_from(keywords)
         chat = CallableChat(function, f"callable:{name or _name_of(function)}", limits)
-        super().__init__(chat, **options)
+        super().__init__(chat, **keywords)
 
 
 def _check(function: object) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.gate import CallLimits
+from rag_eval_hooks.judges.calls.gate import CallLimits, RetryKeywords
 
 try:
     import openai
@@ -28,7 +26,7 @@ try:
 except ImportError:
     aiohttp = None  # type: ignore[assignment]
 
-__all__ = ["ClientOptions", "Endpoint"]
+__all__ = ["ClientOptions", "Endpoint", "EndpointKeywords"]
 
 _OPENAI: Final = "https://api.openai.com/v1"
 _NO_KEY: Final = "none"
@@ -67,6 +65,15 @@ class ClientOptions(CallLimits):
         CallLimits.__post_init__(self)
 
 
+class EndpointKeywords(RetryKeywords, total=False):
+    """Fields of `ClientOptions` as keywords of a judge or an embedder."""
+
+    base_url: str | None
+    api_key: str | None
+    headers: Mapping[str, str] | None
+    query: Mapping[str, str] | None
+
+
 class _ConnectionFailedError(DescribedError, ConnectionError):
     """The connection could not be made, or broke."""
 
@@ -84,7 +91,6 @@ class Endpoint:
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
-        self._documents = _SentDocuments()
         # Connections cannot move between event loops: each loop has its own client.
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, openai.AsyncOpenAI] = (
             WeakKeyDictionary()
@@ -97,12 +103,8 @@ class Endpoint:
         """Make the client of the running loop, so that no call's time goes into it."""
         self._client()
 
-    async def post(self, path: str, document: bytes) -> Any:
-        """Send a document and return the JSON of the reply.
-
-        Args:
-            path: Path behind the base URL.
-            document: The document, as JSON in UTF-8.
+    async def post(self, path: str, document: Mapping[str, Any]) -> Any:
+        """Send a JSON document to a path behind the base URL, and return the JSON of the reply.
 
         Raises:
             openai.APIStatusError: The status is 400 or above.
@@ -110,18 +112,15 @@ class Endpoint:
             ConnectionError: The connection could not be made, or broke.
             ValueError: The reply is no JSON.
         """
-        stand_in = self._documents.put(document)
         try:
             # The typed methods spend more on checking the schema than on the call.
-            return await self._client().post(path, body=stand_in, cast_to=object)
+            return await self._client().post(path, body=document, cast_to=object)
         except openai.APIConnectionError as error:
             if isinstance(error, openai.APITimeoutError) and not _is_broken_connection(error):
                 raise
             raise _ConnectionFailedError(self._failed_connection()) from None
         except (ValueError, openai.APIResponseValidationError) as error:
             raise _NotJsonError(f"the reply is no JSON ({type(error).__name__})") from None
-        finally:
-            self._documents.drop(stand_in)
 
     async def aclose(self) -> None:
         """Close the running loop's connections; a later call opens new ones."""
@@ -144,7 +143,7 @@ class Endpoint:
             default_headers=dict(options.headers),
             timeout=options.timeout,
             max_retries=0,
-            http_client=_http_client(self._documents, options.query),
+            http_client=_http_client(options.query),
         )
 
     def _failed_connection(self) -> str:
@@ -153,75 +152,44 @@ class Endpoint:
         return f"the connection to {host} failed; check base_url"
 
 
-class _SentDocuments:
-    """Documents in flight, each behind a stand-in that a client may log.
-
-    OpenAI's clients before 3.20 log what they send at the level DEBUG, and it quotes the
-    application.
-    """
-
-    def __init__(self) -> None:
-        self._by_number: dict[int, bytes] = {}
-        self._numbers = itertools.count()
-
-    def put(self, document: bytes) -> dict[str, int]:
-        number = next(self._numbers)
-        self._by_number[number] = document
-        return {"document": number}
-
-    def get(self, content: bytes) -> bytes:
-        return self._by_number[json.loads(content)["document"]]
-
-    def drop(self, stand_in: dict[str, int]) -> None:
-        del self._by_number[stand_in["document"]]
-
-
-class _Transport:
-    """HTTP transport that puts document and query into requests, below all logging.
+class _HiddenQuery:
+    """HTTP transport that adds parameters to requests, below all logging of URLs.
 
     Args:
         transport: Sends the requests.
-        documents: Documents by their stand-ins.
-        query: Parameters of every request. They may be keys, and HTTP clients log URLs.
+        query: Parameters of every request, which may be keys.
     """
 
-    def __init__(self, transport: Any, documents: _SentDocuments, query: Mapping[str, str]) -> None:
+    def __init__(self, transport: Any, query: Mapping[str, str]) -> None:
         self._transport = transport
-        self._documents = documents
         self._query = dict(query)
 
     async def handle_async_request(self, request: Any) -> Any:
-        url = request.url.copy_merge_params(self._query) if self._query else request.url
-        headers, content = request.headers, request.content
-        if request.method == "POST":
-            content = self._documents.get(content)
-            headers["Content-Length"] = str(len(content))
         sent = type(request)(
-            request.method, url, headers=headers, content=content, extensions=request.extensions
+            request.method,
+            request.url.copy_merge_params(self._query),
+            headers=request.headers,
+            content=request.content,
+            extensions=request.extensions,
         )
         return await self._transport.handle_async_request(sent)
 
     async def aclose(self) -> None:
         await self._transport.aclose()
 
-    async def __aenter__(self) -> Self:
-        await self._transport.__aenter__()
-        return self
 
-    async def __aexit__(self, *error: Any) -> None:
-        await self._transport.__aexit__(*error)
-
-
-def _http_client(documents: _SentDocuments, query: Mapping[str, str]) -> Any:
+def _http_client(query: Mapping[str, str]) -> Any:
     """Make the HTTP client below OpenAI's: over aiohttp if possible, for a third of the CPU."""
-    make = getattr(openai, "DefaultAioHttpClient", None)
-    client = openai.DefaultAsyncHttpxClient() if make is None or aiohttp is None else make()
-    # No public parameter takes a transport that is to be wrapped; the client is ours alone.
-    client._transport = _Transport(client._transport, documents, query)
-    client._mounts = {
-        pattern: transport and _Transport(transport, documents, query)
-        for pattern, transport in client._mounts.items()
-    }
+    make = openai.DefaultAsyncHttpxClient if aiohttp is None else openai.DefaultAioHttpClient
+    client: Any = make()
+    if query:
+        # No public parameter takes a transport without losing aiohttp and the environment's
+        # proxies; the client is ours alone.
+        client._transport = _HiddenQuery(client._transport, query)
+        client._mounts = {
+            pattern: transport and _HiddenQuery(transport, query)
+            for pattern, transport in client._mounts.items()
+        }
     return client
 
 

@@ -24,16 +24,7 @@ NvidiaCalls: TypeAlias = Literal["independent", "paired"]
 
 
 class LLMOptions(TypedDict, total=False):
-    """Keywords that every judge over a language model takes; defaults are those of `LLMJudge`.
-
-    Attributes:
-        attempts: Times that one item may be asked for in all.
-        calls: `fused` for one call a task, `single` for one call a finding.
-        nvidia_calls: `independent` or `paired` calls for the templates of ratings.
-        verify_tokens: Tokens of contexts in one verification; longer ones are split.
-        memo: Keeps valid replies and serves them again.
-        prices: Puts costs on the usage.
-    """
+    """Keywords of `LLMJudge`, which every judge over a language model takes."""
 
     attempts: int
     calls: Calls

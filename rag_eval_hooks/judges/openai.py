@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any, Unpack
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
-from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
 
 __all__ = ["OpenAIChat", "OpenAIJudge"]
+
+
+class _Keywords(EndpointKeywords, LLMOptions, total=False):
+    """Keywords of `OpenAIJudge` besides its temperature."""
 
 
 class OpenAIJudge(LLMJudge):
@@ -21,50 +22,20 @@ class OpenAIJudge(LLMJudge):
 
     Args:
         model: The endpoint's name for the model.
-        base_url: Address of the endpoint; OpenAI's own by default.
-        api_key: Key of the endpoint.
-        headers: Extra headers for a gateway.
-        query: Extra query parameters, such as `api-version`.
         temperature: Sampling temperature, or None to send none.
-        timeout: Seconds for one call.
-        retries: Further tries after a 429, a 5xx or a time-out.
-        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
-        breaker_failures: Failures in a row after which no call is made for a while.
-        breaker_pause: Seconds of that while; it doubles up to six times as long.
-        **options: Keywords of `LLMJudge`.
+        **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`, and
+            keywords of `LLMJudge`.
 
     Raises:
         ConfigError: A value cannot be used.
     """
 
     def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
-        temperature: float | None = 0.0,
-        timeout: float = 30.0,
-        retries: int = 3,
-        concurrency: int = 16,
-        breaker_failures: int = BREAKER_FAILURES,
-        breaker_pause: float = BREAKER_PAUSE,
-        **options: Unpack[LLMOptions],
+        self, model: str, *, temperature: float | None = 0.0, **options: Unpack[_Keywords]
     ) -> None:
-        client = ClientOptions(
-            base_url=base_url,
-            api_key=api_key,
-            headers=dict(headers or {}),
-            query=dict(query or {}),
-            timeout=timeout,
-            retries=retries,
-            concurrency=concurrency,
-            breaker_failures=breaker_failures,
-            breaker_pause=breaker_pause,
-        )
-        super().__init__(OpenAIChat(model, client, temperature=temperature), **options)
+        keywords: dict[str, Any] = {**options}
+        client = ClientOptions.taken_from(keywords)
+        super().__init__(OpenAIChat(model, client, temperature=temperature), **keywords)
 
 
 class OpenAIChat(ChatAdapter):
@@ -97,14 +68,17 @@ class OpenAIChat(ChatAdapter):
             {"role": "system", "content": prompt.system},
             {"role": "user", "content": user},
         ]
-        body = {"model": self._model, "messages": messages, **_output_fields(prompt, mode)}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": messages,
+            **_output_fields(prompt, mode),
+        }
         if temperature is not None:
             body["temperature"] = temperature
-        document = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
         self._endpoint.open()
 
         async def send() -> Reply:
-            return _reply(await self._endpoint.post("/chat/completions", document))
+            return _reply(await self._endpoint.post("/chat/completions", body))
 
         return send
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 from array import array
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 from rag_eval_hooks.calls import Call, Caller, Operation
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import AsksBudget
-from rag_eval_hooks.judges.calls.gate import BREAKER_FAILURES, BREAKER_PAUSE
 from rag_eval_hooks.judges.calls.requests import Meter, RequestRefusedError, Requests, token_count
 from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
-from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint
+from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage
 
@@ -30,17 +28,9 @@ class OpenAIEmbedder(AsksBudget):
 
     Args:
         model: The endpoint's name for the model.
-        base_url: Address of the endpoint; OpenAI's own by default.
-        api_key: Key of the endpoint.
-        headers: Extra headers for a gateway.
-        query: Extra query parameters, such as `api-version`.
-        timeout: Seconds for one call.
-        retries: Further tries after a 429, a 5xx or a time-out, and after a malformed reply.
-        concurrency: Calls in flight at once, at most: fewer while many get a 429 or a time-out.
-        breaker_failures: Failures in a row after which no call is made for a while.
-        breaker_pause: Seconds of that while; it doubles up to six times as long.
         cache_size: Vectors kept, the least recently used leave first.
         prices: Puts costs on the usage.
+        **options: Fields of `ClientOptions`, such as `base_url`, `api_key` and `timeout`.
 
     Raises:
         ConfigError: A value cannot be used.
@@ -50,35 +40,17 @@ class OpenAIEmbedder(AsksBudget):
         self,
         model: str = "text-embedding-3-small",
         *,
-        base_url: str | None = None,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        query: Mapping[str, str] | None = None,
-        timeout: float = 30.0,
-        retries: int = 3,
-        concurrency: int = 16,
-        breaker_failures: int = BREAKER_FAILURES,
-        breaker_pause: float = BREAKER_PAUSE,
         cache_size: int = 1024,
         prices: Prices | None = None,
+        **options: Unpack[EndpointKeywords],
     ) -> None:
-        options = ClientOptions(
-            base_url=base_url,
-            api_key=api_key,
-            headers=dict(headers or {}),
-            query=dict(query or {}),
-            timeout=timeout,
-            retries=retries,
-            concurrency=concurrency,
-            breaker_failures=breaker_failures,
-            breaker_pause=breaker_pause,
-        )
+        client = ClientOptions.taken_from({**options})
         self._model = model
         self._name = f"openai:{model}"
-        self._endpoint = Endpoint(options)
+        self._endpoint = Endpoint(client)
         caller = Caller(self._name, Operation.EMBEDDINGS, provider="openai")
-        self._requests = Requests(caller, options)
-        self._retries = retries
+        self._requests = Requests(caller, client)
+        self._retries = client.retries
         self._prices = prices or Prices()
         self._embeddings = Embeddings(
             self._name,
@@ -86,7 +58,7 @@ class OpenAIEmbedder(AsksBudget):
             cache_size=cache_size,
             size=_BATCH,
             window=_WINDOW,
-            concurrency=concurrency,
+            concurrency=client.concurrency,
             divisible=_is_about_content,
         )
 
@@ -144,11 +116,10 @@ class OpenAIEmbedder(AsksBudget):
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
         sent = [sendable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
-        document = json.dumps(body, ensure_ascii=False).encode()
         self._endpoint.open()
 
         async def request(call: Call) -> Any:
-            reply = await self._endpoint.post("/embeddings", document)
+            reply = await self._endpoint.post("/embeddings", body)
             call.input_tokens = _tokens(reply)
             model = reply.get("model") if isinstance(reply, dict) else None
             call.response_model = model if isinstance(model, str) else None

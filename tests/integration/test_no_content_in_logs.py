@@ -204,7 +204,7 @@ async def test_the_client_knows_nothing_of_what_it_sends(logged: list[str]) -> N
     body = {"model": "m", "messages": [{"role": "user", "content": CANARY}]}
     with JudgeServer() as server:
         endpoint = Endpoint(ClientOptions(base_url=server.url, query={"v": KEY}))
-        await endpoint.post("/chat/completions", json.dumps(body).encode())
+        await endpoint.post("/chat/completions", body)
         await endpoint.aclose()
     (request,) = server.requests
     assert request.body == body

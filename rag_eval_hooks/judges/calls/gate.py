@@ -1,4 +1,4 @@
-"""CallLimits on the calls to one judge: how many at once, and none while it is dead."""
+"""Limits on the calls to one judge: how many at once, and none while it is dead."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import Any, Final, Self, TypedDict
 
 from rag_eval_hooks.calls import BreakerState, GateState
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
 from rag_eval_hooks.judges.calls.failures import JudgeHealth, health_of, requested_pause
 
-__all__ = ["BREAKER_FAILURES", "BREAKER_PAUSE", "Breaker", "CallLimits", "Gate"]
+__all__ = ["Breaker", "CallKeywords", "CallLimits", "Gate", "RetryKeywords"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
-BREAKER_FAILURES: Final = 20
-"""Above the default concurrency: one bad moment of all calls in flight does not open it."""
-BREAKER_PAUSE: Final = 10.0
 _LONGEST_PAUSE: Final = 6
 """Bound of the breaker's pause, in multiples of its first length."""
 _DECREASE: Final = 0.5
@@ -39,7 +36,7 @@ _UNAVAILABLE: Final = "the judge failed too often in a row; it is asked again af
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """CallLimits of calls to a model.
+    """Limits of calls to a model.
 
     Attributes:
         timeout: Seconds for one call, from sending to the reply's end; retries count anew.
@@ -56,8 +53,9 @@ class CallLimits:
     timeout: float = 60.0
     retries: int = 0
     concurrency: int = 16
-    breaker_failures: int = BREAKER_FAILURES
-    breaker_pause: float = BREAKER_PAUSE
+    # Above the default concurrency: one bad moment of all calls in flight does not open it.
+    breaker_failures: int = 20
+    breaker_pause: float = 10.0
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
@@ -67,6 +65,27 @@ class CallLimits:
         for name, least in (("retries", 0), ("concurrency", 1), ("breaker_failures", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(name, getattr(self, name), f"a whole number, {least} or more")
+
+    @classmethod
+    def taken_from(cls, keywords: dict[str, Any]) -> Self:
+        """Make limits of the keywords that are fields, and remove these; None is the default."""
+        given = {f.name: keywords.pop(f.name) for f in fields(cls) if f.name in keywords}
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+
+class CallKeywords(TypedDict, total=False):
+    """Fields of `CallLimits` as keywords of a judge whose client retries by itself."""
+
+    timeout: float
+    concurrency: int
+    breaker_failures: int
+    breaker_pause: float
+
+
+class RetryKeywords(CallKeywords, total=False):
+    """Fields of `CallLimits` as keywords of a judge."""
+
+    retries: int
 
 
 class Breaker:
