@@ -22,16 +22,11 @@ from rag_eval_hooks.sample import Context
 from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.tasks import Decompose, Verify
-from rag_eval_hooks.testing import MemorySink, ScriptedJudge, Support
+from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from rag_eval_hooks.work import Work
+from tests.support.evaluation import faithful_judge, sample
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
-GOOD = ScriptedJudge(Findings(answer_claims=("a",), answer_support=(Support((True,)),)))
-
-
-def sample(trace_id: str | None = None, **fields: object) -> Sample:
-    values = {"question": "q", "contexts": ("c",), "answer": "a", "trace_id": trace_id, **fields}
-    return Sample(**values)  # type: ignore[arg-type]
 
 
 def outcomes(evals: RagEval, key: str) -> list[tuple[str, str]]:
@@ -43,11 +38,11 @@ def test_each_fate_is_told() -> None:
     keys = [f"{n:032x}" for n in range(50)]
     out = next(key for key in keys if not Share(0.5).includes(position(key)))
     taken = [key for key in keys if Share(0.5).includes(position(key))]
-    with RagEval(["ragas.faithfulness"], GOOD, 0.5) as evals:
-        evals.offer(sample(taken[0]))
-        evals.offer(sample(taken[1], contexts=None))
-        evals.offer(sample(taken[2], status=Status.CLOSED))
-        evals.offer(sample(out))
+    with RagEval(["ragas.faithfulness"], faithful_judge(), 0.5) as evals:
+        evals.offer(sample(trace_id=taken[0]))
+        evals.offer(sample(trace_id=taken[1], contexts=None))
+        evals.offer(sample(trace_id=taken[2], status=Status.CLOSED))
+        evals.offer(sample(trace_id=out))
         evals.flush(60)
         assert outcomes(evals, taken[0]) == [("scored", "")]
         assert outcomes(evals, taken[1]) == [("failed", "missing_input")]
@@ -56,7 +51,7 @@ def test_each_fate_is_told() -> None:
         assert evals.explain(out)[0].probability == 0.5
         assert outcomes(evals, "f" * 32) == []
         assert "sample_rate" in str(evals.explain(out)[0])
-    evals.offer(sample(taken[3]))
+    evals.offer(sample(trace_id=taken[3]))
     assert outcomes(evals, taken[3]) == [("dropped", "shutdown")]
 
 
@@ -96,10 +91,10 @@ def test_metrics_without_a_score_are_told_with_their_cause() -> None:
 
 def test_samples_of_one_trace_are_all_told() -> None:
     """Several samples of one trace stand in their order."""
-    with RagEval(["ragas.faithfulness"], GOOD) as evals:
-        evals.offer(sample("a" * 32))
+    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
+        evals.offer(sample(trace_id="a" * 32))
         evals.flush(60)
-        evals.offer(sample("a" * 32, contexts=None))
+        evals.offer(sample(trace_id="a" * 32, contexts=None))
         evals.flush(60)
         assert [told.outcome for told in evals.explain("a" * 32)] == ["scored", "failed"]
 
@@ -119,7 +114,9 @@ def test_a_captured_sample_is_found_by_its_own_id() -> None:
     """Of two samples in one trace both are told by the trace's id, each by its own."""
     provider, memory = TracerProvider(), MemorySink()
     with (
-        RagEval(["ragas.faithfulness"], GOOD, sinks=memory, tracer_provider=provider) as evals,
+        RagEval(
+            ["ragas.faithfulness"], faithful_judge(), sinks=memory, tracer_provider=provider
+        ) as evals,
         provider.get_tracer("app").start_as_current_span("request") as span,
     ):
         capture(evals, 1)
@@ -163,8 +160,8 @@ async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
 )
 def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
     """Capitals, dashes, white space and a prefix are of no account; nor is it of feedback."""
-    with RagEval(["ragas.faithfulness"], GOOD) as evals:
-        evals.offer(sample(TRACE))
+    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
+        evals.offer(sample(trace_id=TRACE))
         evals.flush(60)
         assert [told.outcome for told in evals.explain(written)] == ["scored"]
         assert evals.feedback(written, score=1)
@@ -173,12 +170,12 @@ def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
 def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample id that is no hexadecimal number stays what it is, and one that left too."""
     monkeypatch.setattr(limits, "EXPLAINED_TRACES", 1)
-    with RagEval(["ragas.faithfulness"], GOOD) as evals:
-        evals.offer(sample(TRACE, sample_id="Order-7"))
+    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
+        evals.offer(sample(trace_id=TRACE, sample_id="Order-7"))
         evals.flush(60)
         assert outcomes(evals, "Order-7") == [("scored", "")]
         assert evals.explain("order-7") == ()
-        evals.offer(sample("f" * 32))
+        evals.offer(sample(trace_id="f" * 32))
         assert evals.explain("Order-7") == ()
 
 
@@ -186,8 +183,8 @@ def test_what_left_a_sample_out_is_told_with_its_probability() -> None:
     """A rule that left it out is named, and how likely one like it is chosen."""
     rules = [{"tags": ["bot"], "rate": 0.0, "name": "bots"}]
     config = RagEvalConfig(rules=rules)
-    with RagEval(["ragas.faithfulness"], GOOD, config=config) as evals:
-        evals.offer(sample(TRACE, tags=("bot",)))
+    with RagEval(["ragas.faithfulness"], faithful_judge(), config=config) as evals:
+        evals.offer(sample(trace_id=TRACE, tags=("bot",)))
         (told,) = evals.explain(TRACE)
     assert (told.outcome, told.reason, told.probability) == ("sampled_out", "rule:bots", 0.0)
     assert str(told).startswith("sampled_out (rule:bots, probability 0): sample_rate, a rate")
@@ -196,8 +193,8 @@ def test_what_left_a_sample_out_is_told_with_its_probability() -> None:
 def test_what_a_feedback_asked_for_is_told_too() -> None:
     """A sample that was left out and then evaluated for a thumb down has both in its story."""
     config = RagEvalConfig(tail=[{"thumbs_down": True, "then": "ragas"}])
-    with RagEval(["ragas.faithfulness"], GOOD, 0.0, config=config) as evals:
-        evals.offer(one := sample(TRACE))
+    with RagEval(["ragas.faithfulness"], faithful_judge(), 0.0, config=config) as evals:
+        evals.offer(one := sample(trace_id=TRACE))
         assert evals.feedback(TRACE, score=0)
         evals.flush(60)
         assert outcomes(evals, TRACE) == [("sampled_out", "ratio"), ("scored", "")]
@@ -207,7 +204,7 @@ def test_what_a_feedback_asked_for_is_told_too() -> None:
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the last traces are remembered, and of each a few samples."""
     monkeypatch.setattr(limits, "EXPLAINED_TRACES", 3)
-    with RagEval(["ragas.faithfulness"], GOOD) as evals:
+    with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         samples = [sample() for _ in range(5)]
         for one in samples:
             evals.offer(one)

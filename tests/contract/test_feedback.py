@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory, RecentReques
 from rag_eval_hooks.telemetry.feedback_span import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from rag_eval_hooks.work import Work
+from tests.support.evaluation import sample
 from tests.waiting import until
 
 CLAIMS = Findings(
@@ -41,23 +42,15 @@ DOWN = {"thumbs_down": True, "then": ["ragas"]}
 Make = Callable[..., RagEval]
 
 
-def sample(**fields: Any) -> Sample:
-    return Sample(**({"question": "q", "contexts": ("c",), "answer": "a"} | fields))
-
-
 @pytest.fixture
-def make() -> Iterator[Make]:
-    made: list[RagEval] = []
-
-    def build(judge: Any = None, sinks: Any = (), provider: Any = None, **told: Any) -> RagEval:
+def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
+    def build(judge: Any = None, sinks: Any = (), provider: Any = None, **settings: Any) -> RagEval:
         judge = judge or ScriptedJudge(CLAIMS)
-        config = RagEvalConfig(**told)
-        made.append(RagEval(METRICS, judge, sinks=sinks, config=config, tracer_provider=provider))
-        return made[-1]
+        config = RagEvalConfig(**settings)
+        evals = RagEval(METRICS, judge, sinks=sinks, config=config, tracer_provider=provider)
+        return shut_down_after(evals)
 
-    yield build
-    for evals in made:
-        evals.shutdown(0.1)
+    return build
 
 
 def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:

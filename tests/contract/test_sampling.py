@@ -21,7 +21,6 @@ from rag_eval_hooks import (
     RagEvalConfig,
     Sample,
     Score,
-    Stats,
     Status,
 )
 from rag_eval_hooks.capture import RunKind
@@ -36,6 +35,7 @@ from rag_eval_hooks.sampling.sampler import Rule
 from rag_eval_hooks.sampling.tail import _is_cheap
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
+from tests.support.evaluation import total
 from tests.support.size import size
 
 CLAIMS = Findings(
@@ -46,40 +46,33 @@ CLAIMS = Findings(
 )
 METRICS = ["ragas.faithfulness", "lexical"]
 FAITH, WORDS = "ragas.faithfulness", "lexical.keyword_coverage"
-GOOD = "The quay opened in 1931."
-BAD = "Bananas are yellow."
+RIGHT = "The quay opened in 1931."
+WRONG = "Bananas are yellow."
 Make = Callable[..., RagEval]
 
 
-def sample(**fields: Any) -> Sample:
-    told = {"question": "When did the quay open?", "contexts": ("c",), "answer": GOOD}
-    return Sample(**(told | {"reference": GOOD} | fields))
+def quay(**fields: Any) -> Sample:
+    values = {"question": "When did the quay open?", "contexts": ("c",), "answer": RIGHT}
+    return Sample(**(values | {"reference": RIGHT} | fields))
 
 
 @pytest.fixture
-def make() -> Iterator[Make]:
-    made: list[RagEval] = []
+def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
+    def build(
+        judge: Any = None, sinks: Any = (), metrics: Any = METRICS, **settings: Any
+    ) -> RagEval:
+        judge = judge or ScriptedJudge(CLAIMS)
+        config = RagEvalConfig(**settings)
+        return shut_down_after(RagEval(metrics, judge, sinks=sinks, config=config))
 
-    def build(judge: Any = None, sinks: Any = (), metrics: Any = METRICS, **told: Any) -> RagEval:
-        config = RagEvalConfig(**told)
-        made.append(RagEval(metrics, judge or ScriptedJudge(CLAIMS), sinks=sinks, config=config))
-        return made[-1]
-
-    yield build
-    for evals in made:
-        evals.shutdown(0.1)
-
-
-def total(stats: Stats) -> int:
-    counted = stats.scored + stats.sampled_out + stats.pending
-    return counted + sum(stats.dropped.values()) + sum(stats.failed.values())
+    return build
 
 
 def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
     """A metric that its rate leaves out costs no judge call and says why it has no score."""
     memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
     evals = make(judge, [memory], sample_rate=1.0, metric_rates={"ragas": 0.0})
-    evals.offer(sample())
+    evals.offer(quay())
     evals.flush(60)
     outcomes = memory.results[0].outcomes
     left_out, scored = outcomes[FAITH], outcomes[WORDS]
@@ -93,7 +86,7 @@ def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
 def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
     """Missing inputs of the chosen metrics are the reason of a failure, not another's rate."""
     evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
-    one = sample(reference=None)
+    one = quay(reference=None)
     evals.offer(one)
     evals.flush(60)
     assert evals.stats().failed == {"missing_input": 1}
@@ -105,7 +98,7 @@ def test_every_outcome_tells_its_own_probability(make: Make) -> None:
     memory = MemorySink()
     evals = make(None, [memory], metric_rates={"lexical": 1.0, "ragas": 0.5})
     for _ in range(40):
-        evals.offer(sample())
+        evals.offer(quay())
     evals.flush(60)
     scored = [r.outcomes[FAITH] for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
     assert 0 < len(scored) < 40 == len(memory.results)
@@ -122,7 +115,7 @@ def test_rules_see_the_request(make: Make) -> None:
     ]
     evals = make(sample_rate=0.0, rules=rules)
     told: list[dict[str, Any]] = [{"tags": ["beta"]}, {"user_id": "u1"}, {"latency": 3.5}, {}]
-    assert [evals.offer(sample(**fields)) for fields in told] == [True, True, True, False]
+    assert [evals.offer(quay(**fields)) for fields in told] == [True, True, True, False]
     evals.flush(60)
     names = ("rule:beta", "rule:user", "rule:slow", "sampled_out")
     assert evals.stats().decisions == dict.fromkeys(names, 1)
@@ -132,15 +125,15 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
     """A rule on the answer goes by the sample's, also where the root itself gives none."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.0, rules=[{"answer": "1931", "rate": 1.0}])
-    for number, text in enumerate((GOOD, BAD)):
+    for number, text in enumerate((RIGHT, WRONG)):
         with evals.interaction("When did the quay open?") as interaction:
-            interaction.contexts([GOOD])
+            interaction.contexts([RIGHT])
             run = evals.recorder.start(number, None, RunKind.MODEL, "model")
             assert run is not None
             run.text = text
             evals.recorder.end(run)
     evals.flush(60)
-    assert [result.sample.answer for result in memory.results] == [GOOD]
+    assert [result.sample.answer for result in memory.results] == [RIGHT]
     assert evals.stats().decisions == {"rule:1": 1, "sampled_out": 1}
 
 
@@ -153,8 +146,8 @@ def test_rules_see_the_question_that_is_judged(make: Make) -> None:
         run = evals.recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
         assert root is not None
         assert run is not None
-        run.query, root.text = asked, GOOD
-        evals.recorder.documents(run, [Context(text=GOOD)])
+        run.query, root.text = asked, RIGHT
+        evals.recorder.documents(run, [Context(text=RIGHT)])
         evals.recorder.end(run)
         evals.recorder.end(root)
     evals.flush(60)
@@ -181,8 +174,8 @@ def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
     """A failed request can be chosen by a rule; what came of its answer is not evaluated."""
     memory = MemorySink()
     evals = make(None, [memory], rules=[{"error": "Timeout", "rate": 1.0}])
-    assert not evals.offer(sample(status=Status.ERROR, error_type="KeyError"))
-    assert evals.offer(sample(status=Status.ERROR, error_type="ReadTimeout"))
+    assert not evals.offer(quay(status=Status.ERROR, error_type="KeyError"))
+    assert evals.offer(quay(status=Status.ERROR, error_type="ReadTimeout"))
     evals.flush(60)
     assert evals.stats().dropped == {"error": 1}
     assert memory.results[0].sample.answer is None
@@ -197,7 +190,7 @@ def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
             raise RuntimeError("host")
 
     evals = make(sample_rate=1.0, rules=[{"metadata": {"k": "v"}, "rate": 0.0}])
-    assert evals.offer(sample(metadata={"k": Broken()}))
+    assert evals.offer(quay(metadata={"k": Broken()}))
     evals.flush(60)
     stats = evals.stats()
     assert (stats.scored, stats.incidents) == (1, {"rules: RuntimeError": 1})
@@ -210,11 +203,11 @@ def test_what_is_suspicious_is_evaluated_whatever_the_rate(make: Make) -> None:
     """A cheap result looks at every sample; those it finds suspicious are certain to be judged."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.0, tail=[SUSPECT])
-    for answer in (GOOD, BAD, GOOD):
-        assert evals.offer(sample(answer=answer))
+    for answer in (RIGHT, WRONG, RIGHT):
+        assert evals.offer(quay(answer=answer))
     evals.flush(60)
     (result,) = memory.results
-    assert result.sample.answer == BAD
+    assert result.sample.answer == WRONG
     assert (result.outcomes[FAITH].probability, result.outcomes[FAITH].reason) == (
         1.0,
         f"tail:{WORDS}",
@@ -229,21 +222,21 @@ def test_a_suspect_that_the_rate_would_choose_is_certain_all_the_same(make: Make
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.5, tail=[SUSPECT])
     for _ in range(30):
-        evals.offer(sample(answer=BAD))
-        evals.offer(sample(answer=GOOD))
+        evals.offer(quay(answer=WRONG))
+        evals.offer(quay(answer=RIGHT))
     evals.flush(60)
     judged = [r for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
     by_answer = {r.sample.answer: r.outcomes[FAITH].probability for r in judged}
-    assert by_answer == {BAD: 1.0, GOOD: 0.5}
-    assert sum(r.sample.answer == BAD for r in judged) == 30
+    assert by_answer == {WRONG: 1.0, RIGHT: 0.5}
+    assert sum(r.sample.answer == WRONG for r in judged) == 30
 
 
 def test_every_dont_know_is_evaluated(make: Make) -> None:
     """An answer that says it does not know is told by rules and certain to be judged."""
     memory = MemorySink()
     evals = make(None, [memory], sample_rate=0.0, tail=[{"dont_know": True, "then": "ragas"}])
-    for answer in ("I don't know.", GOOD, None):
-        evals.offer(sample(answer=answer))
+    for answer in ("I don't know.", RIGHT, None):
+        evals.offer(quay(answer=answer))
     evals.flush(60)
     assert [r.sample.answer for r in memory.results] == ["I don't know."]
     assert memory.results[0].outcomes[FAITH].reason == "tail:dont_know"
@@ -254,10 +247,10 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
     judge, memory = ScriptedJudge(CLAIMS), MemorySink()
     tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
     evals = make(judge, [memory], sample_rate=0.0, tail=tail)
-    evals.offer(sample(contexts=(GOOD,), answer=GOOD))
+    evals.offer(quay(contexts=(RIGHT,), answer=RIGHT))
     evals.flush(60)
     assert judge.tasks == []
-    evals.offer(sample(contexts=(GOOD,), answer="The quay opened in 1977 and sank in 1980."))
+    evals.offer(quay(contexts=(RIGHT,), answer="The quay opened in 1977 and sank in 1980."))
     evals.flush(60)
     assert len(judge.tasks) > 0
     assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
@@ -315,7 +308,7 @@ def test_the_rate_limit_drops_and_counts(make: Make) -> None:
     """Samples beyond the limit are dropped for that reason; the others carry the share."""
     memory = MemorySink()
     evals = make(None, [memory], rate_limit={"minute": 5})
-    assert sum(evals.offer(sample()) for _ in range(50)) == 5
+    assert sum(evals.offer(quay()) for _ in range(50)) == 5
     evals.flush(60)
     stats = evals.stats()
     assert (stats.scored, stats.dropped) == (5, {"rate_limit": 45})
@@ -327,8 +320,8 @@ def test_the_rate_limit_drops_and_counts(make: Make) -> None:
 def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:
     """Samples that tail rules choose have to pass the limit; those left out do not count."""
     evals = make(sample_rate=0.0, tail=[SUSPECT], rate_limit={"minute": 2})
-    for answer in (GOOD, BAD, GOOD, BAD, BAD, BAD):
-        evals.offer(sample(answer=answer))
+    for answer in (RIGHT, WRONG, RIGHT, WRONG, WRONG, WRONG):
+        evals.offer(quay(answer=answer))
     evals.flush(60)
     stats = evals.stats()
     assert (stats.scored, stats.sampled_out, stats.dropped) == (2, 2, {"rate_limit": 2})
@@ -345,7 +338,7 @@ def _stream(seed: int) -> Iterator[Sample]:
         beta, latency = draw.random() < 0.2, draw.random() * 5
         value = 0.2 + 0.4 * draw.random() + (0.4 if beta else 0.0) - 0.03 * latency
         told = {"tags": ("beta",) * beta, "latency": latency, "metadata": {"value": value}}
-        yield sample(**told)
+        yield quay(**told)
 
 
 def test_weighted_means_are_unbiased() -> None:
@@ -392,7 +385,7 @@ def test_weighted_means_are_unbiased() -> None:
 rates = st.sampled_from([0.0, 0.3, 1.0])
 offers = st.lists(
     st.tuples(
-        st.sampled_from([GOOD, BAD, "I don't know.", None]),
+        st.sampled_from([RIGHT, WRONG, "I don't know.", None]),
         st.sampled_from(list(Status)),
         st.booleans(),
         st.sampled_from([None, "up", "down", "reference", "unknown"]),
@@ -423,10 +416,10 @@ def test_the_books_add_up_whatever_happens(
     evals = RagEval(METRICS, ScriptedJudge(CLAIMS), sinks=[memory], config=config)
     joined = 0
     for answer, status, beta, feedback in offers:
-        one = sample(answer=answer, status=status, tags=("beta",) * beta, reference=None)
+        one = quay(answer=answer, status=status, tags=("beta",) * beta, reference=None)
         evals.offer(one)
         if feedback is not None:
-            told = {"reference": {"reference": GOOD}, "up": {"score": 1}}.get(feedback)
+            told = {"reference": {"reference": RIGHT}, "up": {"score": 1}}.get(feedback)
             name = "nobody" if feedback == "unknown" else one.sample_id
             joined += evals.feedback(name, **(told or {"label": "thumbs_down"}))  # type: ignore[arg-type]
     assert evals.flush(60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,33 +35,26 @@ def metrics() -> Metrics:
 
 
 @pytest.fixture
-def make(metrics: Metrics) -> Iterator[Make]:
-    """Make evaluators that report to the reader, and shut them down."""
-    made: list[RagEval] = []
+def make(metrics: Metrics, shut_down_after: Callable[[RagEval], RagEval]) -> Make:
+    """Make evaluators that report to the reader."""
 
-    def build(judge: Any = None, names: Any = "ragas.faithfulness", **told: Any) -> RagEval:
-        settings = {"embedder": "none", "judge_retries": 0, **told}
-        config, embedder = RagEvalConfig(**settings), None
-        if isinstance(judge, tuple):
-            judge, embedder = judge
-        made.append(
-            RagEval(
-                names,
-                judge,
-                config=config,
-                embedder=embedder,
-                meter_provider=metrics.provider,
-                tracer_provider=TracerProvider(),
-            )
+    def build(judge: Any = None, names: Any = "ragas.faithfulness", **settings: Any) -> RagEval:
+        config = RagEvalConfig(**{"embedder": "none", "judge_retries": 0, **settings})
+        judge, embedder = judge if isinstance(judge, tuple) else (judge, None)
+        evals = RagEval(
+            names,
+            judge,
+            config=config,
+            embedder=embedder,
+            meter_provider=metrics.provider,
+            tracer_provider=TracerProvider(),
         )
-        return made[-1]
+        return shut_down_after(evals)
 
-    yield build
-    for evals in made:
-        evals.shutdown()
+    return build
 
 
-def sample(answer: str = "Ships leave at noon.") -> Sample:
+def ships(answer: str = "Ships leave at noon.") -> Sample:
     contexts = (Context(text="Ships leave at noon."),)
     return Sample(question="When do ships leave?", contexts=contexts, answer=answer)
 
@@ -78,8 +71,8 @@ def test_every_request_is_counted_and_timed_by_outcome(make: Make, metrics: Metr
     ]
     with JudgeServer(faults=faults, json_schema=False) as server:
         evals = make("openai:m", **at(server, judge_retries=3))
-        evals.evaluate(sample())
-        evals.evaluate(sample("Ships leave at nine."))
+        evals.evaluate(ships())
+        evals.evaluate(ships("Ships leave at nine."))
         sent = len(server.calls())
     keys = ("name", "operation.name", "judge.outcome")
     told = metrics.by("rag.eval.judge.calls", *keys)
@@ -96,7 +89,7 @@ def test_requests_for_vectors_are_told_apart(make: Make, metrics: Metrics) -> No
     with JudgeServer() as server:
         embedder = OpenAIEmbedder("vectors", base_url=server.url, api_key="k")
         evals = make(("openai:m", embedder), "ragas.answer_relevancy", **at(server))
-        evals.evaluate(sample())
+        evals.evaluate(ships())
         assert len(server.calls(EMBEDDINGS)) == 1
     told = metrics.by("rag.eval.judge.calls", "judge.name", "operation.name")
     assert told["openai:vectors", "embeddings"] == 1
@@ -106,8 +99,8 @@ def test_requests_for_vectors_are_told_apart(make: Make, metrics: Metrics) -> No
 def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics: Metrics) -> None:
     """A request past judge_timeout is a time-out; one that a sample's time cut off is cancelled."""
     with JudgeServer(latency=5) as server:
-        make("openai:m", **at(server, judge_timeout=0.2)).evaluate(sample())
-        make("openai:n", **at(server, sample_timeout=0.2)).evaluate(sample())
+        make("openai:m", **at(server, judge_timeout=0.2)).evaluate(ships())
+        make("openai:n", **at(server, sample_timeout=0.2)).evaluate(ships())
     told = metrics.by("rag.eval.judge.calls", "judge.name", "judge.outcome")
     assert told == {("openai:m", "timeout"): 1, ("openai:n", "cancelled"): 1}
 
@@ -119,7 +112,7 @@ def test_a_judge_of_ones_own_is_told_by_task(make: Make, metrics: Metrics) -> No
         annotator_kind = AnnotatorKind.LLM
         name = "mine"
 
-    make(Own(FAITHFUL)).evaluate(sample())
+    make(Own(FAITHFUL)).evaluate(ships())
     assert metrics.by("rag.eval.judge.calls", "judge.name", "outcome") == {("mine", "ok"): 2}
 
 
@@ -127,7 +120,7 @@ def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> Non
     """A request that was not sent is neither counted nor timed; the refusal is."""
     with JudgeServer() as server:
         evals = make("openai:m", **at(server, budget={"calls_per_hour": 1}))
-        evals.offer(sample())
+        evals.offer(ships())
         evals.flush(60)
     assert metrics.by("rag.eval.judge.calls", "outcome") == {"ok": 1}
     assert metrics.by("rag.eval.refused", "reason") == {"budget": 1}
@@ -137,7 +130,7 @@ def test_inline_evaluations_are_paid_for_too(make: Make, metrics: Metrics) -> No
     """Tokens are counted by direction, also of what is evaluated beside the queue."""
     with JudgeServer() as server:
         evals = make("openai:m", **at(server))
-        used = evals.evaluate(sample())["ragas.faithfulness"].usage
+        used = evals.evaluate(ships())["ragas.faithfulness"].usage
     told = metrics.by("rag.eval.judge.tokens", "token.type")
     assert told == {"input": used.input_tokens, "output": used.output_tokens}
 
@@ -158,13 +151,13 @@ def test_the_breaker_is_seen_in_each_state(make: Make, metrics: Metrics) -> None
             breaker_pause=2.0,
         )
         evals = make(judge)
-        evals.evaluate(sample())
+        evals.evaluate(ships())
         until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
-        evals.evaluate(sample())
+        evals.evaluate(ships())
         until(lambda: states() == {"closed": 0, "open": 1, "half_open": 0})
         until(lambda: states() == {"closed": 0, "open": 0, "half_open": 1})
         server.faults.clear()
-        evals.evaluate(sample())
+        evals.evaluate(ships())
         until(lambda: states() == {"closed": 1, "open": 0, "half_open": 0})
 
 
@@ -173,7 +166,7 @@ def test_the_adaptive_limit_is_seen(make: Make, metrics: Metrics) -> None:
     with JudgeServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
         evals = make("openai:m", **at(server, judge_concurrency=8))
         for number in range(4):
-            evals.evaluate(replace(sample(), question=f"{number}?"))
+            evals.evaluate(replace(ships(), question=f"{number}?"))
 
     def level(name: str) -> list[float]:
         return [p.value for p in metrics.points(f"rag.eval.judge.concurrency.{name}")]
@@ -250,7 +243,7 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
         rate_limit={"minute": 2},
     )
     for tag in ("vip", "vip", "vip", "bot", "none", "", ""):
-        told = sample()
+        told = ships()
         evals.offer(Sample(**{**told.to_dict(), "tags": (tag,) if tag else ()}))
     evals.feedback("unknown", score=1)
     evals.flush(60)
