@@ -31,13 +31,21 @@ from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.evaluation.evaluator_metric import evaluator_metric
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Findings, Support
-from rag_eval_hooks.ids import result_id, score_id
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.pipeline import Explanation, Stats
 from rag_eval_hooks.redaction.rule import Match
 from rag_eval_hooks.sample import Context, Sample, Status
-from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
+from rag_eval_hooks.score import (
+    AnnotatorKind,
+    Cause,
+    NotScored,
+    Outcome,
+    Outcomes,
+    Score,
+    result_id,
+    score_id,
+)
 from rag_eval_hooks.telemetry.tracing import setup_tracing
 
 if TYPE_CHECKING:

@@ -154,13 +154,16 @@ class RagEval:
             on_wait=self._watch,
         )
         self._pipeline = self._new_pipeline()
-        self._state = _State(self)
-        self._parts.telemetry.watch(self._state)
+        self._parts.telemetry.watch(self._read_state)
         self._inherited: list[object] = []
         at_fork(before=self._forking, in_child=self._forked_child)
 
     def _new_pipeline(self) -> Pipeline:
         return Pipeline(self._parts, self._tick, self.recorder.opened)
+
+    def _read_state(self, instrument: str) -> Iterable[Reading]:
+        # Of the current pipeline: the instruments outlive a fork.
+        return self._pipeline.read(instrument)
 
     def _forking(self) -> None:
         self._pipeline.forking()
@@ -367,14 +370,3 @@ class RagEval:
     def _tick(self) -> None:
         self.recorder.sweep()
         self._intake.tick()
-
-
-class _State:
-    """State of the current pipeline, for instruments that outlive a fork."""
-
-    def __init__(self, evals: RagEval) -> None:
-        self._evals = evals
-
-    def read(self, instrument: str) -> Iterable[Reading]:
-        """Return the current values of an instrument, or none."""
-        return self._evals._pipeline.state.read(instrument)

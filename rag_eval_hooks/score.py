@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +22,8 @@ __all__ = [
     "Scale",
     "Score",
     "Unavailable",
+    "result_id",
+    "score_id",
 ]
 
 
@@ -170,3 +174,22 @@ class Scale:
 
 
 UNIT = Scale(0.0, 1.0)
+
+
+def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
+    """Return the id of one metric's outcome, 32 hex digits: of sample, metric, judge and versions.
+
+    It is an idempotency key: a store that keeps one row per id has no outcome twice, whatever
+    crashed between the write and our note of it.
+    """
+    made_by = (outcome.annotator, outcome.version) if isinstance(outcome, Score) else ()
+    return _digest([sample_id, metric_id, *made_by])
+
+
+def result_id(sample_id: str, outcomes: Outcomes) -> str:
+    """Return the id of all outcomes of one sample, 32 hex digits, whatever their order."""
+    return _digest(sorted(score_id(sample_id, name, one) for name, one in outcomes.items()))
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()

@@ -11,7 +11,14 @@ from typing import Any, TypeAlias
 from rag_eval_hooks.config.removed import unknown_setting
 from rag_eval_hooks.errors import ConfigError
 
-__all__ = ["Origins", "merged", "model_environment", "otlp_endpoint", "traces_at"]
+__all__ = [
+    "Origins",
+    "may_be_file",
+    "merged",
+    "model_environment",
+    "otlp_endpoint",
+    "traces_at",
+]
 
 Origins: TypeAlias = dict[str, str]
 """Origin of each setting that is not at its default, in words."""
@@ -150,3 +157,11 @@ def model_environment() -> dict[str, str]:
     shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
     fixed = {"TOKENIZERS_PARALLELISM": "false", "OTEL_SDK_DISABLED": "true"}
     return {**shapes, **inherited, **bounds, **fixed}
+
+
+def may_be_file(path: Path) -> bool:
+    """Return whether a file is at a path, or can be created there, in a folder that exists."""
+    try:
+        return not path.is_dir() and path.parent.is_dir()
+    except OSError:
+        return False

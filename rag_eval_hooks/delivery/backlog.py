@@ -61,12 +61,6 @@ class SinkCall:
 class Backlog:
     """Results that wait for a sink or are in flight to it. The caller holds a lock.
 
-    Args:
-        sink: Destination of the results.
-        limits: Limits of time and memory.
-        incidents: Counter of losses and failed tries.
-        store: Rows on disk of the results that have an entry, or None.
-
     Attributes:
         waiting: Heap of what waits, by the time of the next try.
         calls: Calls in flight.
@@ -136,13 +130,7 @@ class Backlog:
         heapq.heapify(self.waiting)
 
     def settle(self, call: SinkCall, failures: Mapping[int, BaseException], now: float) -> None:
-        """Account for a call that has returned.
-
-        Args:
-            call: The call.
-            failures: Failure by index of the items that were not delivered.
-            now: Time in seconds of the monotonic clock.
-        """
+        """Account for a call that has returned."""
         self.calls.remove(call)
         for index, item in enumerate(call.items):
             error = failures.get(index)

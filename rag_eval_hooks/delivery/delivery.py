@@ -46,16 +46,7 @@ _FEEDBACK_CHARS: Final = 500
 
 
 class Delivery:
-    """Outboxes of all sinks. Thread-safe; no method but `flush` and `close` waits.
-
-    Args:
-        sinks: Sinks, each of which gets an outbox of its own.
-        config: Limits, and what platforms may show.
-        incidents: Counter of the failures of sinks.
-        store: Rows on disk of results that sinks lack, or None.
-        tracer_provider: Provider of the RAG spans, or None for the global one.
-        limits: Limits of each outbox; those of the settings by default.
-    """
+    """Outboxes of all sinks. Thread-safe; no method but `flush` and `close` waits."""
 
     def __init__(
         self,
@@ -197,10 +188,6 @@ class Delivery:
 
 def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig) -> list[AnySink]:
     """Return the sinks of one evaluator.
-
-    Args:
-        sinks: Sinks, one or several, that were given in code; None for those of the settings.
-        config: Names of sinks, each `<name>:<address>`, and keys of platforms.
 
     Raises:
         ConfigError: A sink or key is none that can be used.

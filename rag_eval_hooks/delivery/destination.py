@@ -37,12 +37,7 @@ class SendError(Exception):
 
 
 class RetryLater(SendError):
-    """The platform could not accept the results now.
-
-    Args:
-        reason: As in `SendError`.
-        wait: Seconds that the platform asked to wait, or None.
-    """
+    """The platform could not accept the results now; it may ask for a pause of `wait` seconds."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -50,11 +45,7 @@ class RetryLater(SendError):
 
 
 class SpanUnknown(SendError):
-    """The platform does not know the span yet: spans are exported in batches, often later.
-
-    Args:
-        answer: Body of the platform's answer, which may name the span.
-    """
+    """The platform does not know the span yet: spans are exported in batches, often later."""
 
     def __init__(self, answer: str = "") -> None:
         super().__init__("no such span", is_for_all=False)

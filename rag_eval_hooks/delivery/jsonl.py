@@ -12,12 +12,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from rag_eval_hooks.config.env_and_file import may_be_file
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.file_paths import is_place
-from rag_eval_hooks.ids import result_id
-from rag_eval_hooks.score import NotScored, Outcome
+from rag_eval_hooks.score import NotScored, Outcome, result_id
 from rag_eval_hooks.usage import Usage
 
 try:
@@ -52,7 +51,7 @@ class JsonlSink:
 
     def __init__(self, path: str | Path, *, content: bool = True) -> None:
         self._path = Path(path)
-        if not is_place(self._path):
+        if not may_be_file(self._path):
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
         self._content = content
 

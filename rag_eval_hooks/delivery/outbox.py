@@ -33,12 +33,6 @@ class Outbox:
 
     With a store, a result that cannot wait in memory is left in its row (`spooled`). Without one
     it is lost, counted with the reason, and a user's sink gets one try.
-
-    Args:
-        sink: Destination of the results.
-        limits: Limits of time and memory.
-        incidents: Counter of losses and failed tries.
-        store: Rows on disk of the results that have an entry, or None.
     """
 
     def __init__(

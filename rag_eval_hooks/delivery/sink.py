@@ -11,10 +11,9 @@ from rag_eval_hooks.delivery.destination import Destination, Queued
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.ids import result_id
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.score import Outcomes, result_id
 
 __all__ = [
     "CallableSink",
@@ -135,9 +134,6 @@ def sink_call(function: Callable[..., object]) -> Callable[[Evaluation], object]
 class CallableSink:
     """Sink around a function, sync or async.
 
-    Args:
-        function: Called with an evaluation, or with a sample and its outcomes.
-
     Raises:
         ConfigError: The function takes neither one argument nor two.
     """
@@ -155,10 +151,6 @@ class CallableSink:
 
 class UserSink(Destination):
     """Calls a sink of the user's, one call at a time, within a time limit.
-
-    Args:
-        sink: The sink; it may take evaluations, feedback, or both.
-        incidents: Counter of the failures of a sink that cannot tell its place.
 
     Raises:
         ConfigError: Its `deliver` takes neither one argument nor two.

@@ -32,10 +32,6 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the metrics that a user asks for, each once, in the order asked.
 
-    Args:
-        wanted: Suites, metric ids, `all`, or metrics of the user's own.
-        available: The metrics that names stand for.
-
     Raises:
         ConfigError: A name is unknown, nothing is asked for, or two metrics share an id.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
 from rag_eval_hooks import semconv
@@ -28,7 +28,7 @@ from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.suppress import quiet
 from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
-from rag_eval_hooks.telemetry.self_metrics import Gauge, PipelineState
+from rag_eval_hooks.telemetry.self_metrics import Gauge, Reading, readings
 from rag_eval_hooks.work import Work
 
 __all__ = ["Pipeline"]
@@ -99,10 +99,14 @@ class Pipeline:
             queue_chars=limits.QUEUE_CHARS,
             concurrency=config.judge_concurrency,
         )
-        self.state = PipelineState(self.stats, self._gauges())
+        self._gauges = self._make_gauges()
         self._spooled.look_back()
 
-    def _gauges(self) -> dict[str, Gauge]:
+    def read(self, instrument: str) -> Iterable[Reading]:
+        """Return the current values of a metric of the pipeline's state, or none."""
+        return readings(instrument, self.stats, self._gauges)
+
+    def _make_gauges(self) -> dict[str, Gauge]:
         config = self._parts.config
         return {
             semconv.METRIC_QUEUE_SIZE: lambda: len(self._evaluator),

@@ -42,8 +42,7 @@ from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
-from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
-from rag_eval_hooks.telemetry.feedback_span import FeedbackSpanSink
+from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans, FeedbackSpanSink
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.telemetry import Telemetry, Thresholds
 

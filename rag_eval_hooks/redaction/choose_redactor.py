@@ -55,10 +55,6 @@ _ALL: Final = ("key", "email", "iban", "card", "phone")
 def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redactor:
     """Return the redactor for settings and an argument.
 
-    Args:
-        config: Settings.
-        redact: Names, rules and functions that replace `config.redact`; None: as configured.
-
     Raises:
         ConfigError: A name is unknown, a pattern is invalid, or an object is neither a name nor
             a rule nor a function.

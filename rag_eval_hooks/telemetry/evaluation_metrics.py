@@ -19,7 +19,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
-from rag_eval_hooks.telemetry.self_metrics import StateSource, observe
+from rag_eval_hooks.telemetry.self_metrics import ReadState, observe
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["MetricRecorder"]
@@ -101,9 +101,9 @@ class MetricRecorder:
         """Forget the gates of the parent process in a forked child."""
         self._gates = ()
 
-    def watch(self, source: StateSource) -> None:
-        """Report the pipeline's state for as long as its source exists."""
-        observe(self._meter, source, self._limit, self._incidents)
+    def watch(self, read: ReadState) -> None:
+        """Report the pipeline's state for as long as the object of the method exists."""
+        observe(self._meter, read, self._limit, self._incidents)
 
     def record(self, evaluation: Evaluation) -> None:
         """Record the scores and the duration of an evaluation."""

@@ -1,9 +1,9 @@
-"""Evaluation spans: all results of an evaluation, linked to the RAG span, above its calls."""
+"""Spans of evaluations, with their judge calls, and of feedback; linked to the RAG span."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -22,13 +22,20 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import Call, Operation
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.explanation_text import explain
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.limits import Attributes, attribute_room, longest_text, present
-from rag_eval_hooks.telemetry.rag_span import context_of, rag_span_of
+from rag_eval_hooks.telemetry.log_events import events_of
+from rag_eval_hooks.telemetry.rag_span import around, context_of, rag_span_of, recorded_span
 
-__all__ = ["EvaluationSpans"]
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
 
-_MAX_RESULTS = 20
+__all__ = ["EvaluationSpans", "FeedbackSpanSink"]
+
+_FEEDBACK: Final = "user_feedback"
+"""Name of the feedback among evaluations."""
+_MAX_RESULTS: Final = 20
 """Results on one span."""
 _Fields: TypeAlias = Mapping[str, str | float]
 _KINDS: Final = {Operation.CHAT: "LLM", Operation.EMBEDDINGS: "EMBEDDING"}
@@ -193,3 +200,65 @@ def _metadata(score: Score, content: bool) -> dict[str, Any]:
         "warnings": list(score.warnings) if content else len(score.warnings),
     }
     return {key: value for key, value in metadata.items() if value}
+
+
+class FeedbackSpanSink:
+    """Records each feedback as a span and a log event.
+
+    The RAG span has long ended and accepts no more attributes. So a span `evaluation
+    user_feedback` in a trace of its own links to it. A log event `gen_ai.evaluation.result` with
+    the context of the RAG span is part of its trace, if the application has a logger provider. A
+    reference is content and is on neither.
+    """
+
+    def __init__(
+        self,
+        provider: TracerProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+    ) -> None:
+        self._events = events_of(logger_provider)
+        self._tracer = trace.get_tracer(
+            semconv.TRACER_NAME, __version__, provider, semconv.SCHEMA_URL
+        )
+
+    def close(self) -> None:
+        """Do nothing: the sink holds nothing."""
+
+    def feedback(self, feedback: Feedback) -> None:
+        """Write a span and an event, if the RAG span of the feedback was recorded."""
+        about = recorded_span(feedback.trace_id, feedback.span_id)
+        if about is None:
+            return
+        span = self._tracer.start_span(
+            f"evaluation {_FEEDBACK}",
+            Context(),
+            links=[Link(about)],
+            attributes=_feedback_attributes(feedback),
+            start_time=feedback.time,
+        )
+        span.end(feedback.time)
+        self._emit(feedback, about)
+
+    def _emit(self, feedback: Feedback, about: SpanContext) -> None:
+        place = around(about)
+        if not self._events.wanted(place):
+            return
+        attributes: dict[str, str | float | None] = {
+            semconv.GEN_AI_EVALUATION_NAME: _FEEDBACK,
+            semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
+            semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
+        }
+        self._events.emit(feedback.time, place, present(attributes))
+
+
+def _feedback_attributes(feedback: Feedback) -> dict[str, str | float]:
+    attributes: dict[str, str | float | None] = {
+        semconv.GEN_AI_OPERATION_NAME: "evaluation",
+        semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
+        semconv.evaluation(0, "name"): _FEEDBACK,
+        semconv.evaluation(0, "score"): feedback.score,
+        semconv.evaluation(0, "label"): feedback.label,
+        semconv.evaluation(0, "annotator_kind"): "HUMAN",
+        semconv.evaluation(0, "identifier"): feedback.id,
+    }
+    return present(attributes)

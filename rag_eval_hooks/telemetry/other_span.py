@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.trace import Span, SpanContext
 
@@ -21,16 +21,41 @@ Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
 """Attributes and links that a span gets on its way to the exporter."""
 
 
-class Shelf(Protocol):
-    """Keeper of ended spans that wait for scores, one for each processor."""
+class Shelf:
+    """Ended spans that one processor keeps until their scores are there. Thread-safe."""
+
+    def __init__(self, export: Callable[[ReadableSpan, Addition], None]) -> None:
+        self._export = export
+        self.forked()
+
+    def forked(self) -> None:
+        """Forget all: in a forked child, where the parent passes them on."""
+        self._changed = threading.Condition()
+        self._kept: dict[OtherSpan, None] = {}
 
     def note(self, other: OtherSpan) -> None:
         """Keep a span from now on."""
-        ...
+        with self._changed:
+            self._kept[other] = None
 
     def pass_on(self, other: OtherSpan, span: ReadableSpan, addition: Addition) -> None:
         """Pass a span on to the exporter."""
-        ...
+        try:
+            self._export(span, addition)
+        finally:
+            with self._changed:
+                self._kept.pop(other, None)
+                self._changed.notify_all()
+
+    def kept(self) -> list[OtherSpan]:
+        """Return the spans that are kept at this moment."""
+        with self._changed:
+            return list(self._kept)
+
+    def wait(self, timeout: float) -> None:
+        """Wait until nothing is kept, `timeout` seconds at most."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._kept, timeout)
 
 
 class OtherSpan:

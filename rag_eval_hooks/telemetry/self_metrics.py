@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
@@ -14,12 +14,14 @@ from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.limits import ValueLimit
 
-__all__ = ["Gauge", "PipelineState", "Reading", "StateSource", "observe"]
+__all__ = ["Gauge", "ReadState", "Reading", "observe", "readings"]
 
 Gauge: TypeAlias = Callable[[], int | None]
 """Returns a current value, or None if there is none. Never blocks."""
 Reading: TypeAlias = tuple[int, Mapping[str, str]]
 """A value and its attributes."""
+ReadState: TypeAlias = Callable[[str], Iterable[Reading]]
+"""Bound method that returns the current values of an instrument. Never blocks."""
 
 _COUNTERS: Final = (
     (semconv.METRIC_SAMPLES, "{sample}", "Samples by outcome."),
@@ -46,44 +48,31 @@ _GAUGES: Final = (
 """Instruments with equal values in all processes that share a spool: their sum has no meaning."""
 
 
-class StateSource(Protocol):
-    """Object whose values are read whenever metrics are collected."""
-
-    def read(self, instrument: str) -> Iterable[Reading]:
-        """Return the current values of an instrument, or none. Never blocks."""
-        ...
-
-
-class PipelineState:
-    """Current values of the instruments, from the statistics and from gauges."""
-
-    def __init__(self, stats: Callable[[], Stats], gauges: Mapping[str, Gauge]) -> None:
-        self._stats = stats
-        self._gauges = gauges
-
-    def read(self, instrument: str) -> Iterable[Reading]:
-        """Return the current values of an instrument, or none."""
-        if instrument in _READ_STATS:
-            return _READ_STATS[instrument](self._stats())
-        value = self._gauges[instrument]() if instrument in self._gauges else None
-        return () if value is None else ((value, {}),)
+def readings(
+    instrument: str, stats: Callable[[], Stats], gauges: Mapping[str, Gauge]
+) -> Iterable[Reading]:
+    """Return the current values of an instrument, or none, from statistics or its gauge."""
+    if instrument in _READ_STATS:
+        return _READ_STATS[instrument](stats())
+    value = gauges[instrument]() if instrument in gauges else None
+    return () if value is None else ((value, {}),)
 
 
-def observe(meter: Meter, source: StateSource, limit: ValueLimit, incidents: Incidents) -> None:
-    """Create the instruments; they report nothing once the source is garbage-collected."""
-    reference = weakref.ref(source)
+def observe(meter: Meter, read: ReadState, limit: ValueLimit, incidents: Incidents) -> None:
+    """Create the instruments; they report nothing once the object of `read` is collected."""
+    reference = weakref.WeakMethod(read)
 
     def callbacks(name: str) -> list[Callable[[CallbackOptions], Iterable[Observation]]]:
-        def read(_: CallbackOptions) -> Iterable[Observation]:
+        def observations(_: CallbackOptions) -> Iterable[Observation]:
             alive = reference()
             try:
-                readings = () if alive is None else alive.read(name)
+                readings = () if alive is None else alive(name)
                 return [Observation(value, limit.apply(given)) for value, given in readings]
             except Exception as error:  # noqa: BLE001 - the sink's edge: the user's reader
                 incidents.report("telemetry metrics", error)
                 return ()
 
-        return [read]
+        return [observations]
 
     for name, unit, description in _COUNTERS:
         meter.create_observable_counter(name, callbacks(name), unit, description)

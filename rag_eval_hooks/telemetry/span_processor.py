@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 from opentelemetry.context import Context
@@ -19,7 +18,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.other_span import Addition, OtherSpan
+from rag_eval_hooks.telemetry.other_span import Addition, Shelf
 
 __all__ = ["RagEvalSpanProcessor"]
 
@@ -49,7 +48,7 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._others = evals.others
         self._incidents = evals.incidents
         self._wait = evals.config.hold_timeout
-        self._shelf = _Shelf(inner)
+        self._shelf = Shelf(lambda span, addition: inner.on_end(_with(span, addition)))
         self._others.attach()
         # The parent has passed on the spans that it kept, before it forked.
         at_fork(in_child=self._shelf.forked)
@@ -97,43 +96,6 @@ class RagEvalSpanProcessor(SpanProcessor):
                 other.end()
             except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
                 self._incidents.report("span end", error)
-
-
-class _Shelf:
-    """The spans that one processor keeps. Thread-safe."""
-
-    def __init__(self, inner: SpanProcessor) -> None:
-        self._inner = inner
-        self.forked()
-
-    def forked(self) -> None:
-        """Forgets all: in a forked child, where the parent passes them on."""
-        self._changed = threading.Condition()
-        self._kept: dict[OtherSpan, None] = {}
-
-    def note(self, other: OtherSpan) -> None:
-        """Keep a span from now on."""
-        with self._changed:
-            self._kept[other] = None
-
-    def pass_on(self, other: OtherSpan, span: ReadableSpan, addition: Addition) -> None:
-        """Pass a span on to the exporter."""
-        try:
-            self._inner.on_end(_with(span, addition))
-        finally:
-            with self._changed:
-                self._kept.pop(other, None)
-                self._changed.notify_all()
-
-    def kept(self) -> list[OtherSpan]:
-        """Return the spans that are kept at this moment."""
-        with self._changed:
-            return list(self._kept)
-
-    def wait(self, timeout: float) -> None:
-        """Wait until nothing is kept, `timeout` seconds at most."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._kept, timeout)
 
 
 class _ScoredSpan(ReadableSpan):

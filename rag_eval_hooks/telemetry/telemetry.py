@@ -20,7 +20,7 @@ from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
 from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import attributes_of
-from rag_eval_hooks.telemetry.self_metrics import StateSource
+from rag_eval_hooks.telemetry.self_metrics import ReadState
 
 __all__ = ["Telemetry", "Thresholds"]
 
@@ -101,10 +101,10 @@ class Telemetry:
         self._incidents = incidents
         self._span_events = span_events
 
-    def watch(self, source: StateSource) -> None:
-        """Report the pipeline's state for as long as its source exists."""
+    def watch(self, read: ReadState) -> None:
+        """Report the pipeline's state for as long as the object of the method exists."""
         with self._edge("metrics"):
-            self._metrics.watch(source)
+            self._metrics.watch(read)
 
     @property
     def calls(self) -> CallWatch:

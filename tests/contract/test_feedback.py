@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory, RecentRequest
-from rag_eval_hooks.telemetry.feedback_span import FeedbackSpanSink
+from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from rag_eval_hooks.work import Work
 from tests.support.evaluation import sample

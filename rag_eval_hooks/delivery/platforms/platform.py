@@ -106,12 +106,7 @@ class PlatformSink(Destination):
         self._is_claimed = True
 
     def configure(self, *, content: bool, max_chars: int) -> None:
-        """Apply the settings, with nothing waiting; called at start and in a forked child.
-
-        Args:
-            content: Whether explanations may quote texts, if the sink does not say itself.
-            max_chars: Characters of one explanation at most.
-        """
+        """Apply the settings, with nothing waiting; called at start and in a forked child."""
         self._content = content if self._wants_content is None else self._wants_content
         self._max_chars = max_chars
         self._no_span = 0
@@ -200,11 +195,7 @@ def _metadata(score: Score, passed: bool | None) -> dict[str, Any]:
 class HttpSink(PlatformSink):
     """Platform with a JSON API behind one URL and an optional bearer key.
 
-    Args:
-        name: Name of the platform and of its extra.
-        url: Base URL. Credentials in it are sent in a header, because the client logs URLs.
-        key: Bearer key, if it requires one; never printed.
-        content: As in `PlatformSink`.
+    Credentials in the URL are sent in a header, because the client logs URLs.
 
     Raises:
         ImportError: The extra is not installed.

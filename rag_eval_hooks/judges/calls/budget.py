@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from rag_eval_hooks.config.env_and_file import may_be_file
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import BudgetError, ConfigError
-from rag_eval_hooks.file_paths import is_place
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.calls.budget_store import (
@@ -208,7 +208,7 @@ def budget_of(
 def _store(path: str | None) -> BudgetStore:
     if path is None:
         return MemoryStore()
-    if not is_place(Path(path)):
+    if not may_be_file(Path(path)):
         raise ConfigError("budget.path", path, "a file in a folder that exists")
     return SqliteStore(path)
 
