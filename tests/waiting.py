@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
-__all__ = ["PATIENCE", "until"]
+__all__ = ["PATIENCE", "until", "until_async"]
 
 PATIENCE = 120.0
 """Seconds that a test waits for what should happen at once: a busy machine is no failure."""
@@ -25,3 +26,19 @@ def until(condition: Callable[[], object], what: str = "the condition") -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true in {PATIENCE:.0f} s"
         time.sleep(0.01)
+
+
+async def until_async(condition: Callable[[], object], what: str = "the condition") -> None:
+    """Return as soon as a condition holds, which the running loop's tasks bring about.
+
+    Args:
+        condition: Called every 10 ms.
+        what: Named in the failure.
+
+    Raises:
+        AssertionError: The condition did not hold within `PATIENCE` seconds.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come true in {PATIENCE:.0f} s"
+        await asyncio.sleep(0.01)

@@ -263,7 +263,7 @@ def test_a_stuck_function_does_not_keep_the_process() -> None:
         "judge = CallableJudge(lambda messages: time.sleep(600), timeout=0.1)\n"
         "asyncio.run(judge.verify(VERIFY))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], timeout=120, check=False, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=False, cwd=ROOT)
     assert done.returncode == 0
 
 
@@ -279,4 +279,4 @@ def test_no_extra_is_needed() -> None:
         "findings = asyncio.run(CallableJudge(lambda messages: 'no').verify(VERIFY))\n"
         "assert 'no valid reply' in findings.relevance.detail, findings.relevance\n"
     )
-    subprocess.run([sys.executable, "-c", code], timeout=120, check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=True, cwd=ROOT)

@@ -69,7 +69,7 @@ def run(folder: Path, collector: OtlpCollector, **env: str) -> subprocess.Comple
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=5 * PATIENCE,  # Its imports alone take a minute on a busy machine.
         check=False,
         env={
             "PYTHONPATH": ":".join([*entry_point_folder(folder), *filter(None, sys.path)]),

@@ -31,6 +31,7 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.waiting import until, until_async
 
 DOCUMENT = "Document {} about {} holds what is to be known of it."
 
@@ -366,7 +367,7 @@ def test_a_stream_closed_early_is_not_scored(way: str, world: World) -> None:
         stream = chain.astream("one?", world.config)
         await anext(stream)
         await stream.aclose()  # type: ignore[attr-defined]
-        await asyncio.sleep(0.05)
+        await until_async(lambda: world.evals.stats().offered == 1)
 
     if way == "astream":
         asyncio.run(close_early())
@@ -382,8 +383,8 @@ def test_a_cancelled_request_is_counted(world: World) -> None:
     """A cancelled task ends its interaction as cancelled."""
 
     async def cancel() -> None:
-        task = asyncio.create_task(build_chain(delay=5).ainvoke("one?", world.config))
-        await asyncio.sleep(0.2)
+        task = asyncio.create_task(build_chain(delay=600).ainvoke("one?", world.config))
+        await until_async(lambda: len(world.evals.recorder) == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -555,7 +556,7 @@ def test_a_span_ends_in_time_though_the_judge_blocks_the_evaluator() -> None:
     release = threading.Event()
 
     def block(task: object) -> Findings:
-        release.wait(20)
+        release.wait(600)
         return Findings()
 
     world.evals.shutdown()
@@ -566,11 +567,10 @@ def test_a_span_ends_in_time_though_the_judge_blocks_the_evaluator() -> None:
         tracer_provider=world.provider,
     )
     build_chain().invoke("one?", {"callbacks": [RagEvalCallbackHandler(evals)]})
-    deadline = time.monotonic() + 10
-    while not (roots := [s for s in world.exporter.get_finished_spans() if s.parent is None]):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert (roots[0].attributes or {})["rag.eval.status"] == "timeout"
+    spans = world.exporter.get_finished_spans
+    until(lambda: any(span.parent is None for span in spans()))
+    (root,) = (span for span in spans() if span.parent is None)
+    assert (root.attributes or {})["rag.eval.status"] == "timeout"
     release.set()
     evals.shutdown()
 
