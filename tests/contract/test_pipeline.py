@@ -489,12 +489,12 @@ def test_a_closed_evaluator_is_freed(make: Make) -> None:
     evals.shutdown()
     alive = weakref.ref(evals)
     del evals
-    for _ in range(20):
+
+    def is_freed() -> bool:
         gc.collect()
-        if alive() is None:
-            break
-        time.sleep(0.05)
-    assert alive() is None
+        return alive() is None
+
+    until(is_freed)
 
 
 def test_samples_and_outcomes_can_be_pickled(make: Make) -> None:

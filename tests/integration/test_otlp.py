@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.otlp_collector import OtlpCollector
+from tests.waiting import PATIENCE
 
 SCRIPT = """
 import sys
@@ -44,7 +45,7 @@ def run(folder: Path, endpoint: str) -> None:
         [sys.executable, "-c", SCRIPT, endpoint],
         cwd=folder,
         check=True,
-        timeout=120,
+        timeout=PATIENCE,
         env={"PYTHONPATH": ":".join(sys.path)},
     )
 
