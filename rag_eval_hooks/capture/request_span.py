@@ -11,7 +11,7 @@ from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import Span, SpanContext, format_span_id, format_trace_id
 
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.telemetry.limits import Attributes, event_room, fitting, link_room
+from rag_eval_hooks.telemetry.limits import Attributes, SpanEvent, complete
 from rag_eval_hooks.telemetry.rag_span import HeldSpan
 
 __all__ = ["DeferredSpan", "RequestSpan", "application_span"]
@@ -45,7 +45,7 @@ class DeferredSpan:
         self._end_time: int | None = None
         self._attributes: Attributes = {}
         self._links: list[SpanContext] = []
-        self._events: list[tuple[str, Attributes | None, int | None]] = []
+        self._events: list[SpanEvent] = []
 
     @property
     def is_complete(self) -> bool:
@@ -99,13 +99,8 @@ class DeferredSpan:
         self._finish()
 
     def _finish(self) -> None:
-        span = self._span
-        span.set_attributes(fitting(span, self._attributes))
-        for link in self._links[: link_room(span)]:
-            span.add_link(link)
-        for name, attributes, timestamp in self._events[: event_room(span)]:
-            span.add_event(name, attributes, timestamp)
-        span.end(self._end_time)
+        complete(self._span, self._attributes, self._links, self._events)
+        self._span.end(self._end_time)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ Source: Nvidia Metrics.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, Pair, made
@@ -18,18 +17,6 @@ __all__ = ["METRICS"]
 
 _ACCURACY: Final = (0, 2, 4)
 _GROUNDING: Final = (0, 1, 2)
-
-
-def _answer_accuracy(_sample: Sample, findings: Findings) -> Outcome:
-    return _averaged(made(findings.accuracy_ratings), _ACCURACY)
-
-
-def _context_relevance(_sample: Sample, findings: Findings) -> Outcome:
-    return _averaged(made(findings.context_ratings), _GROUNDING)
-
-
-def _response_groundedness(_sample: Sample, findings: Findings) -> Outcome:
-    return _averaged(made(findings.groundedness_ratings), _GROUNDING)
 
 
 def _averaged(ratings: Pair, steps: tuple[int, ...]) -> Outcome:
@@ -49,12 +36,11 @@ def _averaged(ratings: Pair, steps: tuple[int, ...]) -> Outcome:
 
 
 def _metric(
-    name: str,
-    score: Callable[[Sample, Findings], Outcome],
-    needs: set[Field],
-    finding: Finding,
-    summary: str,
+    name: str, steps: tuple[int, ...], needs: set[Field], finding: Finding, summary: str
 ) -> Metric:
+    def score(_sample: Sample, findings: Findings) -> Outcome:
+        return _averaged(made(getattr(findings, finding.value)), steps)
+
     return Metric(
         id=f"nvidia.{name}",
         score=score,
@@ -68,21 +54,21 @@ def _metric(
 METRICS: tuple[Metric, ...] = (
     _metric(
         "answer_accuracy",
-        _answer_accuracy,
+        _ACCURACY,
         {Field.QUESTION, Field.ANSWER, Field.REFERENCE},
         Finding.ACCURACY_RATINGS,
         "Agreement of answer and reference, rated twice, with their roles swapped.",
     ),
     _metric(
         "context_relevance",
-        _context_relevance,
+        _GROUNDING,
         {Field.QUESTION, Field.CONTEXTS},
         Finding.CONTEXT_RATINGS,
         "How fully the contexts answer the question, rated twice.",
     ),
     _metric(
         "response_groundedness",
-        _response_groundedness,
+        _GROUNDING,
         {Field.ANSWER, Field.CONTEXTS},
         Finding.GROUNDEDNESS_RATINGS,
         "How fully the contexts ground the answer, rated twice.",

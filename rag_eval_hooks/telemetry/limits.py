@@ -1,24 +1,29 @@
-"""Limits of what a span takes, and of the values of a metric's attribute."""
+"""Attributes within the limits of a span, and of the values of a metric's attribute."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+from opentelemetry.trace import SpanContext
+
 from rag_eval_hooks import semconv
+from rag_eval_hooks.work import EndableSpan
 
 __all__ = [
     "Attributes",
+    "SpanEvent",
     "ValueLimit",
     "attribute_room",
-    "event_room",
+    "complete",
     "fitting",
-    "link_room",
     "longest_text",
     "present",
 ]
 
 Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
+"""Name, attributes, and nanoseconds since the epoch."""
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
 
@@ -37,16 +42,6 @@ def _room(span: object, limit: str, used: str) -> int | None:
 def attribute_room(span: object) -> int | None:
     """Return how many attributes fit before the SDK drops the oldest; None for no limit."""
     return _room(span, "max_span_attributes", "attributes")
-
-
-def link_room(span: object) -> int | None:
-    """Return how many links fit before the SDK drops the oldest; None for no limit."""
-    return _room(span, "max_links", "links")
-
-
-def event_room(span: object) -> int | None:
-    """Return how many events fit before the SDK drops the oldest; None for no limit."""
-    return _room(span, "max_events", "events")
 
 
 def longest_text(span: object) -> int | None:
@@ -72,6 +67,20 @@ def fitting(span: object, attributes: Attributes) -> Attributes:
     if left:
         chosen[semconv.EVAL_OMITTED] = len(new) - (left - 1)
     return chosen
+
+
+def complete(
+    span: EndableSpan,
+    attributes: Attributes,
+    links: Sequence[SpanContext] = (),
+    events: Sequence[SpanEvent] = (),
+) -> None:
+    """Add attributes, links and events to a span, as many as it has room for."""
+    span.set_attributes(fitting(span, attributes))
+    for link in links[: _room(span, "max_links", "links")]:
+        span.add_link(link)
+    for name, event, timestamp in events[: _room(span, "max_events", "events")]:
+        span.add_event(name, event, timestamp)
 
 
 class ValueLimit:

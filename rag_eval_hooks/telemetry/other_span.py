@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.trace import Span, SpanContext
 
-from rag_eval_hooks.telemetry.limits import Attributes, fitting, link_room
+from rag_eval_hooks.telemetry.limits import Attributes, complete, fitting
 from rag_eval_hooks.telemetry.rag_span import HeldSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
-__all__ = ["Addition", "OtherSpan", "OtherSpans", "Shelf"]
+__all__ = ["Addition", "OtherSpan", "OtherSpans", "SpanBuffer"]
 
 Addition: TypeAlias = tuple[Attributes, Sequence[SpanContext]]
 """Attributes and links that a span gets on its way to the exporter."""
 
 
-class Shelf:
+class SpanBuffer:
     """Ended spans that one processor keeps until their scores are there. Thread-safe."""
 
     def __init__(self, export: Callable[[ReadableSpan, Addition], None]) -> None:
@@ -73,7 +73,7 @@ class OtherSpan:
         self._waits = waits
         self._processed = processed
         self._lock = threading.Lock()
-        self._kept: list[tuple[ReadableSpan, Shelf]] = []
+        self._kept: list[tuple[ReadableSpan, SpanBuffer]] = []
         self._done = False
         self._attributes: Attributes = {}
         self._links: list[SpanContext] = []
@@ -95,7 +95,7 @@ class OtherSpan:
     ) -> None:
         """Do nothing: events are on spans of ours."""
 
-    def keep(self, span: ReadableSpan, shelf: Shelf) -> Addition | None:
+    def keep(self, span: ReadableSpan, buffer: SpanBuffer) -> Addition | None:
         """Note that the owner ended the span.
 
         Returns:
@@ -106,8 +106,8 @@ class OtherSpan:
                 return self._attributes, self._links
             if not self._waits():
                 return {}, ()
-            shelf.note(self)
-            self._kept.append((span, shelf))
+            buffer.note(self)
+            self._kept.append((span, buffer))
             return None
 
     def end(self, end_time: int | None = None) -> None:
@@ -120,17 +120,15 @@ class OtherSpan:
             span, self._span = self._span, None
             self._waits = _never
         if not self._processed and span is not None and span.is_recording():
-            span.set_attributes(self._attributes)
-            for link in self._links[: link_room(span)]:
-                span.add_link(link)
+            complete(span, self._attributes, self._links)
         self._pass_on(kept)
 
-    def _pass_on(self, kept: Sequence[tuple[ReadableSpan, Shelf]]) -> None:
+    def _pass_on(self, kept: Sequence[tuple[ReadableSpan, SpanBuffer]]) -> None:
         """Pass all on, also after one for which a processor raised."""
         if kept:
-            (ended, shelf), *rest = kept
+            (ended, buffer), *rest = kept
             try:
-                shelf.pass_on(self, ended, (self._attributes, self._links))
+                buffer.pass_on(self, ended, (self._attributes, self._links))
             finally:
                 self._pass_on(rest)
 
@@ -181,7 +179,7 @@ class OtherSpans:
             given_up.end()
         return other
 
-    def ended(self, span: ReadableSpan, shelf: Shelf) -> Addition | None:
+    def ended(self, span: ReadableSpan, buffer: SpanBuffer) -> Addition | None:
         """Note that a processor saw the end of a span.
 
         Returns:
@@ -190,7 +188,7 @@ class OtherSpans:
         other = self._take(span.get_span_context())
         if other is None:
             return {}, ()
-        addition = other.keep(span, shelf)
+        addition = other.keep(span, buffer)
         if addition is None:
             self._hold(other.held)
         return addition

@@ -17,7 +17,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.limits import Attributes, event_room, fitting, link_room
+from rag_eval_hooks.telemetry.limits import Attributes, complete
 from rag_eval_hooks.work import HeldSpan
 
 __all__ = [
@@ -51,7 +51,7 @@ class SpanHolder:
         self._held: dict[HeldSpan, None] = {}
 
     def hold(self, held: HeldSpan) -> None:
-        """Begins to hold a span, once; ends it where too many are held, or after `close`."""
+        """Hold a span, once; end it if too many are held, or after `close`."""
         with self._lock:
             if held in self._held:
                 return
@@ -70,7 +70,7 @@ class SpanHolder:
         links: Sequence[SpanContext] = (),
         events: Sequence[Attributes] = (),
     ) -> bool:
-        """Sets attributes, links and evaluation events on a span that is still held, and ends it.
+        """Set attributes, links and evaluation events on a span that is still held, and end it.
 
         Returns:
             False when it had already ended, for whatever reason.
@@ -83,7 +83,7 @@ class SpanHolder:
         return True
 
     def expire(self) -> None:
-        """Ends the spans that have waited too long, as `timeout`."""
+        """End the spans that have waited too long, as `timeout`."""
         now = time.monotonic()
         with self._lock:
             late = []
@@ -97,7 +97,7 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: EvalStatus.TIMEOUT.value})
 
     def release_all(self, status: EvalStatus) -> None:
-        """Ends all held spans at once with a status that says why."""
+        """End all held spans at once with a status that says why."""
         with self._lock:
             held_spans = list(self._held)
             self._held.clear()
@@ -105,13 +105,13 @@ class SpanHolder:
             self.end(held, {semconv.EVAL_STATUS: status.value})
 
     def close(self) -> None:
-        """Ends all held spans as `shutdown`; holds none from now on."""
+        """End all held spans as `shutdown`; hold none from now on."""
         with self._lock:
             self._closed = True
         self.release_all(EvalStatus.SHUTDOWN)
 
     def __len__(self) -> int:
-        """Spans held at this moment."""
+        """Return the number of spans held at this moment."""
         return len(self._held)
 
     def end(
@@ -121,14 +121,11 @@ class SpanHolder:
         links: Sequence[SpanContext] = (),
         events: Sequence[Attributes] = (),
     ) -> None:
-        """Ends a span that is not held."""
+        """End a span that is not held."""
         try:
-            held.span.set_attributes(fitting(held.span, attributes))
-            for link in links[: link_room(held.span)]:
-                held.span.add_link(link)
-            for event in events[: event_room(held.span)]:
-                # Viewers hide what is stamped after the end of the trace.
-                held.span.add_event(semconv.GEN_AI_EVALUATION_EVENT, event, held.end_time)
+            # Viewers hide what is stamped after the end of the trace.
+            named = [(semconv.GEN_AI_EVALUATION_EVENT, event, held.end_time) for event in events]
+            complete(held.span, attributes, links, named)
             held.span.end(held.end_time)
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
             self._incidents.report("span end", error)
@@ -142,7 +139,7 @@ def attributes_of(
     passed: bool | None = None,
     reason: str = "",
 ) -> Attributes:
-    """The attributes that carry outcomes on a RAG span: at most three a metric, and eight more."""
+    """Return the attributes of a RAG span for outcomes: at most three a metric, eight more."""
     attributes: dict[str, str | float | int | bool | list[str]] = {
         semconv.EVAL_STATUS: status_of(outcomes).value,
         semconv.EVAL_DURATION_MS: round(duration * 1000, 3),
@@ -169,12 +166,12 @@ def attributes_of(
 def _chosen(
     outcomes: Outcomes, probability: float | None, reason: str
 ) -> dict[str, str | float | bool]:
-    told: dict[str, str | float | bool] = {semconv.EVAL_REASON: reason} if reason else {}
+    chosen: dict[str, str | float | bool] = {semconv.EVAL_REASON: reason} if reason else {}
     if probability is not None:
-        told[semconv.EVAL_SAMPLE_RATE] = probability
+        chosen[semconv.EVAL_SAMPLE_RATE] = probability
     if any(outcome.probability_estimated for outcome in outcomes.values()):
-        told[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
-    return told
+        chosen[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
+    return chosen
 
 
 def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:

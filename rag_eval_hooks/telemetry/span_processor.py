@@ -18,7 +18,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.other_span import Addition, Shelf
+from rag_eval_hooks.telemetry.other_span import Addition, SpanBuffer
 
 __all__ = ["RagEvalSpanProcessor"]
 
@@ -48,10 +48,10 @@ class RagEvalSpanProcessor(SpanProcessor):
         self._others = evals.others
         self._incidents = evals.incidents
         self._wait = evals.config.hold_timeout
-        self._shelf = Shelf(lambda span, addition: inner.on_end(_with(span, addition)))
+        self._buffer = SpanBuffer(lambda span, addition: inner.on_end(_with(span, addition)))
         self._others.attach()
         # The parent has passed on the spans that it kept, before it forked.
-        at_fork(in_child=self._shelf.forked)
+        at_fork(in_child=self._buffer.forked)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Pass on the start of a span."""
@@ -65,7 +65,7 @@ class RagEvalSpanProcessor(SpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         """Keep a RAG span that waits for scores; pass on any other."""
         try:
-            addition = self._others.ended(span, self._shelf)
+            addition = self._others.ended(span, self._buffer)
         except Exception as error:  # noqa: BLE001 - the host's edge: the span must get through
             self._incidents.report("span processor", error)
             addition = {}, ()
@@ -84,13 +84,13 @@ class RagEvalSpanProcessor(SpanProcessor):
         is passed on as `timeout`.
         """
         began = time.monotonic()
-        self._shelf.wait(min(self._wait, timeout_millis / 1000))
+        self._buffer.wait(min(self._wait, timeout_millis / 1000))
         self._release(EvalStatus.TIMEOUT)
         spent = int((time.monotonic() - began) * 1000)
         return self._inner.force_flush(max(0, timeout_millis - spent))
 
     def _release(self, status: EvalStatus) -> None:
-        for other in self._shelf.kept():
+        for other in self._buffer.kept():
             try:
                 other.set_attributes({semconv.EVAL_STATUS: status.value})
                 other.end()
