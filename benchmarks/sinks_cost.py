@@ -42,9 +42,10 @@ from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.wiring import Providers, telemetry_sinks
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.telemetry import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks.work import HeldSpan
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
 SAMPLE = Sample(

@@ -158,7 +158,7 @@ class Scale:
     higher_is_better: bool = True
 
     def score(self, value: float, **details: Any) -> Score:
-        """A score with its normalised value.
+        """Return a score with its normalised value.
 
         Args:
             value: A number in [low, high].

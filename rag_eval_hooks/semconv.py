@@ -122,20 +122,20 @@ class EvalStatus(StrEnum):
 
 
 def eval_score(metric_id: str) -> str:
-    """Attribute key of a metric's value, in its native scale."""
+    """Return the attribute key of a metric's value, in its native scale."""
     return f"rag.eval.{metric_id}.score"
 
 
-def evaluation(place: int, field: str) -> str:
-    """OpenInference's key of one field of a result on a carrier span, counted from 0."""
-    return f"evaluations.{place}.evaluation.{field}"
+def evaluation(index: int, field: str) -> str:
+    """Return OpenInference's key of one field of a result; results are counted from 0."""
+    return f"evaluations.{index}.evaluation.{field}"
 
 
 def eval_label(metric_id: str) -> str:
-    """Attribute key of a metric's label."""
+    """Return the attribute key of a metric's label."""
     return f"rag.eval.{metric_id}.label"
 
 
 def eval_rate(metric_id: str) -> str:
-    """Attribute key of a metric's inclusion probability, where it is not the sample's."""
+    """Return the attribute key of a metric's inclusion probability, if not the sample's."""
     return f"rag.eval.{metric_id}.sample_rate"

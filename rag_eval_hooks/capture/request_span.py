@@ -12,7 +12,7 @@ from opentelemetry.trace import Span, SpanContext, format_span_id, format_trace_
 
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.limits import Attributes, SpanEvent, complete
-from rag_eval_hooks.telemetry.rag_span import HeldSpan
+from rag_eval_hooks.work import HeldSpan
 
 __all__ = ["DeferredSpan", "RequestSpan", "application_span"]
 

@@ -28,7 +28,7 @@ from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, appli
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.telemetry.limits import attribute_room
-from rag_eval_hooks.telemetry.rag_span import HeldSpan
+from rag_eval_hooks.work import HeldSpan
 
 __all__ = ["SpanWriter"]
 

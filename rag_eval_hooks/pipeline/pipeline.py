@@ -27,9 +27,9 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.suppress import quiet
-from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.self_metrics import Gauge, Reading, readings
-from rag_eval_hooks.work import Work
+from rag_eval_hooks.work import HeldSpan, Work
 
 __all__ = ["Pipeline"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import time
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from opentelemetry import _logs, trace
 from opentelemetry.context import Context
@@ -19,18 +19,6 @@ from rag_eval_hooks.telemetry.rag_span import context_of
 __all__ = ["EventEmitter", "Events", "events_of"]
 
 _Attributes: TypeAlias = dict[str, Any]
-
-
-class Events(Protocol):
-    """API through which events `gen_ai.evaluation.result` are emitted."""
-
-    def wanted(self, context: Context) -> bool:
-        """Return True if an event would be processed. May change from event to event."""
-        ...
-
-    def emit(self, timestamp: int, context: Context, attributes: _Attributes) -> None:
-        """Emit an event."""
-        ...
 
 
 class EventEmitter:
@@ -87,7 +75,7 @@ def events_of(provider: _logs.LoggerProvider | None) -> Events:
 
 
 class _Records:
-    """Events as log records with a name."""
+    """Events as log records with a name, in the context of the RAG span."""
 
     def __init__(self, provider: _logs.LoggerProvider | None) -> None:
         self._logger = _logs.get_logger(
@@ -95,6 +83,7 @@ class _Records:
         )
 
     def wanted(self, context: Context) -> bool:
+        """Return True if an event would be processed. May change from event to event."""
         # Earlier versions cannot tell.
         enabled = getattr(self._logger, "enabled", None)
         return enabled is None or bool(
@@ -141,3 +130,7 @@ class _OldEvents:
                 attributes=attributes,
             )
         )
+
+
+Events: TypeAlias = _Records | _OldEvents
+"""API through which events `gen_ai.evaluation.result` are emitted."""

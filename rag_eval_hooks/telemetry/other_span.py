@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from opentelemetry.trace import Span, SpanContext
 
 from rag_eval_hooks.telemetry.limits import Attributes, complete, fitting
-from rag_eval_hooks.telemetry.rag_span import HeldSpan
+from rag_eval_hooks.work import HeldSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

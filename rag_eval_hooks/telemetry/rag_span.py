@@ -21,15 +21,12 @@ from rag_eval_hooks.telemetry.limits import Attributes, complete
 from rag_eval_hooks.work import HeldSpan
 
 __all__ = [
-    "Attributes",
-    "HeldSpan",
     "SpanHolder",
     "around",
     "attributes_of",
     "context_of",
     "rag_span_of",
     "recorded_span",
-    "status_of",
 ]
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)

@@ -9,10 +9,12 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from rag_eval_hooks.ending import status_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.score import UNIT, Cause, NotScored
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.rag_span import HeldSpan, SpanHolder, attributes_of, status_of
+from rag_eval_hooks.telemetry.rag_span import SpanHolder, attributes_of
+from rag_eval_hooks.work import HeldSpan
 
 BAD = NotScored(Cause.JUDGE_FAILED)
 NONE = NotScored(Cause.MISSING_INPUT)
