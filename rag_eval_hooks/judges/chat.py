@@ -196,7 +196,7 @@ class ChatAdapter(ABC):
             JudgeTimeout: There was none in time, retries included.
             JudgeError: The client raised anything else, or the model takes no mode.
         """
-        meter = Meter(prompt)
+        meter = Meter((prompt.system, prompt.user))
         with meter.charging():
             reply = await self._reply(prompt, meter)
             meter.replied(reply.input_tokens, reply.output_tokens)

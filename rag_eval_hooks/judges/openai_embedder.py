@@ -125,7 +125,7 @@ class OpenAIEmbedder(AsksBudget):
             call.response_model = model if isinstance(model, str) else None
             return reply
 
-        meter = Meter(embedded=sent)
+        meter = Meter(sent, embedding=True)
         with meter.charging():
             reply = await self._requests.send(request, meter)
             meter.replied(round(_tokens(reply)), 0)

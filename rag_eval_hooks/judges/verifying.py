@@ -163,15 +163,11 @@ def stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
         One verdict per entity, in order; False only means that it must be looked for further.
     """
     folded = [fold(chunk) for chunk in chunks]
-    return [_stands(fold(entity), folded) for entity in entities]
-
-
-def _stands(entity: str, chunks: Sequence[str]) -> bool:
-    return bool(entity) and any(_stands_in(entity, chunk) for chunk in chunks)
+    return [any(_stands_in(name, chunk) for chunk in folded) for name in map(fold, entities)]
 
 
 def _stands_in(entity: str, chunk: str) -> bool:
-    start = chunk.find(entity)
+    start = chunk.find(entity) if entity else -1
     while start >= 0:
         if _BEFORE.match(chunk, start) and _AFTER.match(chunk, start + len(entity)):
             return True

@@ -19,12 +19,13 @@ from rag_eval_hooks.prompts.prompt import (
     only_lines,
 )
 from rag_eval_hooks.prompts.replies import (
+    Contents,
     NumberedList,
     QuestionList,
     StanceVerdict,
-    one_object,
     parse,
     read_group,
+    read_reply,
 )
 from rag_eval_hooks.tasks import Decompose
 
@@ -110,17 +111,7 @@ class DecomposeAsk:
         Raises:
             ReplyError: The reply is not one JSON object.
         """
-        groups = one_object(reply)
-        values: dict[Finding, Mapping[str, Any]] = {}
-        problems: list[str] = []
-        for kind, asked in items.items():
-            wrong: list[str] = []
-            try:
-                values[kind], wrong = _contents(kind, groups.get(kind.value), asked)
-            except ReplyError as error:
-                wrong = [str(error)]
-            problems += [f"{kind.value}: {text}" for text in wrong]
-        return Reading(values, tuple(problems))
+        return read_reply(items, reply, _contents)
 
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Any:
         """Return the list or the stance; a blank text has fixed ones."""
@@ -155,9 +146,7 @@ def _lists(items: Items) -> bool:
     return bool(set(items) - {Finding.STANCE})
 
 
-def _contents(
-    kind: Finding, group: Any, asked: tuple[str, ...]
-) -> tuple[dict[str, Any], list[str]]:
+def _contents(kind: Finding, group: Any, asked: tuple[str, ...]) -> Contents:
     if kind is Finding.STANCE:
         return read_group(group, "id", asked, lambda row: parse(StanceVerdict, row).indistinct)
     return {WHOLE: _list(kind, group)}, []

@@ -15,12 +15,13 @@ from rag_eval_hooks.prompts.prompt import (
     Items,
     Prompt,
     Reading,
+    ReplyError,
     contexts_block,
     correction,
     data_block,
     numbered,
 )
-from rag_eval_hooks.prompts.replies import one_object
+from rag_eval_hooks.prompts.replies import Contents, read_reply
 from rag_eval_hooks.tasks import Grade
 
 __all__ = ["TEMPLATES", "GradeAsk"]
@@ -105,16 +106,7 @@ class GradeAsk:
         Raises:
             ReplyError: The reply is not one JSON object.
         """
-        groups = one_object(reply)
-        values: dict[Finding, Mapping[str, Any]] = {}
-        problems: list[str] = []
-        for kind, (template,) in items.items():
-            rating = groups.get(kind.value)
-            if type(rating) is int and rating in _STEPS[kind]:
-                values[kind] = {template: rating}
-            else:
-                problems.append(f"{kind.value}: wants one of {_STEPS[kind]}, as a number")
-        return Reading(values, tuple(problems))
+        return read_reply(items, reply, _rating)
 
     def content(self, kind: Finding, values: Mapping[str, Any]) -> Pair:
         """Return the ratings by both templates; without chunks, the lowest step."""
@@ -134,3 +126,9 @@ class GradeAsk:
                 ("candidate", "standard"), reversed(texts) if swapped else texts, strict=True
             )
         return document
+
+
+def _rating(kind: Finding, rating: Any, asked: tuple[str, ...]) -> Contents:
+    if type(rating) is not int or rating not in _STEPS[kind]:
+        raise ReplyError(f"wants one of {_STEPS[kind]}, as a number")
+    return dict.fromkeys(asked, rating), ()

@@ -23,7 +23,7 @@ from rag_eval_hooks.prompts.prompt import (
     correction,
     data_block,
 )
-from rag_eval_hooks.prompts.replies import ReplyElement, one_object, parse
+from rag_eval_hooks.prompts.replies import ReplyElement, parse, read_reply
 from rag_eval_hooks.tasks import Rate
 
 __all__ = ["RateAsk"]
@@ -105,11 +105,6 @@ class _GEvalElement(BaseModel):
 
 
 def _read_relevance(element: Any) -> float:
-    """Read direct relevance, one of five steps from 0 to 1.
-
-    Raises:
-        ReplyError: It is none of them.
-    """
     value = parse(_Relevance, element).value
     if value not in _QUARTERS:
         raise ReplyError("value must be 0, 0.25, 0.5, 0.75 or 1")
@@ -117,31 +112,16 @@ def _read_relevance(element: Any) -> float:
 
 
 def _read_step(element: Any) -> Rating:
-    """Read a step from 1 to 5.
-
-    Raises:
-        ReplyError: It is none.
-    """
     parsed = parse(_Step, element)
     return Rating(float(parsed.value), parsed.reason)
 
 
 def _read_class(element: Any) -> Verdict:
-    """Read the verdict on the answer's correctness.
-
-    Raises:
-        ReplyError: It is not said.
-    """
     parsed = parse(_Class, element)
     return Verdict(parsed.correct, parsed.reason)
 
 
 def _read_geval(element: Any) -> GEval:
-    """Read three scores from 0 to 100; anything beside them is ignored.
-
-    Raises:
-        ReplyError: One of them is missing or out of range.
-    """
     parsed = parse(_GEvalElement, element)
     scores = {name: getattr(parsed, name) for name in _GEvalElement.model_fields}
     reasons = [f"{name}: {score.reason}" for name, score in scores.items() if score.reason]
@@ -157,6 +137,7 @@ _READERS: Mapping[Finding, Callable[[Any], Any]] = {
     Finding.ALIGNMENT: _read_step,
     Finding.ATTITUDE: _read_step,
 }
+"""Readers of one rating; each raises `ReplyError` for a value that is missing or off its scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +171,7 @@ class RateAsk:
         Raises:
             ReplyError: The reply is not one JSON object.
         """
-        groups = one_object(reply)
-        values: dict[Finding, Mapping[str, Any]] = {}
-        problems: list[str] = []
-        for kind in items:
-            try:
-                values[kind] = {WHOLE: _READERS[kind](groups.get(kind.value))}
-            except ReplyError as error:
-                problems.append(f"{kind.value}: {error}")
-        return Reading(values, tuple(problems))
+        return read_reply(items, reply, lambda kind, group, _: ({WHOLE: _READERS[kind](group)}, ()))
 
     def content(self, _kind: Finding, values: Mapping[str, Any]) -> Any:
         """Return the rating."""

@@ -6,14 +6,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from rag_eval_hooks.prompts.prompt import ReplyError
+from rag_eval_hooks.findings import Finding
+from rag_eval_hooks.prompts.prompt import Items, Reading, ReplyError
 
 __all__ = [
     "AgreementVerdict",
+    "Contents",
     "EntityVerdict",
     "NumberedList",
     "PartialSupportVerdict",
@@ -26,10 +28,13 @@ __all__ = [
     "one_object",
     "parse",
     "read_group",
+    "read_reply",
 ]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
+Contents: TypeAlias = tuple[Mapping[str, Any], Sequence[str]]
+"""Valid contents of a finding by item, and the problems of the others."""
 
 _MOST_ITEMS = 500
 """No sample within the content limits has more; a longer list is a runaway reply."""
@@ -128,6 +133,33 @@ def parse(model: type[ModelT], value: Any) -> ModelT:
         return model.model_validate(value)
     except ValidationError as error:
         raise ReplyError(_misfits(error)) from None
+
+
+def read_reply(
+    items: Items, reply: str, read: Callable[[Finding, Any, tuple[str, ...]], Contents]
+) -> Reading:
+    """Read the contents of each finding from its group in a reply.
+
+    Args:
+        items: The items that were asked for.
+        reply: Text of the reply.
+        read: Reads the items of one finding from its group, None for a missing one; raises
+            `ReplyError` if none of them can be used.
+
+    Raises:
+        ReplyError: The reply is not one JSON object.
+    """
+    groups = one_object(reply)
+    values: dict[Finding, Mapping[str, Any]] = {}
+    problems: list[str] = []
+    for kind, asked in items.items():
+        wrong: Sequence[str]
+        try:
+            values[kind], wrong = read(kind, groups.get(kind.value), asked)
+        except ReplyError as error:
+            wrong = [str(error)]
+        problems += [f"{kind.value}: {text}" for text in wrong]
+    return Reading(values, tuple(problems))
 
 
 def read_group(

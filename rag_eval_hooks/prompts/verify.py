@@ -12,14 +12,13 @@ from rag_eval_hooks.prompts.prompt import (
     Items,
     Prompt,
     Reading,
-    ReplyError,
     contexts_block,
     correction,
     data_block,
     numbered,
     only_lines,
 )
-from rag_eval_hooks.prompts.replies import one_object, read_group
+from rag_eval_hooks.prompts.replies import Contents, read_group, read_reply
 from rag_eval_hooks.prompts.verdict_elements import (
     EXAMPLES,
     KEYS,
@@ -123,18 +122,12 @@ class VerifyAsk:
         Raises:
             ReplyError: The reply is not one JSON object.
         """
-        groups = one_object(reply)
         shown = [int(number) for number in self._chunks()]
-        values: dict[Finding, Mapping[str, Any]] = {}
-        problems: list[str] = []
-        for kind, asked in items.items():
-            read = reader(kind, shown, self.partial_view)
-            try:
-                values[kind], wrong = read_group(groups.get(kind.value), KEYS[kind], asked, read)
-            except ReplyError as error:
-                wrong = [str(error)]
-            problems += [f"{kind.value}: {text}" for text in wrong]
-        return Reading(values, tuple(problems))
+
+        def read(kind: Finding, group: Any, asked: tuple[str, ...]) -> Contents:
+            return read_group(group, KEYS[kind], asked, reader(kind, shown, self.partial_view))
+
+        return read_reply(items, reply, read)
 
     def content(
         self, kind: Finding, values: Mapping[str, Any]

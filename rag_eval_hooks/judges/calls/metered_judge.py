@@ -29,21 +29,9 @@ class MeteredJudge:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
-
-    @property
-    def name(self) -> str:
-        """Name, kind or version of the judge."""
-        return self._judge.name
-
-    @property
-    def annotator_kind(self) -> AnnotatorKind:
-        """Name, kind or version of the judge."""
-        return self._judge.annotator_kind
-
-    @property
-    def version(self) -> str:
-        """Name, kind or version of the judge."""
-        return self._judge.version
+        self.name = judge.name
+        self.annotator_kind = judge.annotator_kind
+        self.version = judge.version
 
     async def decompose(self, task: Decompose) -> Findings:
         """Make the findings, if the budget admits a call."""
@@ -90,11 +78,7 @@ class AllowedEmbedder:
 
     def __init__(self, embedder: MeteredEmbedder) -> None:
         self._embedder = embedder
-
-    @property
-    def name(self) -> str:
-        """Name of the embedder."""
-        return self._embedder.name
+        self.name = embedder.name
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return the vectors, if the budget admits a call."""
@@ -103,7 +87,7 @@ class AllowedEmbedder:
 
     async def embed_metered(self, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
         """Return the vectors and the usage that the embedder reports."""
-        meter = Meter(embedded=texts)
+        meter = Meter(texts, embedding=True)
         caller = Caller(self.name, Operation.EMBEDDINGS)
         with meter.charging(), observed_call(caller, is_request=False):
             with meter.sending():

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.calls import Call, Caller
 from rag_eval_hooks.errors import JudgeError, JudgeTimeout
-from rag_eval_hooks.judges.calls.budget import Budget, Reservation
+from rag_eval_hooks.judges.calls.budget import Reservation
 from rag_eval_hooks.judges.calls.context import call_context, observed_call
 from rag_eval_hooks.judges.calls.failures import (
     DescribedError,
@@ -24,7 +24,7 @@ from rag_eval_hooks.judges.calls.failures import (
     status_of,
 )
 from rag_eval_hooks.judges.calls.gate import CallLimits, Gate
-from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.prompts.token_budget import tokens
 from rag_eval_hooks.usage import Usage
 
@@ -39,36 +39,30 @@ _UNRELATED: Final = frozenset({401, 403, 408, 429})
 class Meter:
     """Adds up requests and tokens of one question, and puts the sum on an error that ends it.
 
-    Within `charging`, each request asks the budget of the evaluation before it is sent.
+    Each request asks the budget of the evaluation before it is sent.
 
     Args:
-        prompt: The question, for an estimate of its tokens.
-        embedded: Texts to embed, instead of a question.
+        texts: Texts of the question, or texts to embed, for an estimate of their tokens.
+        embedding: True for texts to embed.
 
     Attributes:
         usage: The sum so far.
     """
 
-    def __init__(
-        self, prompt: Prompt | None = None, *, embedded: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, texts: Sequence[str] = (), *, embedding: bool = False) -> None:
         self.usage = Usage()
-        self._prompt = prompt
-        self._embedded = embedded
-        self._budget: Budget | None = None
+        self._texts = texts
+        self._embedding = embedding
         self._reserved: Reservation | None = None
 
     @contextmanager
     def charging(self) -> Iterator[None]:
         """Put the sum as `usage` on errors of judging that leave the block."""
-        self._budget = call_context().budget
         try:
             yield
         except (JudgeError, ReplyError) as error:
             error.usage = self.usage
             raise
-        finally:
-            self._reserved = None
 
     @contextmanager
     def sending(self) -> Iterator[None]:
@@ -81,10 +75,9 @@ class Meter:
             BudgetError: The budget does not admit it.
         """
         self._reserved = None
-        if self._budget is not None:
-            self._reserved = self._budget.reserve(
-                self._expected(), embedding=self._embedded is not None
-            )
+        if (budget := call_context().budget) is not None:
+            expected = float(sum(map(tokens, self._texts)))
+            self._reserved = budget.reserve(expected, embedding=self._embedding)
         self._add(Usage(calls=1))
         try:
             yield
@@ -109,11 +102,6 @@ class Meter:
         # The context's meter is still readable when this question is cancelled.
         if (meter := call_context().meter) is not None:
             meter.usage += usage
-
-    def _expected(self) -> float:
-        prompt, embedded = self._prompt, self._embedded or ()
-        texts = embedded if prompt is None else (prompt.system, prompt.user)
-        return float(sum(map(tokens, texts)))
 
 
 def token_count(tokens: object) -> float:
