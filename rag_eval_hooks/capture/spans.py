@@ -27,7 +27,7 @@ from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
 from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.telemetry.limits import attribute_room
+from rag_eval_hooks.telemetry.attribute_limits import attribute_room
 from rag_eval_hooks.work import HeldSpan
 
 __all__ = ["SpanWriter"]

@@ -10,7 +10,7 @@ from typing import Any, Final, Never, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.text.folding import tokens
-from rag_eval_hooks.text.keywords import Keyword, Searched
+from rag_eval_hooks.text.key_terms import Keyword, Searched
 from rag_eval_hooks.text.numbers import Number, numbers
 
 __all__ = [

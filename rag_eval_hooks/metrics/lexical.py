@@ -15,7 +15,7 @@ from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
 from rag_eval_hooks.text.folding import fold, squash, word_count
-from rag_eval_hooks.text.keywords import Keyword, Searched, keywords
+from rag_eval_hooks.text.key_terms import Keyword, Searched, keywords
 from rag_eval_hooks.text.numbers import numbers
 
 __all__ = ["METRICS"]

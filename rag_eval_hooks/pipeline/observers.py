@@ -12,7 +12,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.ending import Column, Ending, Evaluation
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.limits import Attributes
+from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.work import HeldSpan, Observer, Work

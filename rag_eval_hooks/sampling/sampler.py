@@ -13,7 +13,7 @@ from rag_eval_hooks.decision import Decision, Rates, Share, Traits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import Metric
 
-__all__ = ["MetricNames", "Rule", "Sampler", "position", "sampler_of"]
+__all__ = ["MetricNames", "RequestRule", "Sampler", "position", "sampler_of"]
 
 _SEARCHED: Final = 4000
 """Characters in which patterns are searched: a long text must not delay its request."""
@@ -62,7 +62,7 @@ class MetricNames:
         )
 
 
-class Rule:
+class RequestRule:
     """Conditions of one rule."""
 
     def __init__(self, settings: RuleSettings) -> None:
@@ -131,7 +131,7 @@ class Sampler:
     """
 
     def __init__(
-        self, rates: Rates, rules: Sequence[tuple[Rule, Rates]] = (), salt: str = "rag-eval"
+        self, rates: Rates, rules: Sequence[tuple[RequestRule, Rates]] = (), salt: str = "rag-eval"
     ) -> None:
         self._rates = rates
         self._rules = [(rule, own) for rule, own in rules if not rule.about_errors]
@@ -153,7 +153,7 @@ class Sampler:
         return None if rates is None else Decision(position(key, self._salt), rates)
 
     def _first(
-        self, rules: Sequence[tuple[Rule, Rates]], traits: Callable[[], Traits]
+        self, rules: Sequence[tuple[RequestRule, Rates]], traits: Callable[[], Traits]
     ) -> Rates | None:
         if not rules:
             return None
@@ -174,7 +174,7 @@ def sampler_of(config: RagEvalConfig, names: MetricNames) -> Sampler:
         share = Share(settings.rate, f"rule:{settings.name or number}")
         # A failed request has no default rate: only metrics that the rule names are evaluated.
         others = Rates(dict.fromkeys(names.ids, Share(0.0))) if settings.error else default
-        rules.append((Rule(settings), others.set(ids, share)))
+        rules.append((RequestRule(settings), others.set(ids, share)))
     return Sampler(default, rules)
 
 

@@ -17,7 +17,7 @@ from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.telemetry.limits import ValueLimit
+from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
 from rag_eval_hooks.telemetry.self_metrics import ReadState, observe
 from rag_eval_hooks.usage import Usage

@@ -24,7 +24,12 @@ from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.explanation_text import explain
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.score import Score
-from rag_eval_hooks.telemetry.limits import Attributes, attribute_room, longest_text, present
+from rag_eval_hooks.telemetry.attribute_limits import (
+    Attributes,
+    attribute_room,
+    longest_text,
+    present,
+)
 from rag_eval_hooks.telemetry.log_events import events_of
 from rag_eval_hooks.telemetry.rag_span import around, context_of, rag_span_of, recorded_span
 

@@ -17,7 +17,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.limits import Attributes, complete
+from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete
 from rag_eval_hooks.work import HeldSpan
 
 __all__ = [

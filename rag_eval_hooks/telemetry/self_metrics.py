@@ -12,7 +12,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.books.stats import Stats
 from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.telemetry.limits import ValueLimit
+from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 
 __all__ = ["Gauge", "ReadState", "Reading", "observe", "readings"]
 

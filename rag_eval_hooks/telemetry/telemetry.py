@@ -15,9 +15,9 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcomes, Score
+from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans
-from rag_eval_hooks.telemetry.limits import Attributes
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.telemetry.rag_span import attributes_of
 from rag_eval_hooks.telemetry.self_metrics import ReadState

@@ -31,7 +31,7 @@ from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.metrics.example import SAMPLE
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.sampling.sampler import Rule
+from rag_eval_hooks.sampling.sampler import RequestRule
 from rag_eval_hooks.sampling.tail import _is_cheap
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, Rating, ScriptedJudge, Support, Verdict
@@ -164,9 +164,9 @@ def test_the_answer_is_looked_for_only_if_a_rule_asks() -> None:
 
     traits = Traits(question="q", answer=answer)
     rules = [RuleSettings(question="x", answer="a", rate=1), RuleSettings(question="q", rate=1)]
-    assert [Rule(rule).matches(traits) for rule in rules] == [False, True]
+    assert [RequestRule(rule).matches(traits) for rule in rules] == [False, True]
     assert not looked
-    assert Rule(RuleSettings(answer="a", rate=1)).matches(traits)
+    assert RequestRule(RuleSettings(answer="a", rate=1)).matches(traits)
     assert looked == ["a"]
 
 

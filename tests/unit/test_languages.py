@@ -14,8 +14,7 @@ import pytest
 from rag_eval_hooks.findings import Finding, Findings, Stance, Support, made
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.tasks import Decompose, Rate, Verify
-from rag_eval_hooks.text.entities import entities
-from rag_eval_hooks.text.keywords import Searched, keywords
+from rag_eval_hooks.text.key_terms import Searched, entities, keywords
 from rag_eval_hooks.text.numbers import Number
 from rag_eval_hooks.text.sentences import is_question, sentences
 

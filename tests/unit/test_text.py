@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rag_eval_hooks.text.entities import entities
 from rag_eval_hooks.text.folding import (
     contains,
     content_tokens,
@@ -20,7 +19,7 @@ from rag_eval_hooks.text.folding import (
     tokens,
     word_count,
 )
-from rag_eval_hooks.text.keywords import Searched, keywords, phrases
+from rag_eval_hooks.text.key_terms import Searched, entities, keywords, phrases
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 

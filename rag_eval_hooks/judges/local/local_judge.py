@@ -13,7 +13,7 @@ from rag_eval_hooks.judges.local.verdicts import VERIFY, Verification
 from rag_eval_hooks.judges.local.windows import RULES, Rules, Vectors
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
-from rag_eval_hooks.text.entities import entities
+from rag_eval_hooks.text.key_terms import entities
 
 __all__ = ["LocalJudge"]
 

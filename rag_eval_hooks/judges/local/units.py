@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from rag_eval_hooks.text.folding import fold, folded_tokens, has_cjk, is_content, stem, word_set
-from rag_eval_hooks.text.keywords import Searched, phrases
+from rag_eval_hooks.text.key_terms import Searched, phrases
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences
 

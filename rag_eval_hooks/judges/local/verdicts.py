@@ -12,7 +12,7 @@ from rag_eval_hooks.judges.local.support import agrees, supports
 from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written, terms
 from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors, best_window
 from rag_eval_hooks.tasks import Verify
-from rag_eval_hooks.text.keywords import Searched
+from rag_eval_hooks.text.key_terms import Searched
 
 __all__ = ["VERIFY", "Verification"]
 
