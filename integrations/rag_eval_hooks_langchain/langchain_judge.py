@@ -13,7 +13,8 @@ from langsmith.run_helpers import tracing_context
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.judges.calls.gate import CallLimits, RetryKeywords
+from rag_eval_hooks.judges.calls.gate import CallLimits
+from rag_eval_hooks.judges.calls.requests import RetryKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads

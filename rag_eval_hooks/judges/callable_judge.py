@@ -8,7 +8,8 @@ from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.judges.calls.gate import CallKeywords, CallLimits
+from rag_eval_hooks.judges.calls.gate import CallLimits
+from rag_eval_hooks.judges.calls.requests import CallKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.judges.threads import Threads

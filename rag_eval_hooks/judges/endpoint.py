@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.failures import DescribedError
-from rag_eval_hooks.judges.calls.gate import CallLimits, RetryKeywords
+from rag_eval_hooks.judges.calls.gate import CallLimits
+from rag_eval_hooks.judges.calls.requests import RetryKeywords
 
 try:
     import openai

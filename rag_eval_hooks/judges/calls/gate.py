@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, Self
 
 from rag_eval_hooks.calls import BreakerState, GateState
 from rag_eval_hooks.errors import ConfigError, JudgeUnavailable
 from rag_eval_hooks.judges.calls.failures import JudgeHealth, health_of, requested_pause
 
-__all__ = ["Breaker", "CallKeywords", "CallLimits", "Gate", "RetryKeywords"]
+__all__ = ["Breaker", "CallLimits", "Gate"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -71,21 +71,6 @@ class CallLimits:
         """Make limits of the keywords that are fields, and remove these; None is the default."""
         given = {f.name: keywords.pop(f.name) for f in fields(cls) if f.name in keywords}
         return cls(**{name: value for name, value in given.items() if value is not None})
-
-
-class CallKeywords(TypedDict, total=False):
-    """Fields of `CallLimits` as keywords of a judge whose client retries by itself."""
-
-    timeout: float
-    concurrency: int
-    breaker_failures: int
-    breaker_pause: float
-
-
-class RetryKeywords(CallKeywords, total=False):
-    """Fields of `CallLimits` as keywords of a judge."""
-
-    retries: int
 
 
 class Breaker:

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Final, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.backoff import Backoff
@@ -28,12 +28,34 @@ from rag_eval_hooks.prompts import ReplyError
 from rag_eval_hooks.prompts.token_budget import tokens
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Meter", "RequestRefusedError", "Requests", "token_count"]
+__all__ = [
+    "CallKeywords",
+    "Meter",
+    "RequestRefusedError",
+    "Requests",
+    "RetryKeywords",
+    "token_count",
+]
 
 T = TypeVar("T")
 
 _UNRELATED: Final = frozenset({401, 403, 408, 429})
 """Statuses that do not depend on what the request holds."""
+
+
+class CallKeywords(TypedDict, total=False):
+    """Fields of `CallLimits` as keywords of a judge whose client retries by itself."""
+
+    timeout: float
+    concurrency: int
+    breaker_failures: int
+    breaker_pause: float
+
+
+class RetryKeywords(CallKeywords, total=False):
+    """Fields of `CallLimits` as keywords of a judge."""
+
+    retries: int
 
 
 class Meter:
