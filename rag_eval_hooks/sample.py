@@ -12,7 +12,7 @@ __all__ = ["Context", "Sample", "Status"]
 
 
 class Status(StrEnum):
-    """How an interaction ended. Only `OK` is scored; the others are counted."""
+    """End of an interaction. Only `OK` is scored; the others are counted."""
 
     OK = "ok"
     ERROR = "error"
@@ -31,8 +31,8 @@ class Context:
 
     Attributes:
         text: The chunk's text.
-        id: The document store's id, where it gave one.
-        score: The retriever's or reranker's score in its own unit, where it gave one.
+        id: The document store's id, if it gave one.
+        score: The retriever's or reranker's score in its own unit, if it gave one.
         metadata: Scalar metadata of the document.
     """
 
@@ -43,7 +43,7 @@ class Context:
 
     @classmethod
     def of(cls, value: Context | str | Mapping[str, Any]) -> Context:
-        """A context from a context, a plain text, or a mapping with the same keys."""
+        """Return a context from a context, a plain text, or a mapping with the same keys."""
         if isinstance(value, Context):
             return value
         if isinstance(value, str):
@@ -55,24 +55,24 @@ class Context:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What a RAG pipeline did for one question.
+    """One request to a RAG pipeline: question, retrieved contexts and answer.
 
     Attributes:
-        question: What the user asked.
-        contexts: What the answering model saw, in its order. `None` when no retrieval
-            ran; empty when retrieval ran and found nothing. Texts are accepted too.
-        answer: What the user got, or `None` when nothing was answered.
-        reference: The known right answer, where there is one.
+        question: Question of the user.
+        contexts: Chunks that the answering model saw, in its order. `None` if no retrieval ran;
+            empty if retrieval found nothing. Texts are accepted too.
+        answer: Answer that the user got, or `None` if there was none.
+        reference: Known right answer, if there is one.
         question_id: The question's id in a set of known questions.
-        status: How the interaction ended.
+        status: End of the interaction.
         error_type: Qualified name of the exception's class when `status` is `ERROR`.
         session_id: The conversation, for grouping.
         user_id: The user, for grouping.
         tags: Free labels.
         metadata: Free keys.
-        latency: Seconds from the request's beginning to its end, where known.
-        truncated: Which fields were cut to the content limits, such as `contexts[2].text`.
-        trace_id: 32 hex digits of the RAG span's trace, where a span was recorded.
+        latency: Seconds from the request's beginning to its end, if known.
+        truncated: Fields that were cut to the content limits, such as `contexts[2].text`.
+        trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.
         span_id: 16 hex digits of the RAG span.
         workflow: Name of the pipeline, as on its RAG span.
         sample_id: Unique id of this sample; not part of equality.
@@ -97,7 +97,7 @@ class Sample:
     sample_id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
 
     def __post_init__(self) -> None:
-        """Brings lists and plain texts to the declared types.
+        """Convert lists and plain texts to the declared types.
 
         Raises:
             TypeError: A text field is no text, or `contexts` is a bare string.
@@ -110,13 +110,13 @@ class Sample:
 
     @property
     def chars(self) -> int:
-        """Characters of its texts."""
+        """Number of characters of its texts."""
         texts = (self.question, self.answer or "", self.reference or "")
         contexts = sum(len(context.text) for context in self.contexts or ())
         return contexts + sum(map(len, texts))
 
     def to_dict(self) -> dict[str, Any]:
-        """The sample as plain types; a field at its default is left out."""
+        """Return the sample as plain types; a field at its default is left out."""
         plain = {f.name: getattr(self, f.name) for f in fields(self)}
         plain["status"] = None if self.status is Status.OK else self.status.value
         plain["metadata"] = dict(self.metadata)
@@ -129,7 +129,7 @@ class Sample:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """A sample from what `to_dict` gave; unknown keys go to `metadata`.
+        """Return a sample from the output of `to_dict`; unknown keys go to `metadata`.
 
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.

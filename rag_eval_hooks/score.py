@@ -1,4 +1,4 @@
-"""The result of one metric on one sample: a score that is right, or an absence with its cause."""
+"""Result of one metric on one sample: a score, or the cause of its absence; and their ids."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Cause(StrEnum):
-    """Why there is no number: facts about the sample, failures, or not chosen."""
+    """Cause of a missing score: a fact about the sample, a failure, or not chosen."""
 
     MISSING_INPUT = "missing_input"
     """The sample lacks a field that the metric needs, or the judge cannot make the finding."""
@@ -47,12 +47,12 @@ class Cause(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether a score could have been had and was not."""
+        """True if a score was possible and is missing."""
         return self not in (Cause.MISSING_INPUT, Cause.UNDEFINED, Cause.SAMPLED_OUT)
 
 
 class AnnotatorKind(StrEnum):
-    """Who judged."""
+    """Kind of annotator that judged."""
 
     CODE = "CODE"
     LLM = "LLM"
@@ -61,7 +61,7 @@ class AnnotatorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A number with what it came from. Never NaN or infinite.
+    """Value of a metric with its origin. Never NaN or infinite.
 
     Attributes:
         value: The number in the metric's native scale.
@@ -98,7 +98,7 @@ class Score:
     reason: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Refuses what is no score.
+        """Refuse values that are no score.
 
         Raises:
             ValueError: `value` is not finite, or `normalised` is outside [0, 1].
@@ -111,7 +111,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class NotScored:
-    """No number, and why. Never counted in a mean.
+    """Absence of a score, with its cause. Never counted in a mean.
 
     Attributes:
         cause: The kind of absence.
@@ -145,7 +145,7 @@ class Unavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The native range of a metric and which end of it is good.
+    """Native range of a metric, and its direction.
 
     Attributes:
         low: Least value.

@@ -101,7 +101,7 @@ COMPOSITES: Final = {
 
 
 class EvalStatus(StrEnum):
-    """Values of `rag.eval.status`: why a RAG span carries the scores that it carries."""
+    """Values of `rag.eval.status`: the reason of the scores on a RAG span, or of their absence."""
 
     OK = "ok"
     PARTIAL = "partial"

@@ -295,6 +295,22 @@ def test_a_shutdown_leaves_scores_for_the_next(make: Make, platform: Platform) -
     assert len(platform.taken) == 5
 
 
+def test_a_sample_without_a_span_is_counted_once(
+    make: Make, platform: Platform, tmp_path: Path
+) -> None:
+    """It is counted once per sink, also while its row cannot be written to the spool."""
+    sink = SINKS["phoenix"](platform.url)
+    evals = make(sink)
+    evals.offer(sample(0))
+    assert evals.flush(20)
+    (file,) = (tmp_path / "spool").glob("*.sqlite")
+    with closing(sqlite3.connect(file, isolation_level=None)) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        evals.offer(sample(1, trace_id=None, span_id=None))
+        assert evals.flush(60)
+    assert sink.books()["no_span"] == 1
+
+
 def test_scores_go_to_the_address_they_were_made_for(make: Make, platform: Platform) -> None:
     """Another project's platform does not get them, though it shares the spool."""
     with PlatformServer(lambda _: Answer(503)) as down:
