@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.openai import OpenAIJudge
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
     from rag_eval_hooks.redaction.presidio import Presidio
-    from rag_eval_hooks.telemetry.span_processor import RagEvalSpanProcessor
+    from rag_eval_hooks.span_processor import RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 __all__ = [
@@ -128,7 +128,7 @@ _LAZY: Final = {
     "OpenAIEmbedder": "rag_eval_hooks.judges.openai_embedder",
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
     "Presidio": "rag_eval_hooks.redaction.presidio",
-    "RagEvalSpanProcessor": "rag_eval_hooks.telemetry.span_processor",
+    "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",
     "ScriptedJudge": "rag_eval_hooks.testing",
 }
 

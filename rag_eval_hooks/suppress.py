@@ -9,7 +9,7 @@ from typing import Final
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 
-__all__ = ["is_quiet", "quiet"]
+__all__ = ["is_suppressed", "suppressed"]
 
 
 def _suppressing() -> context.Context:
@@ -23,7 +23,7 @@ _SUPPRESSING: Final = _suppressing()
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppressed() -> Iterator[None]:
     """Suppress instrumentations in the block, in an OpenTelemetry context of its own.
 
     Only for tasks of the evaluator; the context of an application is never replaced.
@@ -35,6 +35,6 @@ def quiet() -> Iterator[None]:
         context.detach(token)
 
 
-def is_quiet() -> bool:
+def is_suppressed() -> bool:
     """Return whether the caller runs inside an evaluation, whose calls are never captured."""
     return bool(context.get_value(_SUPPRESS_INSTRUMENTATION_KEY))

@@ -16,7 +16,7 @@ from rag_eval_hooks.capture.run_notes import RunNotes, status_after
 from rag_eval_hooks.capture.scopes import enclosing_run
 from rag_eval_hooks.capture.suspended_interactions import Suspensions, oldest
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.suppress import is_quiet
+from rag_eval_hooks.suppress import is_suppressed
 
 __all__ = ["Recorder"]
 
@@ -118,7 +118,7 @@ class Recorder(RunNotes):
             self._remember(run_id)
             return None
         if parent is None:
-            if is_quiet():
+            if is_suppressed():
                 return None
             parent = self._around()
             if apart and parent is not None and parent.by_hand:

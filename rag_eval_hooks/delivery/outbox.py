@@ -14,7 +14,7 @@ from rag_eval_hooks.delivery.destination import Destination, Limits, Queued, Sto
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.suppress import suppressed
 
 __all__ = ["Outbox"]
 
@@ -198,7 +198,7 @@ class Outbox:
         return None
 
     def _run(self) -> None:
-        with quiet():
+        with suppressed():
             is_open = self._open()
             call: SinkCall | None = None
             failures: Mapping[int, BaseException] = {}

@@ -26,7 +26,7 @@ from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.self_metrics import Gauge, Reading, readings
 from rag_eval_hooks.work import HeldSpan, Work
@@ -279,7 +279,7 @@ class Pipeline:
 
     async def _process(self, work: Work | FeedbackWork) -> None:
         try:
-            with quiet():
+            with suppressed():
                 if isinstance(work, FeedbackWork):
                     await self._feedback.process(work)
                 else:

@@ -19,7 +19,7 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.work import Work
 
 __all__ = ["Processor"]
@@ -130,7 +130,7 @@ class Processor:
 
     async def inline(self, sample: Sample) -> Outcomes:
         """Return the outcomes of all metrics, as in the background."""
-        with quiet(), self.call_context():
+        with suppressed(), self.call_context():
             sample = await self.with_similar_reference(self.with_equal_reference(sample))
             return await self.score(sample)
 

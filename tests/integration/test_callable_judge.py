@@ -19,7 +19,7 @@ from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.suppress import is_quiet, quiet
+from rag_eval_hooks.suppress import is_suppressed, suppressed
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import VERIFY
 from tests.servers.truth import TRUTH, found, spent
@@ -231,13 +231,13 @@ async def test_calls_are_quiet_where_the_evaluator_is(blocking: bool) -> None:
     marks: list[bool] = []
 
     def ask(messages: Messages) -> str:
-        marks.append(is_quiet())
+        marks.append(is_suppressed())
         return told(messages)
 
     async def ask_async(messages: Messages) -> str:
         return ask(messages)
 
-    with quiet():
+    with suppressed():
         await verified(ask if blocking else ask_async)
     assert marks == [True]
 

@@ -34,7 +34,7 @@ from rag_eval_hooks import Outcomes, RagEval, Sample
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.suppress import is_quiet, quiet
+from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_langchain import LangChainJudge, RagEvalCallbackHandler
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import Fault, FaultKind
@@ -377,10 +377,10 @@ async def test_calls_are_quiet_where_the_evaluator_is() -> None:
 
     class Marked(Native):
         def _message(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> AIMessage:
-            marks.append(is_quiet())
+            marks.append(is_suppressed())
             return super()._message(messages, kwargs)
 
-    with quiet():
+    with suppressed():
         await verified(Marked())
     assert marks == [True]
 

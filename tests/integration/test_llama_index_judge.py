@@ -29,7 +29,7 @@ from pydantic import Field
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.suppress import is_quiet, quiet
+from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import DECOMPOSE, VERIFY
@@ -84,7 +84,7 @@ class Caller(FunctionCallingLLM):
         )
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        self.asked.append((kwargs, is_quiet()))
+        self.asked.append((kwargs, is_suppressed()))
         await asyncio.sleep(self.pause)
         if self.error is not None:
             raise self.error
@@ -264,7 +264,7 @@ async def test_a_stuck_llm_is_a_time_out(llm: Any) -> None:
 async def test_calls_are_quiet_where_the_evaluator_is() -> None:
     """The mark that keeps judge calls out of the application's traces reaches the LLM."""
     llm = Caller()
-    with quiet():
+    with suppressed():
         await verified(llm)
     assert [mark for _, mark in llm.asked] == [True]
 

@@ -20,7 +20,7 @@ from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import Run, RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.telemetry.span_processor import RagEvalSpanProcessor
+from rag_eval_hooks.span_processor import RagEvalSpanProcessor
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
 HALF = Findings(answer_claims=("a", "b"), answer_support=(Support((True,)), Support((False,))))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks.capture import Interaction, Recorder, Run, RunKind
 from rag_eval_hooks.sample import Context, Status
-from rag_eval_hooks.suppress import quiet
+from rag_eval_hooks.suppress import suppressed
 
 
 class Log(list[Interaction]):
@@ -141,7 +141,7 @@ def test_open_interactions_are_bounded() -> None:
 
 def test_our_own_evaluation_is_never_captured(log: Log) -> None:
     """What runs inside an evaluation starts no interaction."""
-    with quiet():
+    with suppressed():
         assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
 
 
