@@ -367,6 +367,6 @@ class RagEval:
     def _watch(self) -> bool:
         return self._pipeline.watch()
 
-    def _tick(self) -> None:
+    def _tick(self, deadline: float | None) -> bool:
         self.recorder.sweep()
-        self._intake.tick()
+        return self._intake.tick(deadline)

@@ -156,7 +156,8 @@ def is_damage(error: BaseException) -> bool:
     """Return whether an exception says that the file itself is broken, and not the disk."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_BUSY) & 0xFF not in _UNHARMED
-    return isinstance(error, ValueError)
+    # Text that cannot be encoded comes from us, not from the file.
+    return isinstance(error, ValueError) and not isinstance(error, UnicodeEncodeError)
 
 
 def is_busy(error: BaseException) -> bool:

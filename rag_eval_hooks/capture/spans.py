@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -155,13 +156,28 @@ class SpanWriter:
             while self._waiting[0].is_complete:
                 self._waiting_chars -= self._waiting.popleft().chars
 
-    def drain(self) -> None:
-        """Write all that waits. When it returns, what another thread was writing is done, too."""
-        with self._draining:
+    def drain(self, deadline: float | None = None) -> bool:
+        """Write all that waits, and what another thread is writing, until a time of the clock.
+
+        Args:
+            deadline: Seconds on the monotonic clock at which no further span is begun; None for
+                no limit.
+
+        Returns:
+            Whether nothing waits.
+        """
+        left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
+        if not self._draining.acquire(timeout=left):
+            return False
+        try:
             with contextlib.suppress(IndexError):
-                while True:
+                while deadline is None or time.monotonic() < deadline or not self._waiting:
                     self._waiting.popleft().complete()
+                return False
             self._waiting_chars = 0
+            return True
+        finally:
+            self._draining.release()
 
     def _start_root(self, interaction: Interaction) -> Span:
         name = interaction.root.name

@@ -261,11 +261,13 @@ class Backlog:
         if item.entry is None or self._store is None:
             self._lose(item, reason)
             return
+        if not self._store.leave(item.entry, self._sink.key):
+            self._lose(item, reason or "spool lost")
+            return
         self.chars -= item.chars
         self._sink.counts["spooled"] += 1
         if reason == FULL:
             self._incidents.count(f"{self._place}: left in the spool")
-        self._store.leave(item.entry, self._sink.key)
 
     def _give_up(self, item: Queued) -> None:
         # What was never tried is lost for the reason that the others failed for.

@@ -168,6 +168,10 @@ class Store(Protocol):
         """Note that a sink has a result, or will never get it."""
         ...
 
-    def leave(self, entry: object, sink: str) -> None:
-        """Note that a result is no longer in memory; hand it over again when there is capacity."""
+    def leave(self, entry: object, sink: str) -> bool:
+        """Note that a result is no longer in memory; hand it over again when there is capacity.
+
+        Returns:
+            Whether it is on disk.
+        """
         ...

@@ -157,6 +157,8 @@ class Outbox:
     def begin_close(self, timeout: float) -> None:
         """Accept nothing more; try what waits once more, for `timeout` seconds."""
         with self._lock:
+            if self._closing is not None:
+                return
             self._closing = time.monotonic() + timeout
             self._backlog.is_closing = True
             self._queued.notify_all()
@@ -204,11 +206,18 @@ class Outbox:
             failures: Mapping[int, BaseException] = {}
             while is_open and (call := self._next(call, failures)) is not None:
                 failures = self._send(call)
+            self._end_worker()
+
+    def _end_worker(self) -> None:
+        """Leave the workers; the last one closes the sink first, while `end_close` waits for it."""
+        with self._lock:
+            is_last = len(self._workers) == 1
+            if not is_last:
+                self._workers.remove(threading.current_thread())
+        if is_last:
+            self._close_sink()
             with self._lock:
                 self._workers.remove(threading.current_thread())
-                is_last = not self._workers
-            if is_last:
-                self._close_sink()
 
     def _open(self) -> bool:
         """Open the sink, once; return whether there is anything to send to it."""

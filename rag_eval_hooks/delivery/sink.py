@@ -165,7 +165,8 @@ class UserSink(Destination):
         self._sink = sink
         if isinstance(sink, Resumable):
             try:
-                self.key = str(sink.place)
+                # A path may hold bytes that are not UTF-8; rows in the spool are.
+                self.key = str(sink.place).encode("utf-8", "backslashreplace").decode()
             except Exception as error:  # noqa: BLE001 - the sink's edge
                 incidents.report(f"sink {name}", error)
         deliver = getattr(sink, "deliver", None)

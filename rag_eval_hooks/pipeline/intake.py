@@ -104,10 +104,14 @@ class RequestIntake:
             while True:
                 self._submit_one(self._waiting.popleft())
 
-    def tick(self) -> None:
-        """Submit all requests, and write spans that wait. From the background thread."""
+    def tick(self, deadline: float | None = None) -> bool:
+        """Submit all requests, and write spans that wait until a time of the monotonic clock.
+
+        Returns:
+            Whether no span waits.
+        """
         self.drain()
-        self._spans.drain()
+        return self._spans.drain(deadline)
 
     def _submit_one(self, request: _EndedRequest) -> None:
         try:

@@ -45,7 +45,8 @@ class Pipeline:
     Args:
         parts: Decide, evaluate, publish.
         tick: Called a few times a second once `watch` was called, before all that is pending is
-            waited for, and once more at the end.
+            waited for, and once more at the end. Takes the time of the monotonic clock at which
+            it gives up, or None; returns whether it is done.
         opened: Returns the number of open interactions and the characters that they hold.
 
     Attributes:
@@ -53,7 +54,10 @@ class Pipeline:
     """
 
     def __init__(
-        self, parts: Parts, tick: Callable[[], None], opened: Callable[[], tuple[int, int]]
+        self,
+        parts: Parts,
+        tick: Callable[[float | None], bool],
+        opened: Callable[[], tuple[int, int]],
     ) -> None:
         config = parts.config
         self._parts = parts
@@ -230,17 +234,18 @@ class Pipeline:
 
     def flush(self, timeout: float | None) -> bool:
         """Wait for everything accepted so far; return False if `timeout` seconds are too few."""
-        self._external_tick()
-        began = time.monotonic()
+        deadline = None if timeout is None else time.monotonic() + timeout
 
         def left() -> float | None:
-            return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
+            return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+        written = self._external_tick(deadline)
 
         # The disk first: it takes milliseconds, and its samples outlive an expired timeout.
         self._spooled.drain(left())
         finished = self._stats.wait(left()) and self._spooled.drain(left())
         finished = self._delivery.flush(left()) and finished
-        return self._spooled.drain(left()) and finished
+        return self._spooled.drain(left()) and finished and written
 
     def shutdown(self, timeout: float) -> bool:
         """Refuse new requests, finish what is pending within `timeout` seconds, and end.
@@ -251,16 +256,17 @@ class Pipeline:
         Returns:
             Whether everything pending was finished.
         """
-        self._external_tick()
+        deadline = time.monotonic() + timeout
+        self._external_tick(deadline)
         self._exit.disarm()
         self._evaluator.close()
-        finished = self.flush(timeout)
+        finished = self.flush(max(0.0, deadline - time.monotonic()))
         self._spooled.drain(_STOP_TIMEOUT)
         self._evaluator.stop(_STOP_TIMEOUT)
         self._delivery.close()
         self._spooled.stop(_STOP_TIMEOUT)
         self._clock.stop()
-        self._external_tick()
+        self._external_tick(time.monotonic() + _STOP_TIMEOUT)
         self._holder.close()
         return finished
 
@@ -302,4 +308,4 @@ class Pipeline:
     def _tick(self) -> None:
         self._holder.expire()
         self._delivery.check()
-        self._external_tick()
+        self._external_tick(None)

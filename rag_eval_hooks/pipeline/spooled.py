@@ -10,6 +10,7 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.ending import Ending, Evaluation
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.spool.folder import check_spool
@@ -62,7 +63,11 @@ class Spooled(Observer):
         self._has_leftovers = False
         if parts.config.spool is not None:
             path = Path(parts.config.spool)
-            self._has_leftovers = check_spool(path)
+            try:
+                self._has_leftovers = check_spool(path)
+            except ConfigError as error:
+                # The folder was right when the application started, and is gone in a forked child.
+                parts.incidents.report("spool", error)
             self._spool = Spool(
                 path,
                 max_bytes=self._max_bytes,
@@ -153,10 +158,15 @@ class Spooled(Observer):
         if self._spool is not None and isinstance(entry, Entry):
             self._spool.delivered(entry, sink)
 
-    def leave(self, entry: object, sink: str) -> None:
-        """Note that a result is no longer in memory, until the sink has capacity for it again."""
-        if self._spool is not None and isinstance(entry, Entry):
-            self._spool.leave(entry, sink)
+    def leave(self, entry: object, sink: str) -> bool:
+        """Note that a result is no longer in memory, until the sink has capacity for it again.
+
+        Returns:
+            Whether it is on disk.
+        """
+        if self._spool is None or not isinstance(entry, Entry):
+            return False
+        return self._spool.leave(entry, sink)
 
     def books(self) -> Mapping[str, int]:
         """Return the counts of the spool, of all processes; empty if they cannot be read."""

@@ -41,6 +41,7 @@ from rag_eval_hooks.metrics.options import (
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
+from rag_eval_hooks.spool.folder import check_spool
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans, FeedbackSpanSink
 from rag_eval_hooks.telemetry.log_events import EventEmitter
@@ -261,11 +262,13 @@ def parts_of(
 
     Raises:
         ConfigError: A threshold is of no metric, or out of its scale; judge calls are to be seen
-            below a span that is not written.
+            below a span that is not written; there can be no spool at the path.
     """
     if config.trace_judge and config.carrier == "off":
         wants = "carrier 'trace' or 'child', below which the calls are"
         raise ConfigError("telemetry_details", "judge_calls", wants)
+    if config.spool is not None:
+        check_spool(Path(config.spool))
     metrics = available if chosen is None else chosen
     thresholds = Thresholds(config.thresholds, metrics)
     incidents = Incidents()

@@ -56,8 +56,9 @@ class Rows:
     def delivered(self, entry: object, sink: str) -> None:
         self.had.append((entry, sink))
 
-    def leave(self, entry: object, sink: str) -> None:
+    def leave(self, entry: object, sink: str) -> bool:
         self.left.append((entry, sink))
+        return True
 
 
 class Opened:
