@@ -132,7 +132,7 @@ _FRAMEWORKS_TAG = re.compile(
     r"(seq:step|graph:step|condition|branch|retry:attempt):-?\d+|branch:default|map:key:.*"
     r"|langsmith:hidden|(langsmith:)?nostream"
 )
-"""What LangChain and LangGraph tag their steps with."""
+"""Tags that LangChain and LangGraph give their steps."""
 
 
 def users_tags(tags: Sequence[str]) -> list[str]:

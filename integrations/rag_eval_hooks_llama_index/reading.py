@@ -65,7 +65,7 @@ class StreamReading:
 
     @property
     def over(self) -> bool:
-        """Whether the stream is over, or nobody can read it any more."""
+        """True once the stream is over, or nobody can read it any more."""
         return self.status is not None or self.reader is None or self.reader() is None
 
     def enter(self) -> tuple[_RunBeingRead, _RunBeingRead | None]:

@@ -68,7 +68,7 @@ class Stream:
 
     @property
     def over(self) -> bool:
-        """Whether it ended, was closed, or was dropped."""
+        """True once it ended, was closed, or was dropped."""
         return self.frame is None
 
     @property

@@ -80,7 +80,7 @@ class Run:
 
     @property
     def by_hand(self) -> bool:
-        """Whether the application opened it and all that encloses it by hand."""
+        """True if the application opened it and all that encloses it by hand."""
         return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
 
     def within(self, kind: RunKind) -> bool:
@@ -204,7 +204,7 @@ class Interaction:
 
     @property
     def retrieves(self) -> bool:
-        """Whether anything was retrieved, or a retriever was asked."""
+        """True if anything was retrieved, or a retriever was asked."""
         return self.attempted or bool(self.lists) or self.chosen is not None
 
     def add_metadata(self, values: Mapping[str, Any]) -> None:

@@ -49,7 +49,7 @@ class DeferredSpan:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all has been written but the scores and the end."""
+        """True once all has been written but the scores and the end."""
         return self._complete
 
     def complete(self, *, content: bool = True) -> None:
@@ -132,7 +132,7 @@ class RequestSpan:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether another instrumentor's span is held for its scores."""
+        """True if another instrumentor's span is held for its scores."""
         return self.held is not None and self.deferred is None
 
     def complete(self) -> None:

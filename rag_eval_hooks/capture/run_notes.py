@@ -1,4 +1,4 @@
-"""What integrations note about runs, within the limits on the text of one interaction."""
+"""Notes of integrations about runs, within the limits on the text of one interaction."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Assembler:
 
     @property
     def redacts(self) -> bool:
-        """Whether anything is redacted."""
+        """True if anything is redacted."""
         return self._redactor.active
 
     @property

@@ -121,7 +121,7 @@ class SpoolFile:
 
     @property
     def is_writable(self) -> bool:
-        """Whether rows can still be changed."""
+        """True while rows can still be changed."""
         return not (self.is_lost or self.is_damaged)
 
     @classmethod

@@ -79,7 +79,7 @@ class Entry:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the sample is on disk."""
+        """True if the sample is on disk."""
         return self.file is not None and not self.file.is_lost
 
 
