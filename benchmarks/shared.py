@@ -3,7 +3,7 @@
 Each process is a `RagEval` of its own with rates by metric, a shared spool, a shared budget of
 calls and tokens, and a judge server on loopback that sees every call. The realised rates are held
 against binomial bounds, the spend against the limit and one call in flight for each process, and
-what the processes were told was accepted against the file of results.
+what the processes had seen accepted against the file of results.
 
     python -m benchmarks.shared [--processes 8] [--samples 300]
 """
@@ -53,7 +53,7 @@ class Report:
     Attributes:
         processes: How many.
         offered: Samples offered.
-        accepted: Of these, those of which a process was told that they are accepted.
+        accepted: Of these, those whose acceptance a process has seen.
         undurable: Of these, those that were done before the spool's file was free for them.
         delivered: Results in the file.
         missing: Accepted samples that are not in the file.

@@ -1,4 +1,4 @@
-"""What telemetry costs the evaluator's thread per sample: span, carrier, log events, metrics.
+"""Cost of telemetry on the evaluator's thread per sample: spans, log events, metrics.
 
 Everything goes to the real SDK with batch processors, whose exporters throw away what they get.
 Each row adds one signal to the row before; the last column compares with the CPU time of the
@@ -43,7 +43,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.wiring import Providers, telemetry_sinks
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
-from rag_eval_hooks.telemetry.telemetry import Thresholds
+from rag_eval_hooks.telemetry.thresholds import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks.work import HeldSpan
 from tests.servers.platform_server import Answer, PlatformServer, Request
@@ -106,11 +106,11 @@ class Bench:
         )
         self.meters = MeterProvider([InMemoryMetricReader()])
 
-    def seconds(self, samples: int, *, carrier: Any, events: bool, metrics: bool) -> float:
+    def seconds(self, samples: int, *, evaluation_span: Any, events: bool, metrics: bool) -> float:
         """CPU seconds of this thread for one sample, without the making of its RAG span."""
         incidents = Incidents()
         telemetry = telemetry_sinks(
-            RagEvalConfig(carrier=carrier),
+            RagEvalConfig(evaluation_span=evaluation_span),
             Providers(
                 tracer=self.tracers,
                 logger=self.loggers if events else NoOpLoggerProvider(),
@@ -180,10 +180,10 @@ PLATFORMS: dict[str, Any] = {
     "langfuse": lambda url: LangfuseSink(url, public_key="pk", secret_key="sk"),
 }
 STEPS: dict[str, dict[str, Any]] = {
-    "span": {"carrier": "off", "events": False, "metrics": False},
-    "+ carrier": {"carrier": "trace", "events": False, "metrics": False},
-    "+ log events": {"carrier": "trace", "events": True, "metrics": False},
-    "+ metrics": {"carrier": "trace", "events": True, "metrics": True},
+    "span": {"evaluation_span": "off", "events": False, "metrics": False},
+    "+ evaluation span": {"evaluation_span": "trace", "events": False, "metrics": False},
+    "+ log events": {"evaluation_span": "trace", "events": True, "metrics": False},
+    "+ metrics": {"evaluation_span": "trace", "events": True, "metrics": True},
 }
 
 

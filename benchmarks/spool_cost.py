@@ -3,12 +3,11 @@
 Samples of about 13 kB are offered at a steady rate to a judge that takes 50 ms. In the last line,
 another program keeps the spool's file locked.
 
-    python benchmarks/spool_cost.py [--offers 1000] [--rate 100]
+    python -m benchmarks.spool_cost [--offers 1000] [--rate 100] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import statistics
 import tempfile
@@ -16,6 +15,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from benchmarks.table import parser_of, written
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
@@ -53,33 +53,37 @@ def _offer(evals: RagEval, number: int, rate: float) -> float:
     return taken
 
 
-def row(name: str, times: list[float], base: float, cpu: float) -> None:
-    """Print one line."""
+def row(name: str, times: list[float], base: float, cpu: float) -> dict[str, object]:
+    """Return the milliseconds of an offer, their ratio to the base, and the CPU of a sample."""
     ordered = sorted(times)
-    median, p99 = statistics.median(times), ordered[int(0.99 * len(ordered))]
-    each = 1000 * cpu / len(times)
-    line = f"{name:<16}{median:>10.3f}{p99:>10.3f}{ordered[-1]:>10.3f}"
-    print(f"{line}{median / base:>10.1f}{each:>16.2f}")
+    median = statistics.median(times)
+    return {
+        "ms an offer": name,
+        "median": median,
+        "p99": ordered[int(0.99 * len(ordered))],
+        "most": ordered[-1],
+        "ratio": median / base,
+        "CPU ms a sample": 1000 * cpu / len(times),
+    }
 
 
 def main() -> None:
     """Print milliseconds and ratios of one run."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--offers", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=100.0)
     options = parser.parse_args()
     count, rate = options.offers, options.rate
-    head = f"{'ms an offer':<16}{'median':>10}{'p99':>10}{'most':>10}{'ratio':>10}"
-    print(f"{head}{'CPU ms a sample':>16}")
     offers(50, rate)
-    base = 0.0
+    base, rows = 0.0, []
     with tempfile.TemporaryDirectory() as folder:
         spools = {"no spool": None, "spool": f"{folder}/a", "spool, locked": f"{folder}/b"}
         for name, spool in spools.items():
             began = time.process_time()
             times = offers(count, rate, spool, lock="locked" in name)
             base = base or statistics.median(times)
-            row(name, times, base, time.process_time() - began)
+            rows.append(row(name, times, base, time.process_time() - began))
+    written(rows, options.json)
 
 
 if __name__ == "__main__":

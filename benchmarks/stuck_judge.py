@@ -3,17 +3,17 @@
 Shows that an offer never waits, that memory is bounded by the queue, and that the books add up
 to the last sample.
 
-    python benchmarks/stuck_judge.py [--offers 100000]
+    python -m benchmarks.stuck_judge [--offers 100000] [--json FILE]
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from array import array
 from pathlib import Path
 
+from benchmarks.table import parser_of, written
 from rag_eval_hooks import RagEval, Sample, Stats
 from rag_eval_hooks.testing import ScriptedJudge
 
@@ -34,13 +34,14 @@ def total(stats: Stats) -> int:
 
 def main() -> None:
     """Offers samples and prints memory, time per offer, and the books."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--offers", type=int, default=100_000)
-    offers = parser.parse_args().offers
+    options = parser.parse_args()
+    offers = options.offers
     evals = RagEval(metrics=["ragas"], judge=ScriptedJudge(latency=3600))
     marks = {max(1, offers * tenth // 10) for tenth in range(1, 11)}
     times = array("d")
-    print(f"{'offers':>8}{'RSS MB':>10}{'pending':>9}{'dropped':>9}{'sum':>9}")
+    rows = []
     for number in range(1, offers + 1):
         contexts = [f"{number}.{place} {CONTEXT}" for place in range(5)]
         sample = Sample(question=f"question {number}", contexts=contexts, answer="an answer")  # type: ignore[arg-type]
@@ -50,14 +51,21 @@ def main() -> None:
         if number in marks:
             stats = evals.stats()
             dropped = sum(stats.dropped.values())
-            print(
-                f"{number:>8}{resident_mb():>10.1f}{stats.pending:>9}{dropped:>9}{total(stats):>9}"
+            rows.append(
+                {
+                    "offers": number,
+                    "RSS MB": resident_mb(),
+                    "pending": stats.pending,
+                    "dropped": dropped,
+                    "sum": total(stats),
+                    "us an offer, median": statistics.median(times) * 1e6,
+                    "ms an offer, most": max(times) * 1e3,
+                }
             )
     began = time.perf_counter()
     evals.shutdown(0.5)
     stats = evals.stats()
-    median, most = statistics.median(times) * 1e6, max(times) * 1e3
-    print(f"an offer takes {median:.1f} us (median), {most:.2f} ms (most)")
+    written(rows, options.json)
     print(f"shutdown took {time.perf_counter() - began:.2f} s; {stats}")
     print("books add up" if stats.offered == total(stats) == offers else "BOOKS DO NOT ADD UP")
 

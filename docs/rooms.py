@@ -18,15 +18,17 @@ END: Final = "<!-- End of what is written by `python docs/rooms.py`. -->\n"
 CORE: Final = "rag_eval_hooks"
 VALUES: Final = "values"
 """Room of the modules that stand beside the rooms, except the front door."""
-FRONT: Final = ("evals", "instrumentor", "testing", "__init__")
+FRONT: Final = ("evals", "instrumentor", "span_processor", "testing", "__init__")
 DESCRIPTIONS: Final[Mapping[str, str]] = {
     VALUES: "work, sample, score, findings, decision, feedback, errors: no behaviour of others",
     "books": "statistics and explanations: what became of every request",
     "capture": "framework-free recording of requests; the sample and the spans of each",
-    "cli": "the command `rag-eval-hooks`: doctor, metrics, demo",
+    "cli": "the command `rag-eval-hooks`",
     "config": "settings in groups, from arguments, environment and file",
+    "datasets": "data sets as samples, and their evaluation as a whole",
     "delivery": "one outbox for every sink; the sinks",
     "distributed": "the same evaluator behind Celery",
+    "fleet": "what applications and workers share: broker, messages, claims and counts in Redis",
     "evals": "the front door: `RagEval`, the instrumentor, doubles for tests",
     "evaluation": "worker, plan, scorer, golden references, models in a child process",
     "judges": "findings by language models, the embedded judge and embedders; limits of calls",
@@ -34,6 +36,7 @@ DESCRIPTIONS: Final[Mapping[str, str]] = {
     "pipeline": "the way of a request through all other rooms",
     "prompts": "what a language model is asked, and how its reply is read",
     "rag_eval_hooks_langchain": "LangChain and LangGraph",
+    "rag_eval_hooks_pytest": "fixture and report of pytest",
     "rag_eval_hooks_llama_index": "LlamaIndex",
     "redaction": "rules and placeholders for what must not leave",
     "results": "reading results: aggregates, estimates, comparison, report",

@@ -10,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.books.explanations import Explanation
+from rag_eval_hooks.books.stats import Stats
 from rag_eval_hooks.config.evaluation_groups import (
     JudgeSettings,
     SamplingSettings,
@@ -33,7 +35,6 @@ from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Findings, Support
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
-from rag_eval_hooks.pipeline import Explanation, Stats
 from rag_eval_hooks.redaction.rule import Match
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.score import (
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
     from rag_eval_hooks.judges.bert_scorer import BertScorer
     from rag_eval_hooks.judges.callable_judge import CallableJudge
+    from rag_eval_hooks.judges.cascade import Cascade
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
@@ -64,6 +66,7 @@ __all__ = [
     "AskedMetric",
     "BertScorer",
     "CallableJudge",
+    "Cascade",
     "Cause",
     "ConfigError",
     "Context",
@@ -122,6 +125,7 @@ __all__ = [
 _LAZY: Final = {
     "BertScorer": "rag_eval_hooks.judges.bert_scorer",
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
+    "Cascade": "rag_eval_hooks.judges.cascade",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
     "Memo": "rag_eval_hooks.judges.memo",
     "MemorySink": "rag_eval_hooks.testing",

@@ -1,3 +1,3 @@
 """The package's version, read by the build and stamped on every score."""
 
-__version__ = "0.1.0"
+__version__: str = "0.1.0"

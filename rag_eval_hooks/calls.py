@@ -29,6 +29,7 @@ class Operation(StrEnum):
     CHAT = "chat"
     EMBEDDINGS = "embeddings"
     TOKEN_SCORE = "token_score"
+    ENTAILMENT = "entailment"
 
 
 class CallOutcome(StrEnum):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import ParamSpec, TypeAlias, TypeVar
+
+from rag_eval_hooks.forks import at_fork
 
 __all__ = ["DaemonExecutor"]
 
@@ -30,10 +31,10 @@ class DaemonExecutor(Executor):
         self._name = name
         self._thread: threading.Thread | None = None
         self._calls: _Calls = queue.SimpleQueue()
-        self._begin()
+        self._renew_lock()
+        at_fork(in_child=self._renew_lock)
 
-    def _begin(self) -> None:
-        self._process = os.getpid()
+    def _renew_lock(self) -> None:
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
@@ -48,9 +49,6 @@ class DaemonExecutor(Executor):
             except BaseException as error:  # noqa: BLE001 - handed to the caller
                 future.set_exception(error)
 
-        if self._process != os.getpid():
-            # The lock may have been held, by a thread that the child does not have.
-            self._begin()
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._start()

@@ -96,6 +96,11 @@ class Rates:
         return self._shares[metric_id]
 
     @property
+    def shares(self) -> Mapping[str, Share]:
+        """Share by metric id."""
+        return self._shares
+
+    @property
     def highest(self) -> Share:
         """Share that decides whether a sample is evaluated at all."""
         return self._falling[0] if self._falling else Share(0.0)
@@ -130,8 +135,8 @@ class Decision:
     Attributes:
         position: Hash of the key: a whole number in [0, 2**64).
         rates: Inclusion probability of each metric, given the traits of the request.
-        admission: Recent share of chosen samples that passed the rate limit, an estimate;
-            None without a rate limit.
+        admission: Share of chosen samples that passed rate limit and queue of late, an estimate;
+            None without a limit or a full queue.
     """
 
     position: int
@@ -169,17 +174,22 @@ class Decision:
         """Return the inclusion probability of one metric."""
         return self.rates[metric_id].rate * self._admitted
 
-    def admitted(self, share: float | None) -> Decision:
-        """Return the decision after the rate limit was passed.
+    def admitted(self, share: float) -> Decision:
+        """Return the decision after the rate limit or the queue was passed.
 
         Args:
-            share: Recent share of samples that pass the limit, or None without a limit.
+            share: Share of samples that pass it of late.
         """
-        return replace(self, admission=share)
+        return replace(self, admission=share * self._admitted)
 
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
         """Return the decision with higher rates for some metrics."""
         return replace(self, rates=self.rates.raised(ids, share))
+
+    def limited_to(self, ids: Iterable[str]) -> Decision:
+        """Return the decision about these metrics; those that it does not name are left out."""
+        shares = {name: self.rates.shares.get(name, Share(0.0)) for name in ids}
+        return replace(self, rates=Rates(shares))
 
     def chosen_before(self, probability: float, reason: str) -> Decision:
         """Return the decision about a key that was chosen earlier, possibly under other rates.

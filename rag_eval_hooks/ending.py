@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import Decision
 from rag_eval_hooks.explanation_text import explain
@@ -15,10 +16,13 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 
-__all__ = ["BUDGET", "Column", "Ending", "Evaluation", "failed_of", "status_of"]
+__all__ = ["BUDGET", "PARTIAL", "Column", "Ending", "Evaluation", "status_of", "unscored_of"]
 
+PARTIAL: Final = "partial"
+"""Reason of samples of which only metrics that need no judge have a score, as the judge failed."""
 BUDGET: Final = "budget"
 """Reason of metrics that the budget refused, and of samples that it left without a score."""
+_OF_JUDGE: Final = frozenset({Cause.JUDGE_FAILED, Cause.JUDGE_UNAVAILABLE, Cause.TIMEOUT})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +62,19 @@ class Evaluation:
         return {k: v for k, v in self.outcomes.items() if isinstance(v, Score)}
 
     @cached_property
-    def failed(self) -> Mapping[str, NotScored]:
+    def unscored(self) -> Mapping[str, NotScored]:
         """Outcomes that should have been scores."""
-        return failed_of(self.outcomes)
+        return unscored_of(self.outcomes)
+
+    @property
+    def lacks_judge(self) -> bool:
+        """True if the judge failed and no score is its."""
+        failed = {outcome.cause for outcome in self.unscored.values()}
+        return not failed.isdisjoint(_OF_JUDGE) and not any(
+            # The version of a judge's prompts or rules stands behind that of the package.
+            score.version.startswith(f"{__version__}+")
+            for score in self.scores.values()
+        )
 
     @property
     def status(self) -> EvalStatus:
@@ -94,17 +108,17 @@ class Evaluation:
 
 
 def status_of(outcomes: Outcomes) -> EvalStatus:
-    """Return `ok` if nothing failed, `partial` for failures beside scores, else `error`.
+    """Return `ok` if no score is missing, `partial` if some are, `error` if all are.
 
     A metric that the sample cannot feed, or that is undefined for it, has not failed.
     """
-    if not failed_of(outcomes):
+    if not unscored_of(outcomes):
         return EvalStatus.OK
     scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
     return EvalStatus.PARTIAL if scored else EvalStatus.ERROR
 
 
-def failed_of(outcomes: Outcomes) -> dict[str, NotScored]:
+def unscored_of(outcomes: Outcomes) -> dict[str, NotScored]:
     """Return the outcomes that should have been scores."""
     return {
         name: outcome
@@ -120,6 +134,8 @@ class Column(StrEnum):
     SAMPLED_OUT = "sampled_out"
     DROPPED = "dropped"
     FAILED = "failed"
+    SHIPPED = "shipped"
+    """A worker on another machine evaluates and counts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +173,8 @@ class Ending:
     @classmethod
     def of(cls, evaluation: Evaluation) -> Ending:
         """Return the end of an evaluated request: scored, refused by the budget, or failed."""
+        if evaluation.scores and evaluation.lacks_judge:
+            return cls(Column.FAILED, PARTIAL, evaluation)
         if evaluation.scores:
             return cls(Column.SCORED, evaluation=evaluation)
         causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
@@ -185,6 +203,12 @@ class Ending:
             for name, outcome in outcomes.items()
             if isinstance(outcome, NotScored)
         }
+
+    @property
+    def failures(self) -> list[str]:
+        """Metrics whose score is missing, each with its cause: `<metric>: <cause>`."""
+        unscored = {} if self.evaluation is None else self.evaluation.unscored
+        return [f"{name}: {outcome.cause.value}" for name, outcome in unscored.items()]
 
     @property
     def refused(self) -> int:

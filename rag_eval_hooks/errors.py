@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rag_eval_hooks.usage import Usage
@@ -17,7 +16,9 @@ __all__ = [
     "JudgeUnavailable",
     "RagEvalError",
     "RedactionError",
+    "kind_of",
     "masked",
+    "nearest",
 ]
 
 _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
@@ -27,6 +28,13 @@ _SECRETS: Final = re.compile(r"(?<=://)[^\s/]*@|(?<=[?&;])[^\s=&?]+=[^\s&'\"]+")
 def masked(text: str) -> str:
     """Return a text with the credentials and parameters of URLs masked."""
     return _SECRETS.sub("**********", text) if "://" in text else text
+
+
+def kind_of(value: object) -> str:
+    """Return what a wrong argument is, in words that show no content of an object."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return value if isinstance(value, str) else type(value).__name__
 
 
 class RagEvalError(Exception):
@@ -41,6 +49,7 @@ class ConfigError(RagEvalError, ValueError):
         got: Value given, or its masked repr if it holds credentials or parameters of a URL.
             Other secrets are masked by the caller.
         wants: Accepted values, in words.
+        advice: What to do, in words.
     """
 
     def __init__(self, field: str, got: object, wants: str) -> None:
@@ -50,27 +59,59 @@ class ConfigError(RagEvalError, ValueError):
         self.field = field
         self.got = got if shown == plain else shown
         self.wants = wants
+        self.advice = f"set {field}: {wants}"
 
     @classmethod
-    def unknown(cls, field: str, got: str, known: Iterable[str]) -> ConfigError:
+    def unknown(
+        cls, field: str, got: str, known: Iterable[str], *, listed: str = ""
+    ) -> ConfigError:
         """Return the error for a name that is none of the known ones.
 
         Args:
-            field: The setting, or the name itself where that is no setting.
+            field: The setting.
             got: The name that was written.
-            known: The names that exist; all are listed and the nearest is proposed.
+            known: The names that exist; the nearest is proposed.
+            listed: Place where the names are listed, if they are too many for an error.
         """
         names = sorted(known)
-        near = difflib.get_close_matches(got, names, n=1)
-        proposal = f"; did you mean {near[0]!r}?" if near else ""
-        return cls(field, got, f"one of {', '.join(names)}{proposal}")
+        wants = f"a name listed by {listed}" if listed else f"one of {', '.join(names)}"
+        error = cls(field, got, wants)
+        if (near := nearest(got, names)) is not None:
+            error.args = (
+                f"{field}: got {masked(repr(got))}; did you mean {near!r}? wants {wants}",
+            )
+            error.advice = f"set {field} to {near!r}, or to {wants}"
+        return error
+
+    @classmethod
+    def no_setting(cls, name: str, near: str | None) -> ConfigError:
+        """Return the error for a name that is no setting, with the one that was meant, if any."""
+        advice = "docs/configuration.md lists all settings"
+        if near is not None:
+            advice = f"did you mean {near}? {advice}"
+        error = cls(name, "an unknown setting", advice)
+        error.args = (f"{name}: there is no such setting; {advice}",)
+        error.advice = advice
+        return error
 
     @classmethod
     def removed(cls, field: str, advice: str) -> ConfigError:
         """Return the error for a setting that older versions had, with what to do instead."""
         error = cls(field, "a removed setting", advice)
         error.args = (f"{field}: this setting was removed; {advice}",)
+        error.advice = advice
         return error
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that was meant, if one is near enough."""
+    # Late: only errors need it.
+    import difflib
+
+    whole = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
+    ends = {one.rpartition(".")[2]: one for one in reversed(names)}
+    last = difflib.get_close_matches(name.rpartition(".")[2], list(ends), n=1, cutoff=0.75)
+    return whole[0] if whole else ends[last[0]] if last else None
 
 
 class JudgeError(RagEvalError):

@@ -3,62 +3,69 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
+from rag_eval_hooks.books.explanations import Explanation
+from rag_eval_hooks.books.stats import Stats
 from rag_eval_hooks.capture import (
-    Assembler,
+    CaptureKeywords,
     ManualInteraction,
-    OtherInstrumentors,
-    Recorder,
-    SpanWriter,
 )
-from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery import SinkSpec, sink_list
-from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.forks import at_fork
+from rag_eval_hooks.delivery import SinkSpec
+from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
-from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import Explanation, Pipeline, Stats
-from rag_eval_hooks.pipeline.intake import RequestIntake
-from rag_eval_hooks.pipeline.wiring import (
-    Providers,
-    chosen_metrics,
-    finding_sources,
-    metric_options,
-    parts_of,
-    settings,
-)
-from rag_eval_hooks.redaction import RedactSpec, choose_redactor
+from rag_eval_hooks.judges.callable_judge import Function
+from rag_eval_hooks.outcome_view import html_table
+from rag_eval_hooks.pipeline.arguments import MetricSpec, parts_from
+from rag_eval_hooks.pipeline.engine import Engine
+from rag_eval_hooks.pipeline.wiring import Providers
+from rag_eval_hooks.redaction import RedactSpec
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.telemetry.other_span import OtherSpans
-from rag_eval_hooks.telemetry.self_metrics import Reading
-from rag_eval_hooks.work import HeldSpan, Work
+from rag_eval_hooks.telemetry.tracing import flush_providers
+from rag_eval_hooks.work import Work
 
-__all__ = ["RagEval"]
+__all__ = ["RagEval", "checked"]
+
+_EXPORT_S: Final = 30.0
+"""Seconds for the exporters of `setup_tracing` in a flush without a limit."""
+
+
+def checked(evals: object) -> RagEval:
+    """Return what was given as `evals`.
+
+    Raises:
+        ConfigError: It is something else, such as the class or settings.
+    """
+    if not isinstance(evals, RagEval):
+        raise ConfigError("evals", kind_of(evals), "a RagEval object")
+    return evals
 
 
 class RagEval:
     """Evaluates RAG interactions in the background and puts the scores on their spans.
 
     Make one per process and give it to a framework's handler; without arguments it evaluates
-    every request with the embedded judge and all metrics that a sample can feed. Every setting
+    every request with the embedded judge and the metrics of `ragas` that it can feed. Every setting
     of `RagEvalConfig` is a keyword, and so is every group of settings; environment and file give
     those that are not passed.
 
     Args:
-        metrics: Suites, metric ids, `all`, or `Metric` objects.
-        judge: `local`, `openai:<model>`, or a `Judge`.
+        metrics: Suites, metric ids, `all`, `Metric` objects or functions `(sample) -> float`;
+            `-` before a name takes away what another name brought.
+        judge: `local`, `openai:<model>`, `ollama:<model>`, `azure:<deployment>`, a `Judge`, or a
+            function as for `CallableJudge`.
         sample_rate: Share of interactions to evaluate, 0 to 1.
         sinks: Destinations of evaluations besides the span: sinks, callables `(evaluation)` or
             `(sample, outcomes)`, `jsonl:<path>`, or a platform: `phoenix:<url>`, `mlflow:<url>`,
@@ -66,6 +73,7 @@ class RagEval:
         config: Further settings; keywords take precedence over it.
         embedder: As in `RagEvalConfig`, or an `Embedder`.
         token_scorer: As in `RagEvalConfig`, or a `TokenScorer`.
+        evaluator: As in `RagEvalConfig`, or an application of Celery.
         redact: As in `RagEvalConfig`, or one or several rules and functions `(text) -> text` or
             `(field, text) -> text`.
         tracer_provider: Provider of spans, or None for the global one.
@@ -86,96 +94,69 @@ class RagEval:
 
     def __init__(
         self,
-        metrics: str | Iterable[str | Metric] | None = None,
-        judge: str | Judge | None = None,
+        metrics: MetricSpec | Iterable[MetricSpec] | None = None,
+        judge: str | Judge | Function | None = None,
         sample_rate: float | None = None,
         sinks: Iterable[SinkSpec] | SinkSpec | None = None,
         config: RagEvalConfig | None = None,
         *,
         embedder: str | Embedder | None = None,
         token_scorer: str | TokenScorer | None = None,
+        evaluator: object = None,
         redact: RedactSpec | None = None,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
         logger_provider: LoggerProvider | None = None,
         **given: Unpack[SettingKeywords],
     ) -> None:
-        self.config = settings(
+        self._parts = parts_from(
             config,
             given,
+            metrics=metrics,
             judge=judge,
             sample_rate=sample_rate,
+            sinks=sinks,
             embedder=embedder,
             token_scorer=token_scorer,
+            evaluator=evaluator,
+            redact=redact,
+            providers=Providers(
+                tracer=tracer_provider, meter=meter_provider, logger=logger_provider
+            ),
         )
-        redactor = choose_redactor(self.config, redact)
-        available = build(metric_options(self.config))
-        chosen = chosen_metrics(metrics, self.config, available)
-        sources = finding_sources(self.config, judge, embedder, token_scorer)
-        providers = Providers(tracer=tracer_provider, meter=meter_provider, logger=logger_provider)
-        self._parts = parts_of(
-            self.config,
-            chosen=chosen,
-            available=available,
-            sources=sources,
-            providers=providers,
-            sinks=sink_list(sinks, self.config),
-            redactor=redactor,
-        )
-        references = self._parts.references
-        self._assembler = Assembler(
-            self.config,
-            redactor,
-            self.incidents,
-            *([] if references is None else [references.known]),
-        )
-        spans = SpanWriter(
-            tracer_provider,
-            mode=self.config.spans,
-            capture_content=self.config.capture_content,
-            incidents=self.incidents,
-        )
-        self._intake = RequestIntake(
-            self._assembler,
-            spans,
-            self.incidents,
-            submit=self._submit,
-            watch=self._watch,
-            refuse=self._refuse,
-        )
-        self.others = OtherSpans(most=limits.HELD_SPANS, hold=self._hold)
-        self.instrumentors = OtherInstrumentors(self.config.spans, self.others, self.incidents)
-        self.recorder = Recorder(
-            self._intake.add,
-            ttl=self.config.interaction_ttl,
-            max_open=limits.OPEN_INTERACTIONS,
-            max_chars=limits.INTERACTION_CHARS,
-            max_text_chars=self._assembler.text_chars,
-            on_wait=self._watch,
-        )
-        self._pipeline = self._new_pipeline()
-        self._parts.telemetry.watch(self._read_state)
-        self._inherited: list[object] = []
-        at_fork(before=self._forking, in_child=self._forked_child)
+        self.config = self._parts.config
+        self._engine = Engine(self._parts)
+        self.recorder = self._engine.recorder
+        self.others = self._engine.others
+        self.instrumentors = self._engine.instrumentors
 
-    def _new_pipeline(self) -> Pipeline:
-        return Pipeline(self._parts, self._tick, self.recorder.opened)
+    def __repr__(self) -> str:
+        """Show by what and how much is evaluated."""
+        judge = self._parts.judges[0].name
+        return f"<RagEval judge={judge!r} sample_rate={self.config.sample_rate:g}>"
 
-    def _read_state(self, instrument: str) -> Iterable[Reading]:
-        # Of the current pipeline: the instruments outlive a fork.
-        return self._pipeline.read(instrument)
+    def _repr_html_(self) -> str:
+        metrics = ", ".join(sorted(self._parts.scorer.metric_ids))
+        return html_table([(repr(self), metrics)]) + self.stats()._repr_html_()
 
-    def _forking(self) -> None:
-        self._pipeline.forking()
+    if not TYPE_CHECKING:
 
-    def _forked_child(self) -> None:
-        """Build the pipeline anew: its threads, locks and requests are the parent's."""
-        self._inherited.append(self._pipeline.abandon())
-        self._parts.forked()
-        self.recorder.forked()
-        self.others.forked()
-        self._intake.forked()
-        self._pipeline = self._new_pipeline()
+        def __getattr__(self, name: str) -> Any:
+            """Raise the error for a name that does not exist, with the way out of a usual mistake.
+
+            Raises:
+                AttributeError: Always.
+            """
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if name.startswith("event_") or name in ("start_trace", "end_trace"):
+                text += "; call rag_eval_hooks_llama_index.enable(evals), and pass no handler"
+            elif name.startswith(("on_", "ignore_")) or name in (
+                "raise_error",
+                "run_inline",
+                "copy",
+            ):
+                text += "; pass callbacks=[RagEvalCallbackHandler(evals)], not evals itself"
+            raise AttributeError(text)
 
     @property
     def incidents(self) -> Incidents:
@@ -189,6 +170,7 @@ class RagEval:
         metadata: Mapping[str, Any] | None = None,
         tags: Sequence[str] | None = None,
         name: str | None = None,
+        **options: Unpack[CaptureKeywords],
     ) -> ManualInteraction:
         """Open an interaction by hand, in `with` or `async with`.
 
@@ -214,19 +196,31 @@ class RagEval:
                 and free keys.
             tags: Free labels.
             name: Name on the span.
+            **options: `contexts`, `answer`, `root`, `retrieval_tools`, `document_keys` and
+                `as_context` as for a handler, in place of its own for the calls inside.
         """
         return ManualInteraction(
-            self.recorder, self.incidents, question, metadata=metadata, tags=tags, name=name
+            self.recorder,
+            self.incidents,
+            question,
+            metadata=metadata,
+            tags=tags,
+            name=name,
+            options=options,
         )
 
-    def offer(self, sample: Sample) -> bool:
-        """Offer a sample for evaluation in the background. Never blocks.
+    def offer(self, sample: Sample | Mapping[str, Any]) -> bool:
+        """Offer a sample for evaluation in the background. Never blocks or raises.
+
+        Args:
+            sample: The sample, or a mapping as for `Sample.of`. One that cannot be read is
+                dropped as `capture_failed`.
 
         Returns:
             Whether it will be evaluated: not sampled out, not dropped. With a spool, it is on
             disk within 50 ms.
         """
-        return self._submit(Work.of(sample, lambda: self._assembler.own(sample)))
+        return self._engine.offer(sample)
 
     def feedback(
         self,
@@ -253,47 +247,65 @@ class RagEval:
             an hour, or after `feedback_samples` others), for empty feedback or a wrong type, and
             if the queue is full; each is counted in `stats().feedback`.
         """
-        try:
-            given = Feedback(
-                score=score,
-                label=self._assembler.label(label),
-                reference=self._assembler.reference(reference),
-            )
-            name = id_of(trace_id_or_sample_id)
-        except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
-            self._pipeline.refuse_feedback(error)
-            return False
-        self._intake.drain()
-        return self._pipeline.feedback((name,), given)
+        return self._engine.feedback(
+            trace_id_or_sample_id, score=score, label=label, reference=reference
+        )
 
-    def evaluate(self, sample: Sample) -> Outcomes:
+    def evaluate(
+        self,
+        sample: Sample | Mapping[str, Any] | None = None,
+        *,
+        metrics: Collection[str] | None = None,
+        **fields: Any,
+    ) -> Outcomes:
         """Evaluate a sample now, with scores equal to those in the background.
 
         The sample is not sampled out, not counted in `stats` and not given to sinks. Blocks; in
         async code use `aevaluate`.
 
+        Args:
+            sample: The sample, or a mapping as for `Sample.of`.
+            metrics: Ids of the metrics to evaluate, or None for all.
+            **fields: Fields of a sample, in place of one.
+
         Raises:
+            TypeError: The sample is neither, or a field is none of a sample's.
+            ConfigError: A metric is none of this object's.
             RuntimeError: After `shutdown`.
             RedactionError: The sample could not be redacted.
         """
-        return self._pipeline.evaluate(self._assembler.own(sample)).result()
+        chosen = self.known_metrics(metrics)
+        own = self._engine.assembler.own(_sample_of(sample, fields))
+        return self._engine.pipeline.evaluate(own, chosen).result()
 
-    async def aevaluate(self, sample: Sample) -> Outcomes:
-        """Evaluate a sample now, in async code.
+    async def aevaluate(
+        self,
+        sample: Sample | Mapping[str, Any] | None = None,
+        *,
+        metrics: Collection[str] | None = None,
+        **fields: Any,
+    ) -> Outcomes:
+        """Evaluate a sample now, in async code; arguments and errors are those of `evaluate`."""
+        chosen, own = self.known_metrics(metrics), _sample_of(sample, fields)
+        if self._engine.assembler.redacts:
+            own = await asyncio.to_thread(self._engine.assembler.own, own)
+        return await asyncio.wrap_future(self._engine.pipeline.evaluate(own, chosen))
+
+    def known_metrics(self, metrics: Collection[str] | None) -> frozenset[str] | None:
+        """Return ids of metrics as a set, or None for None.
 
         Raises:
-            RuntimeError: After `shutdown`.
-            RedactionError: The sample could not be redacted.
+            ConfigError: One is none of this object's metrics.
         """
-        if self._assembler.redacts:
-            sample = await asyncio.to_thread(self._assembler.own, sample)
-        return await asyncio.wrap_future(self._pipeline.evaluate(sample))
+        known = self._parts.scorer.metric_ids
+        for name in metrics or ():
+            if name not in known:
+                raise ConfigError.unknown("metric", name, known)
+        return None if metrics is None else frozenset(metrics)
 
     def stats(self) -> Stats:
         """Return the statistics of everything offered so far, as of one moment."""
-        self.recorder.sweep()
-        self._intake.drain()
-        return self._pipeline.stats()
+        return self._engine.stats()
 
     def spooled(self) -> Mapping[str, int]:
         """Return the counts of all samples in the spool, of all processes.
@@ -303,22 +315,21 @@ class RagEval:
         platform, `undelivered`; the key is there only where some are.
         Empty without a spool, or with one that cannot be read just now.
         """
-        self._intake.drain()
-        return self._pipeline.spooled()
+        return self._engine.drained().spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
         """Explain the recent samples of a trace, or one sample; `str` puts it in words.
 
-        The last 10,000 traces of this process are remembered, without requests in which nothing
-        was retrieved. Takes the ids that `feedback` takes.
+        The last 10,000 traces of this process are remembered, and as many in which a request was
+        answered without retrieved text. Takes the ids that `feedback` takes.
         """
-        self._intake.drain()
-        return self._pipeline.explain(trace_id_or_sample_id)
+        return self._engine.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything accepted so far is evaluated and delivered.
 
-        Results that the spool keeps for a failing sink are not waited for.
+        Results that the spool keeps for a failing sink are not waited for. Providers that
+        `setup_tracing` made are flushed at the end.
 
         Args:
             timeout: Seconds, or None without limit. Blocks; in async code call it in a thread.
@@ -326,19 +337,25 @@ class RagEval:
         Returns:
             Whether nothing is pending.
         """
-        return self._pipeline.flush(timeout)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        finished = self._engine.pipeline.flush(timeout)
+        flush_providers(_EXPORT_S if deadline is None else deadline - time.monotonic())
+        return finished
 
     def shutdown(self, timeout: float = 5.0) -> bool:
         """Finish what is pending within `timeout` seconds, then end; also called at exit.
 
         Unfinished samples stay in the spool, or are dropped as `shutdown` without one; later
-        offers are dropped too.
+        offers are dropped too. Providers that `setup_tracing` made are flushed at the end.
 
         Returns:
             Whether everything pending was finished.
         """
+        deadline = time.monotonic() + timeout
         self.recorder.close()
-        return self._pipeline.shutdown(timeout)
+        finished = self._engine.pipeline.shutdown(timeout)
+        flush_providers(max(1.0, deadline - time.monotonic()))
+        return finished
 
     def __enter__(self) -> Self:
         """Return the object itself."""
@@ -353,20 +370,18 @@ class RagEval:
         """Shut down."""
         self.shutdown()
 
-    # Bound to this object rather than to a pipeline, which a fork replaces.
+    def take(self, work: Work) -> bool:
+        """Queue a request that another process decided about, in a worker. Never blocks.
 
-    def _submit(self, work: Work) -> bool:
-        return self._pipeline.submit(work)
+        Returns:
+            Whether it will be evaluated; False after `shutdown`.
+        """
+        return self._engine.pipeline.take(work)
 
-    def _refuse(self, reason: str) -> None:
-        self._pipeline.refuse(reason)
 
-    def _hold(self, span: HeldSpan) -> None:
-        self._pipeline.hold(span)
-
-    def _watch(self) -> bool:
-        return self._pipeline.watch()
-
-    def _tick(self, deadline: float | None) -> bool:
-        self.recorder.sweep()
-        return self._intake.tick(deadline)
+def _sample_of(sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> Sample:
+    if sample is None and fields:
+        return Sample(**fields)
+    if fields:
+        raise TypeError(f"evaluate: got a sample and {', '.join(fields)}; wants one of both")
+    return Sample.of(cast("Sample | Mapping[str, Any]", sample))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["explain", "prose"]
+__all__ = ["explain", "failed_items", "one_line", "prose"]
 
 _DEPTH = 6
 _ROUNDS = ((1.0, 1000), (0.1, 50), (0.03, 20), (0.01, 5))
 """Ever shorter forms: share of the limit for one text, and items of one list."""
 _DROPPED = object()
 _CUT = " [...]"
+_UN = ("supported",)
+"""Verdicts that are negated by a prefix."""
+_NAMED = 3
+"""Failed items that a line names."""
 
 
 def explain(value: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
@@ -111,17 +115,70 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
     return text or None
 
 
+def failed_items(explanation: Mapping[str, Any]) -> list[str]:
+    """Return the items of an explanation that failed, or of which nothing is known, a line each."""
+    return [
+        _line(item, verdict)
+        for items in explanation.values()
+        if isinstance(items, list | tuple) and (verdict := _verdict(items))
+        for item in items
+        if not item[verdict]
+    ]
+
+
+def one_line(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
+    """Return what failed first in one line, such as `1 of 3 claims unsupported: claim 2`.
+
+    Args:
+        explanation: Explanation of a score by its metric.
+        limit: Characters at most.
+        content: Whether texts may be included, such as the reason of a verdict.
+
+    Returns:
+        The line, or None if the explanation has no verdicts and no reason that may be included.
+    """
+    for key, items in explanation.items():
+        if isinstance(items, list | tuple) and (verdict := _verdict(items)):
+            return _fit(_counted(key, verdict, items, content=content), limit)
+    reason = explanation.get("reason")
+    return _fit(reason, limit) if content and isinstance(reason, str) and reason else None
+
+
+def _counted(key: str, verdict: str, items: Sequence[Mapping[str, Any]], *, content: bool) -> str:
+    # What the judge could not tell is not counted by any score either.
+    sure = {n: item for n, item in enumerate(items, start=1) if item[verdict] is not None}
+    bad = [number for number, item in sure.items() if not item[verdict]]
+    if not bad:
+        return f"{len(sure)} of {len(sure)} {key} {verdict}"
+    count = f"{len(bad)} of {len(sure)} {key} {'un' if verdict in _UN else 'not '}{verdict}"
+    if content:
+        return f"{count}: {sure[bad[0]].get('reason') or _subject(sure[bad[0]])}"
+    named = ", ".join(f"{key.removesuffix('s')} {number}" for number in bad[:_NAMED])
+    return f"{count}: {named}{', ...' if len(bad) > _NAMED else ''}"
+
+
+def _fit(text: str, limit: int) -> str:
+    line = _text(" ".join(text.split()), len(text))
+    return line if len(line) <= limit else line[: max(0, limit - len(_CUT))] + _CUT[:limit]
+
+
 def _lines(key: str, value: Any) -> list[str]:
-    if isinstance(value, list | tuple) and value and all(map(_verdict, value)):
-        return _verdicts(key, value)
+    if isinstance(value, list | tuple) and (verdict := _verdict(value)):
+        return _verdicts(key, verdict, value)
     return [f"{key}: {_plain(value)}"]
 
 
-def _verdict(item: Any) -> str | None:
-    """Return the name of an item's verdict: its first truth value beside a text."""
-    if not isinstance(item, Mapping) or _subject(item) is None:
+def _verdict(items: list[Any] | tuple[Any, ...]) -> str | None:
+    """Return the name of the items' verdict: the first truth value, or None for unsure."""
+    if not all(isinstance(item, Mapping) and _subject(item) is not None for item in items):
         return None
-    return next((str(name) for name, value in item.items() if isinstance(value, bool)), None)
+    for name in items[0] if items else ():
+        values = [item.get(name, "") for item in items]
+        if all(value is None or isinstance(value, bool) for value in values) and any(
+            value is not None for value in values
+        ):
+            return str(name)
+    return None
 
 
 def _subject(item: Mapping[str, Any]) -> str | None:
@@ -132,15 +189,26 @@ def _subject(item: Mapping[str, Any]) -> str | None:
     return f"{name} {value}" if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _verdicts(key: str, items: list[Any] | tuple[Any, ...]) -> list[str]:
-    verdict = _verdict(items[0]) or ""
-    good = [item for item in items if item[_verdict(item)]]
-    bad = [item for item in items if not item[_verdict(item)]]
+def _verdicts(key: str, verdict: str, items: list[Any] | tuple[Any, ...]) -> list[str]:
+    good = [item for item in items if item[verdict]]
+    others = [item for item in items if not item[verdict]]
     return [
         f"{key}: {len(good)} of {len(items)} {verdict}",
-        *(f"- not {_verdict(item)}: {_item(item)}" for item in bad),
-        *(f"- {_verdict(item)}: {_item(item)}" for item in good),
+        *(_line(item, verdict) for item in (*others, *good)),
     ]
+
+
+def _line(item: Mapping[str, Any], verdict: str) -> str:
+    return f"- {_label(item, verdict)}: {_item(item)}"
+
+
+def _label(item: Mapping[str, Any], verdict: str) -> str:
+    """Return the verdict in words: one of several, or a name that holds or does not."""
+    if isinstance(word := item.get("verdict"), str):
+        return word.replace("_", " ")
+    if item[verdict] is None:
+        return "unsure"
+    return verdict if item[verdict] else f"not {verdict}"
 
 
 def _item(item: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ class Feedback:
     label: str | None = None
     reference: str | None = None
     time: int = field(default_factory=time.time_ns, compare=False)
-    id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
+    id: str = field(default_factory=lambda: secrets.token_hex(16), compare=False)
     sample_id: str | None = None
     trace_id: str | None = None
     span_id: str | None = None

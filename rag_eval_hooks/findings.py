@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias, TypeVar
 
-from rag_eval_hooks.score import Cause, NotScored, Unavailable
+from rag_eval_hooks.claim_verdict import ClaimVerdict, Support, Verdict
+from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Unavailable
 from rag_eval_hooks.usage import Usage, total_by_key
 
 __all__ = [
@@ -21,9 +22,11 @@ __all__ = [
     "TOKEN_SCORED",
     "VERIFIED",
     "ChunkRelevance",
+    "ClaimVerdict",
     "Finding",
     "Findings",
     "GEval",
+    "Makers",
     "Questions",
     "Rating",
     "Stance",
@@ -104,34 +107,6 @@ BUILDS_ON: Final[Mapping[Finding, Finding]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Support:
-    """Support of one claim by the chunks.
-
-    Attributes:
-        by_chunk: One verdict per chunk, in the order of the sample's contexts.
-        together: Several chunks support it together though none does alone.
-        reason: The judge's words.
-    """
-
-    by_chunk: tuple[bool, ...]
-    together: bool = False
-    reason: str = ""
-
-    @property
-    def supported(self) -> bool:
-        """True if the contexts support the claim."""
-        return self.together or any(self.by_chunk)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One yes or no with its reason."""
-
-    holds: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ChunkRelevance:
     """Usefulness of one chunk for the question.
 
@@ -202,6 +177,8 @@ class TokenScore:
 _NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not asked for")
 Made: TypeAlias = T | NotScored
 """A finding's content, or why there is none."""
+Makers: TypeAlias = tuple[tuple[str, AnnotatorKind], ...]
+"""Name and kind of judges."""
 Pair: TypeAlias = tuple[int | None, int | None]
 """Ratings by two independent templates; None for an invalid one."""
 
@@ -215,7 +192,7 @@ class Findings:
         reference_claims: Those of the reference.
         entities: Names, dates, places and numbers of the reference.
         questions: Generated questions.
-        answer_support: One per answer claim, in order: which chunks support it.
+        answer_support: One per answer claim, in order: the verdict, and the chunks that support it.
         reference_support: One per reference claim, in order.
         answer_agreement: One per answer claim: does the reference support it.
         reference_agreement: One per reference claim: does the answer state it.
@@ -238,6 +215,7 @@ class Findings:
         answer_similarity: Cosine of answer and reference, in [-1, 1].
         token_score: Token-level likeness of answer and reference.
         usage: Usage of each finding, absent ones included; a shared call is divided.
+        by: Name and kind of the judges that made each finding, where there are several.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED
@@ -265,6 +243,7 @@ class Findings:
     answer_similarity: Made[float] = _NOT_ASKED
     token_score: Made[TokenScore] = _NOT_ASKED
     usage: Mapping[Finding, Usage] = field(default_factory=dict)
+    by: Mapping[Finding, Makers] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
         """Tell if the finding was made, or is known to be absent."""
@@ -283,7 +262,8 @@ class Findings:
         }
         if not values and not other.usage:
             return self
-        return replace(self, **values, usage=total_by_key(self.usage, other.usage))
+        usage = total_by_key(self.usage, other.usage)
+        return replace(self, **values, usage=usage, by={**self.by, **other.by})
 
 
 _NAMES: Final = tuple(kind.value for kind in Finding)

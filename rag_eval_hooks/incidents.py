@@ -1,4 +1,4 @@
-"""Counter of exceptions caught at an edge; logs each kind once, never any content."""
+"""Exceptions caught at an edge: counted, and each kind logged once, never any content."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import functools
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar, cast
 
-__all__ = ["Incidents", "host_edge"]
+__all__ = ["ExitError", "Incidents", "host_edge", "without_exit"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -28,29 +28,32 @@ class Incidents:
         self._lock = threading.Lock()
 
     def report(self, origin: str, error: BaseException) -> None:
-        """Count an exception; the first of its kind is logged with its type, not its message.
+        """Count an exception; the first of its kind is logged with its type and our last frame.
 
-        A message can hold the content of a request; types and origins cannot.
+        A message can hold the content of a request; types, origins and lines of ours cannot.
 
         Args:
             origin: Part that raised it, such as `sink MyStore`.
             error: The exception.
         """
         kind = f"{origin}: {type(error).__name__}"
-        self._enter(kind, f"{kind} raised")
+        self._enter(kind, f"{kind} raised{_last_frame_of_ours(error)}")
 
-    def count(self, kind: str) -> None:
-        """Count a failure that is no exception of this process; the first is logged.
+    def count(self, kind: str, times: int = 1, *, detail: str = "") -> None:
+        """Count failures that are no exceptions of this process; the first is logged.
 
         Args:
             kind: Origin and failure in words; holds no content.
+            times: Number of failures; nothing is counted for 0.
+            detail: Addition to the line of the first one; holds no content either.
         """
-        self._enter(kind, kind)
+        if times:
+            self._enter(kind, f"{kind} ({detail})" if detail else kind, times)
 
-    def _enter(self, kind: str, message: str) -> None:
+    def _enter(self, kind: str, message: str, times: int = 1) -> None:
         with self._lock:
-            self._counts[kind] += 1
-            first = self._counts[kind] == 1
+            self._counts[kind] += times
+            first = self._counts[kind] == times
         if first:
             _logger.warning("%s; counted in stats(), further ones are not logged", message)
 
@@ -58,6 +61,20 @@ class Incidents:
         """Return the occurrences so far, by kind."""
         with self._lock:
             return dict(self._counts)
+
+
+def _last_frame_of_ours(error: BaseException) -> str:
+    """Return file, line and function in which a package of ours was when it was raised."""
+    ours = ""
+    traceback = error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+        if module.startswith("rag_eval_hooks"):
+            file = "/".join(module.split(".")) + ".py"
+            ours = f" at {file}:{traceback.tb_lineno} in {code.co_name}"
+        traceback = traceback.tb_next
+    return ours
 
 
 def host_edge(method: F) -> F:
@@ -75,3 +92,23 @@ def host_edge(method: F) -> F:
             self._incidents.report(f"capture {method.__name__}", error)
 
     return cast("F", guarded)
+
+
+T = TypeVar("T")
+
+
+class ExitError(Exception):
+    """Code of a user tried to end the process."""
+
+
+async def without_exit(call: Awaitable[T]) -> T:
+    """Await code of a user.
+
+    Raises:
+        ExitError: It raised `SystemExit` or `KeyboardInterrupt`, which would end the event loop
+            and with it all other evaluations.
+    """
+    try:
+        return await call
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise ExitError(type(error).__name__) from error

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
+import time
 from collections.abc import Collection
 from importlib import import_module
 from operator import attrgetter
+from types import FrameType
 from typing import Any, Protocol, cast
 
+from opentelemetry import trace
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.telemetry.tracing import flush_providers, global_providers
 
-__all__ = ["RagEvalInstrumentor"]
+__all__ = ["RagEvalInstrumentor", "finish_at_sigterm"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -39,8 +45,14 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     Settings come from `RAG_EVAL_*` variables and the settings file. Whatever goes wrong is logged
     and leaves the application as it is: an exception would abort all other instrumentation.
 
+    The processors that the SDK's provider has at the start wait for scores as in
+    `RagEvalSpanProcessor`. Where SIGTERM has no handler yet, it gets one that finishes first.
+
+    There is one object in a process: `RagEvalInstrumentor().evals` is it, wherever it is asked.
+
     Attributes:
-        evals: What evaluates, once instrumented and a framework is installed.
+        evals: What evaluates, for `stats()`, `feedback()`, `interaction()` and the like; None
+            before it is instrumented, or where it is off or no framework is installed.
     """
 
     evals: RagEval | None = None
@@ -53,8 +65,9 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def _instrument(self, **kwargs: Any) -> None:
         try:
             self._start({name: kwargs.get(name) for name in _PROVIDERS})
-        except ConfigError as error:
-            # Names setting, value and what is accepted, with secrets masked: a person needs it.
+        except (ConfigError, ImportError) as error:
+            # Names setting, value and what is accepted, with secrets masked, or the extra that is
+            # missing: a person needs it.
             _logger.error("rag_eval_hooks is off: %s", error)
         except Exception as error:  # noqa: BLE001 - the host's edge
             _logger.error("rag_eval_hooks is off: %s", type(error).__name__)
@@ -62,10 +75,14 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def _start(self, providers: dict[str, Any]) -> None:
         evals = RagEval(**providers)
         self._enabled = tuple(filter(None, (_enable(name, evals) for name in _FRAMEWORKS)))
-        if self._enabled:
-            self.evals = evals
-        else:
+        if not self._enabled:
+            _logger.warning("rag_eval_hooks is off: no framework that it captures is installed")
             evals.shutdown(0)
+            return
+        self.evals = evals
+        tracer_provider = providers["tracer_provider"] or trace.get_tracer_provider()
+        evals.instrumentors.can_wait = _let_spans_wait(tracer_provider, evals)
+        finish_at_sigterm(evals)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         for enabled in self._enabled:
@@ -87,3 +104,48 @@ def _enable(package: str, evals: RagEval) -> _Enabled | None:
     except Exception as error:  # noqa: BLE001 - the host's edge: the other framework must go on
         _logger.error("%s is off: %s", package, type(error).__name__)
         return None
+
+
+def _let_spans_wait(provider: object, evals: RagEval) -> bool:
+    """Let RAG spans of other instrumentors wait for their scores; return whether they can."""
+    try:
+        from rag_eval_hooks.span_processor import wrap_processors
+    except ImportError:
+        return False
+    return wrap_processors(provider, evals)
+
+
+def finish_at_sigterm(evals: RagEval) -> bool:
+    """Finish evaluations and flush the global providers before SIGTERM ends the process.
+
+    Servers such as uvicorn end by raising the signal again after their graceful shutdown, so that
+    no exit hook runs and the last spans are lost. Nothing changes where the application handles
+    the signal, or outside of the main thread.
+
+    Args:
+        evals: Is shut down within `exit_timeout` seconds, and as many are left to the providers.
+
+    Returns:
+        Whether the handler was set.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return False
+    timeout = evals.config.exit_timeout
+
+    def finish() -> None:
+        deadline = time.monotonic() + 2 * timeout
+        evals.shutdown(timeout)
+        flush_providers(max(1.0, deadline - time.monotonic()), global_providers())
+
+    def handle(number: int, _: FrameType | None) -> None:
+        # In a thread: the code that the signal interrupted may hold a lock that is needed here.
+        thread = threading.Thread(target=finish, name="rag-eval-hooks-sigterm", daemon=True)
+        thread.start()
+        thread.join(2 * timeout + 1)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    signal.signal(signal.SIGTERM, handle)
+    return True

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, masked, nearest
 
 __all__ = ["EMBEDDERS", "JUDGES", "TOKEN_SCORERS", "Provider", "ProviderTable"]
 
@@ -113,6 +113,23 @@ class ProviderTable:
         self.find(value)
         return value
 
+    def _hint(self, value: str) -> str:
+        """Return the way to a model that no row serves, or to the row that was meant."""
+        name, colon, model = value.partition(":")
+        if name in self._rows:
+            return ""
+        if self.setting == "judge":
+            for start, chat_model in _OTHER_JUDGES.items():
+                if value.lower().startswith(start):
+                    return f"; for this one: RagEval(judge=LangChainJudge({chat_model}))"
+        if (near := nearest(name.lower(), list(self._rows))) is not None:
+            return f"; did you mean '{near}{colon}{masked(model)}'?"
+        if self.setting != "judge" or not value:
+            return ""
+        if colon:
+            return "; a server with the interface of OpenAI: 'openai:<model>' and judge_base_url"
+        return f"; did you mean 'openai:{value}'?"
+
     def find(self, value: str) -> Provider:
         """Return the row that a value of the setting names.
 
@@ -121,43 +138,67 @@ class ProviderTable:
         """
         row = self._rows.get(value.partition(":")[0])
         if row is None or not row.fits(value):
-            raise ConfigError(self.setting, value, self.wanted)
+            raise ConfigError(self.setting, value, self.wanted + self._hint(value))
         return row
+
+
+_CHOOSE: Final = "rag_eval_hooks.judges.choose"
+_OTHER_JUDGES: Final = {
+    "anthropic": "ChatAnthropic(...)",
+    "bedrock": "ChatBedrockConverse(...)",
+    "claude": "ChatAnthropic(...)",
+    "cohere": "ChatCohere(...)",
+    "command": "ChatCohere(...)",
+    "gemini": "ChatGoogleGenerativeAI(...)",
+    "google": "ChatGoogleGenerativeAI(...)",
+    "mistral": "ChatMistralAI(...)",
+    "vertex": "ChatVertexAI(...)",
+}
+"""Models that no row serves but a chat model of LangChain, by the beginning of their names."""
+
+
+def _by_openai(name: str, what: str, kind: str, embedder: str | None = None) -> Provider:
+    """Return the row of models that the client of OpenAI serves."""
+    return Provider(
+        name=name,
+        model="required",
+        what=what,
+        factory=f"{_CHOOSE}:{name}_{kind}",
+        module="openai",
+        extra="openai",
+        package="openai",
+        embedder=embedder,
+    )
 
 
 JUDGES: Final = ProviderTable(
     "judge",
     (
-        Provider(name="local", factory="rag_eval_hooks.judges.choose:local_judge"),
+        Provider(name="local", factory=f"{_CHOOSE}:local_judge"),
         Provider(
-            name="openai",
+            name="nli",
             model="required",
-            factory="rag_eval_hooks.judges.choose:openai_judge",
-            module="openai",
-            extra="openai",
-            package="openai",
-            embedder="openai:text-embedding-3-small",
+            what="<minilm, path or name>",
+            factory=f"{_CHOOSE}:nli_judge",
         ),
+        _by_openai("openai", "<model>", "judge", "openai:text-embedding-3-small"),
+        _by_openai("azure", "<deployment>", "judge", "none"),
+        _by_openai("ollama", "<model>", "judge", "none"),
     ),
 )
 EMBEDDERS: Final = ProviderTable(
     "embedder",
     (
-        Provider(name="auto", factory="rag_eval_hooks.judges.choose:auto_embedder"),
+        Provider(name="auto", factory=f"{_CHOOSE}:auto_embedder"),
         Provider(name="none"),
-        Provider(
-            name="openai",
-            model="required",
-            factory="rag_eval_hooks.judges.choose:openai_embedder",
-            module="openai",
-            extra="openai",
-            package="openai",
-        ),
+        _by_openai("openai", "<model>", "embedder"),
+        _by_openai("azure", "<deployment>", "embedder"),
+        _by_openai("ollama", "<model>", "embedder"),
         Provider(
             name="sentence-transformers",
             model="optional",
             what="<name or path>",
-            factory="rag_eval_hooks.judges.choose:sentence_embedder",
+            factory=f"{_CHOOSE}:sentence_embedder",
             module="sentence_transformers",
             extra="embeddings",
             package="sentence-transformers",
@@ -172,7 +213,7 @@ TOKEN_SCORERS: Final = ProviderTable(
             name="bert-score",
             model="optional",
             what="<name or path>",
-            factory="rag_eval_hooks.judges.choose:bert_scorer",
+            factory=f"{_CHOOSE}:bert_scorer",
             module="bert_score",
             extra="bertscore",
             package="bert-score",

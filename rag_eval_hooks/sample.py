@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
+import functools
+import re
+import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Self
 
+from rag_eval_hooks.context import Context, contexts_of
+
 __all__ = ["Context", "Sample", "Status"]
+
+_OTHER_NAMES = {
+    "user_input": "question",
+    "retrieved_contexts": "contexts",
+    "response": "answer",
+}
+_PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
@@ -23,34 +34,6 @@ class Status(StrEnum):
     """No end was ever reported within the time limit."""
     INTERRUPTED = "interrupted"
     """It waited for somebody, and was not resumed within the time limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """One retrieved chunk, as the answering model saw it.
-
-    Attributes:
-        text: The chunk's text.
-        id: The document store's id, if it gave one.
-        score: The retriever's or reranker's score in its own unit, if it gave one.
-        metadata: Scalar metadata of the document.
-    """
-
-    text: str
-    id: str | None = None
-    score: float | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, value: Context | str | Mapping[str, Any]) -> Context:
-        """Return a context from a context, a plain text, or a mapping with the same keys."""
-        if isinstance(value, Context):
-            return value
-        if isinstance(value, str):
-            return cls(text=value)
-        if isinstance(value, Mapping):
-            return cls(**value)
-        raise TypeError(f"contexts: got {type(value).__name__}; wants str, Context or mapping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +54,19 @@ class Sample:
         tags: Free labels.
         metadata: Free keys.
         latency: Seconds from the request's beginning to its end, if known.
-        truncated: Fields that were cut to the content limits, such as `contexts[2].text`.
+        truncated: Fields that were cut to the content limits, such as `contexts[2].text`;
+            `contexts` if some are missing, `prompt` if the model's prompt was cut.
+        context_source: Rule by which the contexts were found: `recorded` and `chosen` by the
+            application, `prompt`, `shingles`, `structure`, `last_list`, `earlier_turn`; None
+            where no retrieval ran.
+        question_source: Origin of the question: `recorded` or `chosen` by the application,
+            `input`, `prompt`, `state`, or `query`, what a retriever was asked.
         trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.
         span_id: 16 hex digits of the RAG span.
         workflow: Name of the pipeline, as on its RAG span.
+        response_id: Id of the model's reply that is the answer, where the framework tells it; not
+            part of equality.
+        ended_at: End of the request in nanoseconds since the epoch, if known; not part of equality.
         sample_id: Unique id of this sample; not part of equality.
     """
 
@@ -91,22 +83,35 @@ class Sample:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     latency: float | None = None
     truncated: tuple[str, ...] = ()
+    context_source: str | None = None
+    question_source: str | None = None
     trace_id: str | None = None
     span_id: str | None = None
     workflow: str | None = None
-    sample_id: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
+    response_id: str | None = field(default=None, compare=False)
+    ended_at: int | None = field(default=None, compare=False)
+    sample_id: str = field(default_factory=lambda: secrets.token_hex(16), compare=False)
 
     def __post_init__(self) -> None:
-        """Convert lists and plain texts to the declared types.
+        """Convert lists, plain texts and documents to the declared types.
 
         Raises:
-            TypeError: A text field is no text, or `contexts` is a bare string.
+            TypeError: A text field is no text, or `contexts` is no sequence of documents.
         """
         _check_texts(self)
+        if isinstance(self.contexts, str):
+            raise TypeError("contexts: got one str; wants a sequence of texts or documents")
         if self.contexts is not None:
-            object.__setattr__(self, "contexts", _contexts(self.contexts))
+            object.__setattr__(self, "contexts", contexts_of(self.contexts))
         object.__setattr__(self, "status", Status(self.status))
         object.__setattr__(self, "tags", tuple(self.tags))
+        object.__setattr__(self, "truncated", tuple(self.truncated))
+
+    @property
+    def cut_parts(self) -> tuple[str, ...]:
+        """Those of `question`, `contexts`, `answer` and `prompt` that limits cut."""
+        cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
+        return tuple(part for part in _PARTS if part in cut)
 
     @property
     def chars(self) -> int:
@@ -128,17 +133,59 @@ class Sample:
         }
 
     @classmethod
+    def of(cls, value: Sample | Mapping[str, Any]) -> Sample:
+        """Return a sample as it is, or the one that a mapping describes, as for `from_dict`.
+
+        Raises:
+            TypeError: It is neither, or a field has the wrong type.
+        """
+        if isinstance(value, Sample):
+            return value
+        if isinstance(value, Mapping):
+            return cls.from_dict(value)
+        raise TypeError(
+            f"sample: got {type(value).__name__}; wants a Sample, or a mapping with question, "
+            "contexts and answer"
+        )
+
+    @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Return a sample from the output of `to_dict`; unknown keys go to `metadata`.
+
+        The names of ragas are understood too: `user_input`, `retrieved_contexts`, `response`.
 
         Raises:
             TypeError: `question` is missing, or a field has the wrong type.
         """
         names = {f.name for f in fields(cls)}
+        data = _with_own_names(data)
         known = {key: value for key, value in data.items() if key in names}
         free = {key: value for key, value in data.items() if key not in names}
+        if "question" not in known:
+            got = ", ".join(map(repr, data)) or "an empty mapping"
+            raise TypeError(f"sample: got {got}; wants a 'question' too")
         known["metadata"] = {**known.get("metadata", {}), **free}
         return cls(**known)
+
+
+_create = Sample.__init__
+
+
+@functools.wraps(_create)
+def _create_by_any_names(self: Sample, **values: Any) -> None:
+    _create(self, **_with_own_names(values))
+
+
+# A data class has one name for each field.
+Sample.__init__ = _create_by_any_names  # type: ignore[method-assign]
+
+
+def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return values with the names of ragas replaced by ours, which win."""
+    if _OTHER_NAMES.keys().isdisjoint(values):
+        return values
+    others = {_OTHER_NAMES[key]: value for key, value in values.items() if key in _OTHER_NAMES}
+    return others | {key: value for key, value in values.items() if key not in _OTHER_NAMES}
 
 
 def _check_texts(sample: Sample) -> None:
@@ -146,12 +193,6 @@ def _check_texts(sample: Sample) -> None:
         value = getattr(sample, name)
         if not isinstance(value, str) and (value is not None or name == "question"):
             raise TypeError(f"{name}: got {type(value).__name__}; wants str")
-
-
-def _contexts(values: Sequence[Any]) -> tuple[Context, ...]:
-    if isinstance(values, str):
-        raise TypeError("contexts: got one str; wants a sequence of texts or Contexts")
-    return tuple(map(Context.of, values))
 
 
 def _plain(context: Context) -> dict[str, Any]:

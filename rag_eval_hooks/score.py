@@ -1,4 +1,4 @@
-"""Result of one metric on one sample: a score, or the cause of its absence; and their ids."""
+"""Result of one metric on one sample: a score, or the cause of its absence; ids and plain form."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.usage import Usage
 
@@ -22,6 +22,8 @@ __all__ = [
     "Scale",
     "Score",
     "Unavailable",
+    "outcome_from_dict",
+    "outcome_to_dict",
     "result_id",
     "score_id",
 ]
@@ -77,7 +79,8 @@ class Score:
         probability: Inclusion probability: how likely this metric is evaluated for a sample of
             these features, above 0 and at most 1. Weigh by its inverse. None where the sampler
             had no part: inline evaluation, evaluation because of a feedback.
-        probability_estimated: Whether a rate limit had a part in it, whose share is estimated.
+        probability_estimated: Whether a rate limit or a full queue had a part in it, whose share is
+            estimated.
         reason: Why it was evaluated: `ratio`, `rule:<name>`, `tail:<name>`, `feedback:<name>`,
             `reference`; empty inline.
     """
@@ -128,6 +131,11 @@ class NotScored:
     probability: float | None = field(default=None, compare=False)
     probability_estimated: bool = field(default=False, compare=False)
     reason: str = field(default="", compare=False)
+
+    @property
+    def value(self) -> None:
+        """None: there is no score."""
+        return None
 
 
 Outcome: TypeAlias = Score | NotScored
@@ -188,8 +196,60 @@ def score_id(sample_id: str, metric_id: str, outcome: Outcome) -> str:
 
 def result_id(sample_id: str, outcomes: Outcomes) -> str:
     """Return the id of all outcomes of one sample, 32 hex digits, whatever their order."""
-    return _digest(sorted(score_id(sample_id, name, one) for name, one in outcomes.items()))
+    ids = sorted(score_id(sample_id, name, one) for name, one in outcomes.items())
+    return _digest(ids or [sample_id])
 
 
 def _digest(parts: list[Any]) -> str:
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
+
+
+_NAMES: Final = {kind: frozenset(f.name for f in fields(kind)) for kind in (Score, NotScored)}
+
+
+def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as plain types: a score, or `not_scored` with its cause.
+
+    A field at its default is left out, but for the kind of annotator.
+    """
+    values = _changed(outcome)
+    if isinstance(outcome, NotScored):
+        return {"not_scored": values.pop("cause"), **values}
+    return {**values, "annotator_kind": outcome.annotator_kind}
+
+
+def outcome_from_dict(data: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of what `outcome_to_dict` gave; unknown keys are ignored.
+
+    Raises:
+        ValueError: A value is out of range, or a cause is unknown.
+        TypeError: A field is missing or has the wrong type.
+    """
+    values = dict(data)
+    if "not_scored" in values:
+        values["cause"] = values.pop("not_scored")
+    kind = NotScored if "cause" in values else Score
+    values = {key: value for key, value in values.items() if key in _NAMES[kind]}
+    values["usage"] = Usage(**values.get("usage", {}))
+    if kind is NotScored:
+        return NotScored(**{**values, "cause": Cause(values["cause"])})
+    values["annotator_kind"] = AnnotatorKind(values.get("annotator_kind", AnnotatorKind.CODE))
+    values["warnings"] = tuple(values.get("warnings", ()))
+    return Score(**values)
+
+
+def _changed(value: Score | NotScored | Usage) -> dict[str, Any]:
+    """Return the fields that are not at their defaults, as plain types."""
+    plain = {}
+    for one in fields(value):
+        own = getattr(value, one.name)
+        default = one.default if one.default_factory is MISSING else one.default_factory()
+        if own != default:
+            plain[one.name] = _plain(own)
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Usage):
+        return _changed(value)
+    return dict(value) if isinstance(value, Mapping) else value

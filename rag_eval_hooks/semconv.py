@@ -10,10 +10,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["EvalStatus", "eval_label", "eval_rate", "eval_score", "evaluation"]
+__all__ = ["EvalStatus", "eval_key", "evaluation"]
 
 TRACER_NAME: Final = "rag_eval_hooks"
-SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.37.0"
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
+"""Of the GenAI conventions, which are versioned apart from the general ones since 2026."""
 
 # OpenTelemetry, general and GenAI
 ERROR_TYPE: Final = "error.type"
@@ -32,7 +33,15 @@ GEN_AI_DATA_SOURCE_ID: Final = "gen_ai.data_source.id"
 GEN_AI_RETRIEVAL_TOP_K: Final = "gen_ai.retrieval.top_k"
 GEN_AI_RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"
 GEN_AI_RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"
+GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
+GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"
+GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
+GEN_AI_SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
 GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
+GEN_AI_TOOL_TYPE: Final = "gen_ai.tool.type"
+GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+GEN_AI_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
+GEN_AI_TOOL_RESULT: Final = "gen_ai.tool.call.result"
 GEN_AI_EVALUATION_EVENT: Final = "gen_ai.evaluation.result"
 GEN_AI_EVALUATION_NAME: Final = "gen_ai.evaluation.name"
 GEN_AI_EVALUATION_SCORE: Final = "gen_ai.evaluation.score.value"
@@ -49,13 +58,19 @@ RETRIEVAL_DOCUMENTS: Final = "retrieval.documents"
 # Our own
 EVAL_STATUS: Final = "rag.eval.status"
 EVAL_FAILED: Final = "rag.eval.failed"
+EVAL_UNSCORED: Final = "rag.eval.unscored"
+EVAL_SAMPLED_BY: Final = "rag.eval.sampled_by"
 EVAL_REASON: Final = "rag.eval.reason"
+EVAL_EVALUATED_AT: Final = "rag.eval.evaluated_at"
 EVAL_DURATION_MS: Final = "rag.eval.duration_ms"
 EVAL_SAMPLE_RATE: Final = "rag.eval.sample_rate"
 EVAL_SAMPLE_RATE_ESTIMATED: Final = "rag.eval.sample_rate_estimated"
 EVAL_VERSION: Final = "rag.eval.version"
 EVAL_PASS: Final = "rag.eval.pass"
 EVAL_OMITTED: Final = "rag.eval.omitted"
+EVAL_CONTEXT_SOURCE: Final = "rag.eval.context_source"
+EVAL_QUESTION_SOURCE: Final = "rag.eval.question_source"
+EVAL_TRUNCATED: Final = "rag.eval.truncated"
 EVAL_SUITE: Final = "rag.eval.suite"
 EVAL_OUTCOME: Final = "rag.eval.outcome"
 EVAL_JUDGE: Final = "rag.eval.judge.name"
@@ -66,6 +81,10 @@ EVAL_INCIDENT: Final = "rag.eval.incident"
 
 # Metric instruments
 METRIC_SCORE: Final = "rag.eval.score"
+METRIC_SCORE_WEIGHT: Final = "rag.eval.score.weight"
+METRIC_SCORE_WEIGHTED: Final = "rag.eval.score.weighted"
+METRIC_SCORE_SQUARE: Final = "rag.eval.score.square"
+EVAL_POWER: Final = "rag.eval.power"
 METRIC_DURATION: Final = "rag.eval.duration"
 METRIC_SAMPLES: Final = "rag.eval.samples"
 METRIC_QUEUE_SIZE: Final = "rag.eval.queue.size"
@@ -88,16 +107,18 @@ METRIC_HELD_CAPACITY: Final = "rag.eval.held.capacity"
 METRIC_OPEN_SIZE: Final = "rag.eval.interactions.size"
 METRIC_OPEN_CAPACITY: Final = "rag.eval.interactions.capacity"
 METRIC_OPEN_TEXT: Final = "rag.eval.interactions.text"
+METRIC_FLEET_SIZE: Final = "rag.eval.fleet.size"
+METRIC_FLEET_AGE: Final = "rag.eval.fleet.age"
 METRIC_SPOOL_SIZE: Final = "rag.eval.spool.size"
 METRIC_SPOOL_USAGE: Final = "rag.eval.spool.usage"
 METRIC_SPOOL_LIMIT: Final = "rag.eval.spool.limit"
 
 
-COMPOSITES: Final = {
-    "graphrag.ragas_score": "rag.eval.graphrag.score",
-    "whitepaper.weighted_score": "rag.eval.whitepaper.score",
+_COMPOSITES: Final = {
+    "graphrag.ragas_score": "graphrag",
+    "whitepaper.weighted_score": "whitepaper",
 }
-"""Metrics that stand for their whole suite, and the suite's own attribute key."""
+"""Metrics that stand for their whole suite, under whose name they are."""
 
 
 class EvalStatus(StrEnum):
@@ -105,9 +126,9 @@ class EvalStatus(StrEnum):
 
     OK = "ok"
     PARTIAL = "partial"
-    """Some metric failed; `rag.eval.failed` names it."""
+    """Some metric has no score; `rag.eval.unscored` names it."""
     ERROR = "error"
-    """Every metric failed."""
+    """No metric has a score."""
     TIMEOUT = "timeout"
     """The scores were not ready within `hold_timeout`."""
     OVERFLOW = "overflow"
@@ -117,25 +138,22 @@ class EvalStatus(StrEnum):
     DROPPED = "dropped"
     """Not evaluated; `rag.eval.reason` says why."""
     SAMPLED_OUT = "sampled_out"
+    SHIPPED = "shipped"
+    """A worker evaluates it, and writes its scores below the RAG span."""
     ABANDONED = "abandoned"
     """The interaction never ended within `interaction_ttl`."""
 
 
-def eval_score(metric_id: str) -> str:
-    """Return the attribute key of a metric's value, in its native scale."""
-    return f"rag.eval.{metric_id}.score"
+def eval_key(metric_id: str, field: str) -> str:
+    """Return the attribute key of one field of a metric's result.
+
+    Args:
+        metric_id: Id of the metric; a composite is under the name of its suite.
+        field: `score`, `normalised`, `label`, `pass`, `reason` or `sample_rate`.
+    """
+    return f"rag.eval.{_COMPOSITES.get(metric_id, metric_id)}.{field}"
 
 
 def evaluation(index: int, field: str) -> str:
     """Return OpenInference's key of one field of a result; results are counted from 0."""
     return f"evaluations.{index}.evaluation.{field}"
-
-
-def eval_label(metric_id: str) -> str:
-    """Return the attribute key of a metric's label."""
-    return f"rag.eval.{metric_id}.label"
-
-
-def eval_rate(metric_id: str) -> str:
-    """Return the attribute key of a metric's inclusion probability, if not the sample's."""
-    return f"rag.eval.{metric_id}.sample_rate"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, masked, nearest
 
 __all__ = ["SINKS", "SinkProvider", "keys_wanted", "sink_named", "sinks_wanted"]
 
@@ -50,6 +50,10 @@ class SinkProvider:
     check: Callable[[str], bool] = _is_url
     key: str | None = None
 
+    def form(self, name: str) -> str:
+        """Return the form of the setting, such as `phoenix:<url>`."""
+        return f"{name}:{self.address}" if self.address else name
+
 
 def _platform(name: str, key: str) -> SinkProvider:
     module = f"rag_eval_hooks.delivery.platforms.{name}"
@@ -57,6 +61,12 @@ def _platform(name: str, key: str) -> SinkProvider:
 
 
 SINKS: Final[Mapping[str, SinkProvider]] = {
+    "console": SinkProvider(
+        factory="rag_eval_hooks.delivery.console:from_settings",
+        address="",
+        wants="nothing behind the name",
+        check=lambda address: not address,
+    ),
     "jsonl": SinkProvider(
         factory="rag_eval_hooks.delivery.jsonl:from_settings",
         address="<path>",
@@ -72,8 +82,17 @@ SINKS: Final[Mapping[str, SinkProvider]] = {
 
 def sinks_wanted() -> str:
     """Return the forms that name a sink, for errors and docs."""
-    forms = [f"'{name}:{row.address}'" for name, row in SINKS.items()]
+    forms = [f"'{row.form(name)}'" for name, row in SINKS.items()]
     return f"{', '.join(forms[:-1])} or {forms[-1]}"
+
+
+def _hint(spec: str) -> str:
+    name, colon, address = spec.partition(":")
+    if (near := nearest(name, list(SINKS))) is not None and (colon or "." not in spec):
+        return f"; did you mean '{near}{colon}{masked(address)}'?"
+    if spec.endswith((".jsonl", ".json")):
+        return f"; did you mean 'jsonl:{masked(spec)}'?"
+    return "; did you mean 'console'?" if spec in ("stdout", "stderr", "print", "log") else ""
 
 
 def keys_wanted() -> str:
@@ -95,10 +114,10 @@ def sink_named(spec: str, key: str | None) -> Any:
     name, _, address = spec.partition(":")
     row = SINKS.get(name)
     if row is None:
-        raise ConfigError("sinks", spec, sinks_wanted())
+        raise ConfigError("sinks", spec, sinks_wanted() + _hint(spec))
     if not row.check(address):
         # A URL with credentials must not be repeated.
         shown = spec if "@" not in spec else f"{name}:**********"
-        raise ConfigError("sinks", shown, f"'{name}:{row.address}' with {row.wants}")
+        raise ConfigError("sinks", shown, f"'{row.form(name)}' with {row.wants}")
     module, _, function = row.factory.partition(":")
     return getattr(importlib.import_module(module), function)(address, key)

@@ -15,12 +15,12 @@ except ImportError as error:
     ) from error
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.evals import RagEval, checked
 from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import Addition, SpanBuffer
 
-__all__ = ["RagEvalSpanProcessor"]
+__all__ = ["RagEvalSpanProcessor", "wrap_processors"]
 
 
 class RagEvalSpanProcessor(SpanProcessor):
@@ -45,7 +45,7 @@ class RagEvalSpanProcessor(SpanProcessor):
 
     def __init__(self, inner: SpanProcessor, evals: RagEval) -> None:
         self._inner = inner
-        self._others = evals.others
+        self._others = checked(evals).others
         self._incidents = evals.incidents
         self._wait = evals.config.hold_timeout
         self._buffer = SpanBuffer(lambda span, addition: inner.on_end(_with(span, addition)))
@@ -96,6 +96,25 @@ class RagEvalSpanProcessor(SpanProcessor):
                 other.end()
             except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
                 self._incidents.report("span end", error)
+
+
+def wrap_processors(provider: object, evals: RagEval) -> bool:
+    """Let every processor that a provider of the SDK has by now wait for scores.
+
+    For providers that no code of the application made; the SDK has no public way to it.
+
+    Returns:
+        Whether there was anything to wrap.
+    """
+    processors = getattr(provider, "_active_span_processor", None)
+    inner = getattr(processors, "_span_processors", None)
+    if processors is None or not inner or not isinstance(inner, tuple):
+        return False
+    with processors._lock:
+        processors._span_processors = tuple(
+            RagEvalSpanProcessor(one, evals) for one in processors._span_processors
+        )
+    return True
 
 
 class _ScoredSpan(ReadableSpan):

@@ -9,7 +9,9 @@ from typing import Final
 from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 
-__all__ = ["is_suppressed", "suppressed"]
+__all__ = ["is_suppressed", "paused", "suppressed"]
+
+_PAUSED: Final = context.create_key("rag_eval_paused")
 
 
 def _suppressing() -> context.Context:
@@ -35,6 +37,17 @@ def suppressed() -> Iterator[None]:
         context.detach(token)
 
 
+@contextmanager
+def paused() -> Iterator[None]:
+    """Capture nothing that begins in the block; instrumentations of others go on."""
+    token = context.attach(context.set_value(_PAUSED, True))
+    try:
+        yield
+    finally:
+        context.detach(token)
+
+
 def is_suppressed() -> bool:
-    """Return whether the caller runs inside an evaluation, whose calls are never captured."""
-    return bool(context.get_value(_SUPPRESS_INSTRUMENTATION_KEY))
+    """Return whether the caller runs inside an evaluation, or where capture is paused."""
+    current = context.get_current()
+    return bool(current.get(_SUPPRESS_INSTRUMENTATION_KEY) or current.get(_PAUSED))

@@ -21,6 +21,7 @@ from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import (
     ChunkRelevance,
+    ClaimVerdict,
     Finding,
     Findings,
     GEval,
@@ -37,6 +38,7 @@ from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify
 
 __all__ = [
     "ChunkRelevance",
+    "ClaimVerdict",
     "Decompose",
     "Finding",
     "Findings",
@@ -117,7 +119,7 @@ class ScriptedJudge:
         self,
         script: Findings | Callable[[Task], Findings] | None = None,
         *,
-        error: Exception | None = None,
+        error: BaseException | None = None,
         latency: float = 0.0,
     ) -> None:
         self._script = script or Findings()

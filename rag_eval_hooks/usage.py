@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
-__all__ = ["Usage", "total_by_key"]
+__all__ = ["Usage", "tokens", "total_by_key"]
 
 K = TypeVar("K")
+_BYTES_PER_TOKEN = 3
+"""Of UTF-8: three Latin characters, one and a half Arabic or Cyrillic ones, or one Chinese one.
+A low estimate of what a token holds, so that the budget is kept by any tokeniser in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +62,8 @@ def total_by_key(one: Mapping[K, Usage], other: Mapping[K, Usage]) -> Mapping[K,
     for key, used in other.items():
         total[key] = total[key] + used if key in total else used
     return total
+
+
+def tokens(text: str) -> int:
+    """Estimate the tokens of a text, rather too many than too few."""
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)

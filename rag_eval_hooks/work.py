@@ -24,6 +24,10 @@ _Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 class EndableSpan(Protocol):
     """A span of ours, or a stand-in for a span of another instrumentor."""
 
+    def is_recording(self) -> bool:
+        """Return whether what is set will be exported: it has not ended."""
+        ...
+
     def set_attributes(self, attributes: _Attributes) -> None:
         """Set attributes."""
         ...
@@ -84,6 +88,7 @@ class Work:
 
     Attributes:
         decision: The sampler's decision; None before it, or if its status is not evaluated.
+        is_final: Whether another process decided for good.
         by_feedback: Whether a feedback asked for this evaluation of an ended request.
         accepted: Whether it was queued.
         ending: Its end, once it is settled.
@@ -101,6 +106,7 @@ class Work:
         "ending",
         "entry",
         "ids",
+        "is_final",
         "key",
         "outcomes",
         "probability",
@@ -149,6 +155,7 @@ class Work:
         self.sinks: Mapping[str, int | None] = sinks or {}
         self.tries = tries
         self.decision: Decision | None = None
+        self.is_final = False
         self.by_feedback = False
         self.accepted = False
         self.ending: Ending | None = None

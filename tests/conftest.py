@@ -13,6 +13,8 @@ import pytest
 from hypothesis import settings
 
 from rag_eval_hooks import RagEval
+from tests.servers.brokers import RedisServer
+from tests.support.variation import run_seed
 
 _VARIABLE = "RAGEVAL_TESTS_LONG"  # read by tests/support/size.py, in subprocesses too
 
@@ -25,7 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run everything, at full size")
 
 
+def pytest_report_header() -> str:
+    return f"texts of the matrix: RAGEVAL_SEED={run_seed()}"
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    # Before the workers begin, which take it over.
+    run_seed()
     full = config.getoption("--long")
     if full:
         os.environ[_VARIABLE] = "1"
@@ -53,3 +61,10 @@ def shut_down_after() -> Iterator[Callable[[RagEval], RagEval]]:
     yield register
     for evals in made:
         evals.shutdown(0.1)
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A Redis of the module's own; only for tests that skip where there is none."""
+    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
+        yield server

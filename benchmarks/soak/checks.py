@@ -88,7 +88,7 @@ def leaks(variant: Variant) -> Iterator[str]:
     """Nothing is open after the shutdown: no interaction, no span."""
     evals = variant.evals
     assert evals is not None
-    recorder, pipeline = evals.recorder, evals._pipeline
+    recorder, pipeline = evals.recorder, evals._engine.pipeline
     places = {
         "interactions open": len(recorder._open),
         "runs open": len(recorder._runs),

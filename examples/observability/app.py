@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import time
 
 from langchain_core.documents import Document
@@ -20,7 +21,6 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnablePassthrough
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader
 
 from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -52,20 +52,13 @@ def pipeline() -> Runnable[str, object]:
     return chain.with_config(run_name="handbook")
 
 
-def metric_reader(arguments: argparse.Namespace) -> MetricReader:
-    """Return a reader that serves metrics to Prometheus or sends them to a Collector."""
-    if arguments.prometheus is not None:
-        from opentelemetry.exporter.prometheus import PrometheusMetricReader
-        from prometheus_client import start_http_server
+def serve_metrics(port: int) -> None:
+    """Serve metrics to a Prometheus."""
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader
+    from prometheus_client import start_http_server
 
-        start_http_server(arguments.prometheus, addr="127.0.0.1")
-        reader: MetricReader = PrometheusMetricReader()
-        return reader
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-    exporter = OTLPMetricExporter(endpoint=f"{arguments.otlp}/v1/metrics")
-    return PeriodicExportingMetricReader(exporter, export_interval_millis=5000)
+    start_http_server(port, addr="127.0.0.1")
+    metrics.set_meter_provider(MeterProvider([PrometheusMetricReader()]))
 
 
 def main() -> None:
@@ -77,9 +70,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.prometheus is None and arguments.otlp is None:
         parser.error("give --prometheus or --otlp")
+    if arguments.prometheus is not None:
+        serve_metrics(arguments.prometheus)
     if arguments.otlp is not None:
+        # A minute, the default, is long for someone who waits in front of a dashboard.
+        os.environ.setdefault("OTEL_METRIC_EXPORT_INTERVAL", "5000")
         setup_tracing(otlp_endpoint=arguments.otlp)
-    metrics.set_meter_provider(MeterProvider([metric_reader(arguments)]))
     thresholds = {"ragas.faithfulness": 0.8}
     with RagEval(metrics=["ragas", "lexical"], thresholds=thresholds) as evals:
         chain, handler = pipeline(), RagEvalCallbackHandler(evals)

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Any, Self
-from uuid import UUID
 
 from rag_eval_hooks import RagEval
-from rag_eval_hooks.capture import Origin
+from rag_eval_hooks.capture import CaptureOptions, Choice, Origin
 from rag_eval_hooks.capture.scopes import enclosing_scopes
-from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.incidents import host_edge
-from rag_eval_hooks_langchain.choices import (
-    Choice,
-    Choices,
-    name_or_none,
-    names,
-)
-from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
+from rag_eval_hooks.evals import checked
+from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS
 from rag_eval_hooks_langchain.graphs import (
     with_graph_events,
 )
-from rag_eval_hooks_langchain.run_events import RunEvents
-from rag_eval_hooks_langchain.surroundings import SWITCH, current_handlers, current_run_id
+from rag_eval_hooks_langchain.inline import Inline
+from rag_eval_hooks_langchain.passing_texts import AsContext
+from rag_eval_hooks_langchain.run_events import RunEvents, run_edge
+from rag_eval_hooks_langchain.surroundings import SWITCH, current_handlers, current_run_id, key_of
 
 __all__ = ["CONTEXTS_EVENT", "RagEvalCallbackHandler", "record_contexts"]
 
+_logger = logging.getLogger("rag_eval_hooks")
+
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents that the model is given."""
+
+
+class _Ignored:
+    """Value of a handler's `ignore_...`: False, and True for the class itself.
+
+    LangChain asks it before each event. A class in `callbacks` would get events without an object.
+    """
+
+    def __init__(self) -> None:
+        self._is_said = False
+
+    def __get__(self, handler: object, owner: type | None = None) -> bool:
+        """Return whether events are ignored; say once that the class was passed."""
+        if handler is None and not self._is_said:
+            self._is_said = True
+            _logger.warning(
+                "callbacks: got the class RagEvalCallbackHandler, which captures nothing; wants an "
+                "object: RagEvalCallbackHandler(evals)"
+            )
+        return handler is None
 
 
 class RagEvalCallbackHandler(RunEvents):
@@ -37,28 +54,29 @@ class RagEvalCallbackHandler(RunEvents):
     only, changes nothing of the application's, and raises nothing into it.
 
     `question`, `contexts` and `answer` replace the automatic choice: the name of a key, or a
-    function. A function that raises is counted, and the automatic choice serves.
+    function. A function that fails is counted, and the automatic choice serves.
 
     Args:
         evals: Where interactions go.
-        run_inline: Whether events are handled in the event loop. Off, LangChain hands each
-            event of an async run to a worker thread, some milliseconds a request. On, handlers
-            of other vendors that are not inline miss `on_llm_start` in async runs of plain
-            (non-chat) models, by a defect of langchain-core up to 1.7.
         question: In the outermost run's input.
-        contexts: As a key, in any step's output, of which the last counts; as a function, in the
-            outermost run's output. What it gives are the contexts, whatever the model saw.
+        contexts: In any step's output, of which the last counts. What it gives are the contexts,
+            whatever the model saw. A function that fits none is counted.
         answer: In the outermost run's output.
         root: Name of the run that is an interaction, where it is not the outermost one. All runs
             outside runs of this name are left alone.
         document_keys: Keys of a state under which an empty list, or one of texts or mappings, is
             a retrieval. Lists of documents are found under any key.
         retrieval_tools: Names of the tools whose text counts as context where they give no
-            documents, or None for every tool.
+            documents. None for every tool, where nothing else was found.
+        as_context: From an object of the application's own to its text, a `Context`, or None.
 
     Raises:
         ConfigError: An argument cannot be used.
     """
+
+    ignore_chain = ignore_chat_model = ignore_llm = ignore_retriever = _Ignored()
+
+    run_inline: Any = Inline()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make a handler to which LangGraph also reports interrupts, where it can."""
@@ -70,27 +88,24 @@ class RagEvalCallbackHandler(RunEvents):
         self,
         evals: RagEval,
         *,
-        run_inline: bool = True,
         question: Choice = None,
         contexts: Choice = None,
         answer: Choice = None,
         root: str | None = None,
         document_keys: Collection[str] = DOCUMENT_KEYS,
         retrieval_tools: Collection[str] | None = None,
+        as_context: AsContext | None = None,
     ) -> None:
-        if not isinstance(evals, RagEval):
-            raise ConfigError("evals", evals, "a RagEval")
-        if not isinstance(run_inline, bool):
-            raise ConfigError("run_inline", run_inline, "True or False")
-        self.run_inline = run_inline
-        self._documents = Documents(names("document_keys", document_keys))
-        super().__init__(
-            evals,
-            Choices(question, contexts, answer),
-            name_or_none("root", root),
-            self._documents,
-            None if retrieval_tools is None else names("retrieval_tools", retrieval_tools),
+        options = CaptureOptions(
+            question=question,
+            contexts=contexts,
+            answer=answer,
+            root=root,
+            retrieval_tools=retrieval_tools,
+            document_keys=document_keys,
+            as_context=as_context,
         )
+        super().__init__(checked(evals), options)
         self._recorder.locators.add(current_run_id)
 
     @classmethod
@@ -108,6 +123,7 @@ class RagEvalCallbackHandler(RunEvents):
             The handler.
         """
         handler = cls(evals, **options)
+        evals.recorder.by_hand.everywhere = True
         SWITCH.set(handler)
         return handler
 
@@ -116,22 +132,22 @@ class RagEvalCallbackHandler(RunEvents):
         """Take `enable` back for runs that begin later."""
         SWITCH.set(None)
 
-    @host_edge
-    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+    @run_edge
+    def on_custom_event(self, name: str, data: Any, *, run_id: Any, **_: Any) -> None:
         """Record documents that the application dispatched as `CONTEXTS_EVENT`."""
         if name == CONTEXTS_EVENT:
-            self._record(data, run_id.int)
+            self._record(data, run_id)
 
-    @host_edge
-    def record(self, documents: Any, run_id: int) -> None:
+    @run_edge
+    def record(self, documents: Any, *, run_id: Any) -> None:
         """Record documents that the application states; see `record_contexts`."""
         self._record(documents, run_id)
 
-    def _record(self, documents: Any, run_id: int) -> None:
-        run = self._recorder.get(run_id)
+    def _record(self, documents: Any, run_id: Any) -> None:
+        run = self._recorder.get(key_of(run_id))
         if run is None:
             return
-        contexts = self._documents.typed(documents)
+        contexts = self._readers(run).documents.typed(documents)
         if contexts is None:
             raise TypeError(type(documents).__name__)
         self._recorder.documents(run, contexts, Origin.STATED)
@@ -156,7 +172,7 @@ def record_contexts(documents: Any) -> bool:
     ours = [h for h in current_handlers() if isinstance(h, RagEvalCallbackHandler)]
     if run_id is not None and ours:
         for handler in ours:
-            handler.record(documents, run_id)
+            handler.record(documents, run_id=run_id)
         return True
     scopes = enclosing_scopes()
     for scope in scopes:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from itertools import islice
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.capture.contexts.documents import contexts_of, scalars, score_in
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
+from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
+from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks_langchain.structured import class_of, entries
+from rag_eval_hooks_langchain.passing_texts import AsContext, rows_in
+from rag_eval_hooks_langchain.structured import class_of, entries, is_stored
 
-__all__ = ["DOCUMENT_KEYS", "Documents", "IsKnown", "Lists", "snapshot", "update_of"]
+__all__ = [
+    "DOCUMENT_KEYS",
+    "Documents",
+    "IsKnown",
+    "Lists",
+    "holds_documents",
+    "snapshot",
+    "update_of",
+    "values_of",
+]
 
 DOCUMENT_KEYS = (
     "documents",
@@ -79,11 +89,14 @@ class Documents:
     """Searches outputs for lists of documents.
 
     Args:
-        keys: Names under which an empty list, one of texts or of mappings, is a retrieval.
+        keys: Names under which an empty list, one of texts or of mappings, is a retrieval; None
+            for the usual ones.
+        as_context: Reads objects of the application's own; may raise.
     """
 
-    def __init__(self, keys: Collection[str]) -> None:
-        self._keys = frozenset(keys)
+    def __init__(self, keys: Collection[str] | None, as_context: AsContext | None = None) -> None:
+        self._keys = frozenset(DOCUMENT_KEYS if keys is None else keys)
+        self._as_context = as_context
 
     def found_in(
         self,
@@ -109,19 +122,35 @@ class Documents:
         search.look(outputs, given, _DEEP)
         return search.found
 
+    def given_in(self, inputs: Any) -> Lists:
+        """Return the lists of documents in a root's input; under one of the names, rows count."""
+        found = self.found_in(inputs, artifacts=False)
+        if found:
+            return found
+        named = ((entries(inputs) or {}).get(key) for key in self._keys)
+        tables = (v for v in named if isinstance(v, list) and v and isinstance(v[0], Mapping))
+        return [rows for table in tables for rows in rows_in(table, self._as_context)]
+
+    def passing(self, value: Any) -> Lists:
+        """Return all other texts in an output that may be documents, by the lists they are in."""
+        return [rows for one in values_of(value, None) for rows in self.rows(one)]
+
+    def rows(self, value: Any) -> Iterator[tuple[Context, ...]]:
+        """Yield all other texts in one value of an output, by the lists they are in."""
+        return rows_in(value, self._as_context)
+
     def text_in(self, outputs: Any, given: Any = None) -> Context | None:
         """Return the text under one of the names: documents that a step of a graph has joined."""
         before = entries(given) or {}
         for key, item in (entries(update_of(outputs)) or {}).items():
             if key in self._keys and isinstance(item, str) and item != before.get(key):
-                return Context(text=item) if is_telling(fold(item)) else None
+                return Context(text=item) if is_telling_text(item) else None
         return None
 
     def in_artifact(self, artifact: Any, is_known: IsKnown) -> Lists:
         """Return the lists in a tool's artifact, also of documents written as mappings."""
-        if isinstance(artifact, list) and artifact and all(map(_is_written, artifact[:_WIDE])):
-            return [tuple(context for item in artifact for context in contexts_of(item))]
-        return self.found_in(artifact, artifacts=False, is_known=is_known)
+        found = self.found_in(artifact, artifacts=False, is_known=is_known)
+        return found or self.passing(artifact)
 
     def typed(self, value: Any) -> tuple[Context, ...] | None:
         """Return the contexts in a value that should hold documents or texts, possibly none."""
@@ -130,7 +159,27 @@ class Documents:
         try:
             return tuple(c for item in value[:_WIDE] for c in _read(item))
         except TypeError:
-            return None
+            rows = [row for found in rows_in(value, self._as_context) for row in found]
+            return tuple(rows) or None
+
+
+def values_of(outputs: Any, given: Any) -> list[Any]:
+    """Return the values of an output that were not given; a conversation is none."""
+    outputs = update_of(outputs)
+    values = entries(outputs)
+    if values is None:
+        return [] if outputs is given else [outputs]
+    before = entries(given) or {}
+    fresh = [v for k, v in values.items() if v is not before.get(k)]
+    return [v for v in fresh if not _is_conversation(v, before.get("messages"))]
+
+
+def _is_conversation(value: Any, before: Any) -> bool:
+    """Return whether a value is messages, none of which is a tool's and new."""
+    if not isinstance(value, list | tuple) or not isinstance(next(iter(value), None), BaseMessage):
+        return False
+    known = set(map(id, before)) if isinstance(before, list | tuple) else set()
+    return not any(isinstance(m, ToolMessage) and id(m) not in known for m in value)
 
 
 class _Search:
@@ -240,13 +289,8 @@ def _is_document(item: Any) -> bool:
     if isinstance(item, Mapping):
         # A message written as a mapping has a content, too.
         return "role" not in item
-    return isinstance(item, str | Context) or _document_in(item) is not None or _is_stored(item)
-
-
-def _is_stored(item: Any) -> bool:
-    """Return whether a value is an item of LangGraph's store."""
-    kinds = type(item).__mro__
-    return any(kind.__module__ == "langgraph.store.base" for kind in kinds if kind is not object)
+    is_text = isinstance(item, str | Context)
+    return is_text or _document_in(item) is not None or is_stored(class_of(item))
 
 
 def _is_written(item: Any) -> bool:
@@ -277,10 +321,7 @@ def _read(item: Any) -> tuple[Context, ...]:
     document = _document_in(item)
     if document is not None:
         return (snapshot(document, _score_beside(item)),)
-    if _is_stored(item) and isinstance(item.value, Mapping):
-        score = getattr(item, "score", None)
-        return contexts_of({"score": score, **item.value, "id": item.key})
-    return contexts_of(item)
+    return contexts_of(entries(item) if is_stored(class_of(item)) else item)
 
 
 def update_of(value: Any) -> Any:

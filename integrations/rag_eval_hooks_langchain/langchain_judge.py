@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, Unpack
 
 from langchain_core.language_models import BaseChatModel
@@ -24,17 +24,18 @@ from rag_eval_hooks_langchain.question_answer import message_text
 __all__ = ["LangChainChat", "LangChainJudge"]
 
 _Model: TypeAlias = Runnable[Any, Any]
-_METHODS: Final[Mapping[OutputMode, tuple[dict[str, Any], ...]]] = {
-    OutputMode.JSON_SCHEMA: ({"method": "json_schema", "strict": True}, {"method": "json_schema"}),
-    # Where a model knows no methods, a tool call is what it does.
-    OutputMode.TOOL: ({"method": "function_calling"}, {}),
-    OutputMode.JSON_OBJECT: ({"method": "json_mode"},),
+_METHODS: Final[Mapping[OutputMode, str]] = {
+    OutputMode.JSON_SCHEMA: "json_schema",
+    OutputMode.TOOL: "function_calling",
+    OutputMode.JSON_OBJECT: "json_mode",
 }
-"""Keywords of `with_structured_output` for each mode, until the model's own takes some."""
+"""Methods of `with_structured_output`."""
 _UNSEEN: Final[RunnableConfig] = {"callbacks": []}
 _REASONS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
-_CUT = frozenset(
-    {"length", "max_tokens", "model_length", "content_filter", "content_filtered", "safety"}
+_CUT = frozenset({"length", "max_tokens", "model_length"})
+_FILTERED = frozenset(
+    {"content_filter", "content_filtered", "guardrail_intervened"}
+    | {"blocklist", "prohibited_content", "recitation", "safety", "spii"}
 )
 
 
@@ -140,23 +141,44 @@ def _bound(model: _Model, prompt: Prompt, mode: OutputMode) -> _Model:
         ValueError: Likewise.
     """
     assert isinstance(model, BaseChatModel)
-    schema = {"title": prompt.name, "description": "The reply.", **prompt.schema}
-    chain = _with_shape(model, schema, _METHODS[mode])
+    shape = _without_numbers(prompt.schema) if mode is OutputMode.TOOL else prompt.schema
+    schema = {"title": prompt.name, "description": "The reply.", **shape}
+    chain = _with_shape(model, schema, mode)
     first = chain.first if isinstance(chain, RunnableSequence) else None
     if not isinstance(first, RunnableBinding):
         raise NotImplementedError(mode)
     return first
 
 
-def _with_shape(
-    model: BaseChatModel, schema: dict[str, Any], keywords: Sequence[dict[str, Any]]
-) -> Any:
-    for some in keywords[:-1]:
-        try:
-            return model.with_structured_output(schema, **some)
-        except (TypeError, ValueError):
-            continue
-    return model.with_structured_output(schema, **keywords[-1])
+def _with_shape(model: BaseChatModel, schema: dict[str, Any], mode: OutputMode) -> Any:
+    keywords: dict[str, Any] = {"method": _METHODS[mode]}
+    if mode is OutputMode.JSON_SCHEMA and _is_of_openai(model):
+        keywords["strict"] = True
+    try:
+        return model.with_structured_output(schema, **keywords)
+    except (TypeError, ValueError):
+        if mode is not OutputMode.TOOL:
+            raise
+        # Where a model knows no methods, a tool call is what it does.
+        return model.with_structured_output(schema)
+
+
+def _without_numbers(schema: Any) -> Any:
+    """Leave out enums of numbers, which tools of Gemini refuse; the prompt's text names them."""
+    if isinstance(schema, list):
+        return [_without_numbers(part) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        name: _without_numbers(part)
+        for name, part in schema.items()
+        if name != "enum" or isinstance(part[0], str)
+    }
+
+
+def _is_of_openai(model: BaseChatModel) -> bool:
+    """Return whether a schema is strict only if asked: the models of others warn of the keyword."""
+    return any(kind.__module__.startswith("langchain_openai.") for kind in type(model).__mro__)
 
 
 def _reply(message: Any) -> Reply:
@@ -169,14 +191,18 @@ def _text_of(message: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none, or only a part of it.
+        ReplyError: There is none. Of one that was cut off, the reader takes what is complete, but
+            not of arguments that LangChain has parsed, which hides where the cut is.
     """
     if isinstance(message, str):
         return only_text(message, ())
     if not isinstance(message, BaseMessage):
         raise ReplyError("it was empty")
     response: Mapping[str, Any] = message.response_metadata
-    if any(str(response.get(reason)).lower() in _CUT for reason in _REASONS):
+    reasons = {str(response.get(reason)).lower() for reason in _REASONS}
+    if not reasons.isdisjoint(_FILTERED):
+        raise ReplyError("it was cut off by a filter")
+    if not reasons.isdisjoint(_CUT) and getattr(message, "tool_calls", None):
         raise ReplyError("it was cut off; be brief")
     if message.additional_kwargs.get("refusal") or response.get("stop_reason") == "refusal":
         raise ReplyError("it was a refusal")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -12,15 +13,38 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Facts
 from rag_eval_hooks_langchain.question_answer import message_text
 
-__all__ = ["first_generation", "model_facts", "reply_details", "reply_text"]
+__all__ = [
+    "agent_facts",
+    "as_json",
+    "earlier_replies",
+    "first_generation",
+    "model_facts",
+    "reply_details",
+    "reply_text",
+    "result_text",
+    "roles_of",
+    "tool_calls_of",
+    "tool_facts",
+]
 
 _SCALARS = (str, int, float, bool)
+_ROLES = {"human": "user", "ai": "assistant", "function": "tool"}
+"""Roles of the GenAI conventions, where LangChain has another word."""
 
 
 def first_generation(result: LLMResult) -> Generation | None:
     """Return the first reply of a model call, or None."""
     replies = (one for batch in result.generations for one in batch)
     return next(replies, None)
+
+
+def earlier_replies(messages: Sequence[Sequence[BaseMessage]]) -> Collection[int]:
+    """Return the places of what a model said before the last question, counted through."""
+    kinds = [message.type for batch in messages for message in batch]
+    if "ai" not in kinds or "human" not in kinds:
+        return ()
+    asked = len(kinds) - 1 - kinds[::-1].index("human")
+    return frozenset(place for place, kind in enumerate(kinds[:asked]) if kind == "ai")
 
 
 def reply_text(reply: Generation | None) -> str | None:
@@ -49,6 +73,62 @@ def model_facts(started: Mapping[str, Any]) -> Facts:
             semconv.GEN_AI_REQUEST_MODEL: model,
         }
     )
+
+
+def roles_of(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
+    """Return the role of each message, in the words of the GenAI conventions."""
+    return tuple(_role(message) for batch in messages for message in batch)
+
+
+def _role(message: BaseMessage) -> str:
+    kind = message.type.removesuffix("MessageChunk").lower()
+    return str(getattr(message, "role", None) or _ROLES.get(kind, kind))
+
+
+def tool_calls_of(reply: Generation | None) -> Sequence[Mapping[str, Any]] | None:
+    """Return id, name and arguments of the tool calls in a reply, or None."""
+    calls = (
+        getattr(reply.message, "tool_calls", None) if isinstance(reply, ChatGeneration) else None
+    )
+    return (
+        [
+            {"id": call.get("id"), "name": call.get("name"), "arguments": call.get("args")}
+            for call in calls
+        ]
+        if calls
+        else None
+    )
+
+
+def tool_facts(name: str, event: Mapping[str, Any]) -> Facts:
+    """Return name and call id of a tool, from its start event."""
+    call_id = event.get("tool_call_id")
+    return _scalars(
+        {
+            semconv.GEN_AI_TOOL_NAME: name,
+            semconv.GEN_AI_TOOL_TYPE: "function",
+            semconv.GEN_AI_TOOL_CALL_ID: call_id,
+        }
+    )
+
+
+def agent_facts(name: str, metadata: Mapping[str, Any]) -> Facts:
+    """Return the name of the agent that an outermost run is, or nothing."""
+    agent = metadata.get("lc_agent_name")
+    is_agent = metadata.get("ls_integration") == "langchain_create_agent"
+    return _scalars({semconv.GEN_AI_AGENT_NAME: agent or (name if is_agent else None)})
+
+
+def result_text(output: Any) -> str | None:
+    """Return a tool's output as text, or None if it gives the model no text."""
+    if isinstance(output, BaseMessage):
+        return message_text(output)
+    return output if isinstance(output, str) else None
+
+
+def as_json(value: Any) -> str:
+    """Return the arguments of a tool as JSON; what is no JSON value as text."""
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _reply_facts(message: BaseMessage) -> Facts:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from langchain_core.messages import (
     AIMessage,
@@ -14,18 +15,24 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
+from rag_eval_hooks_langchain.passing_texts import block_text
 from rag_eval_hooks_langchain.structured import as_json, entries, fresh
 
 __all__ = [
     "answer_of",
     "asked_in",
+    "lone_text",
     "message_text",
     "message_texts",
     "named",
     "named_answer",
     "other_answers",
+    "query_text",
     "question_of",
+    "written",
 ]
+
+Said: TypeAlias = Callable[[str], bool]
 
 _QUESTION_KEYS = ("question", "query", "input", "user_input", "user_msg")
 _SURE_KEYS = ("structured_response", "answer")
@@ -53,6 +60,14 @@ def question_of(inputs: Any) -> str | None:
     return None
 
 
+def query_text(query: Any) -> str | None:
+    """Return what a retriever was asked, of any type: a mapping by its question, else its text."""
+    if query is None or isinstance(query, str):
+        return query
+    asked = question_of(query)
+    return str(query) if asked is None else asked
+
+
 def asked_in(state: Any) -> str | None:
     """Return the question in a state: under a known key, or as the last human message."""
     if (values := entries(state)) is not None:
@@ -62,12 +77,13 @@ def asked_in(state: Any) -> str | None:
     return None
 
 
-def answer_of(outputs: Any, given: Any = None) -> str | None:
+def answer_of(outputs: Any, given: Any = None, said: Said = lambda _: False) -> str | None:
     """Return the answer: a text, a message, a known key, the last message of a model.
 
     Args:
         outputs: What the root gave out.
         given: What it was given: what it hands on unchanged is no answer.
+        said: Tells whether a model said a text, which then is its own in a user's message, too.
     """
     if isinstance(outputs, str):
         return outputs
@@ -77,9 +93,9 @@ def answer_of(outputs: Any, given: Any = None) -> str | None:
         if values.keys() == _PARSED:
             return named_answer(values["parsed"]) or answer_of(values["raw"])
         values = fresh(values, given)
-        return _first_answer(values)
+        return _first_answer(values, said)
     if isinstance(outputs, Sequence):
-        return _last_answer(outputs)
+        return _last_answer(outputs, said)
     return None
 
 
@@ -96,12 +112,37 @@ def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ..
     if not held:
         return ()
     values = fresh(held, given)
-    texts = {key: text for key, text in values.items() if isinstance(text, str) and text.strip()}
+    texts = {key: text for key, value in values.items() if (text := lone_text(value)).strip()}
     if not answer:
         return tuple(texts.values())
     if _first(values, _SURE_KEYS, named_answer):
         return ()
     return tuple(texts[key] for key in _OTHER_KEYS if texts.get(key, answer) != answer)
+
+
+def written(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:
+    """Return the texts that a step put into a state, under names that leave doubts.
+
+    Args:
+        values: Entries that the step gave out, or None.
+        final: The state in the end, of which they must still be a part.
+    """
+    held = entries(final) or {}
+    if not values or _first(held, _SURE_KEYS, named_answer):
+        return ()
+    texts = ((lone_text(value), held.get(key)) for key, value in values.items())
+    return tuple(text for text, last in texts if text.strip() and _is_part(text, last))
+
+
+def _is_part(text: str, value: Any) -> bool:
+    return value == text or (isinstance(value, list) and text in value)
+
+
+def lone_text(value: Any) -> str:
+    """Return a text, or the only one of a list; "" for anything else."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else ""
 
 
 def named(values: Any, key: str, read: Callable[[Any], str | None]) -> str | None:
@@ -111,8 +152,16 @@ def named(values: Any, key: str, read: Callable[[Any], str | None]) -> str | Non
 
 
 def message_texts(messages: Sequence[Sequence[BaseMessage]]) -> tuple[str, ...]:
-    """Return the texts of a chat model's input, in order."""
-    return tuple(message_text(message) for batch in messages for message in batch)
+    """Return the texts of a chat model's input in order, with those of documents in it."""
+    return tuple(_shown_text(message.content) for batch in messages for message in batch)
+
+
+def _shown_text(content: Any) -> str:
+    """Return the text that a message shows a model, search results and documents included."""
+    if isinstance(content, str) or not isinstance(content, Sequence):
+        return _content_text(content)
+    texts = (_content_text([block]) or f"\n{block_text(block)}\n" for block in content)
+    return "".join(texts)
 
 
 def message_text(message: BaseMessage) -> str:
@@ -155,14 +204,18 @@ def _human_text(item: Any) -> str | None:
     return item if isinstance(item, str) else None
 
 
-def _last_answer(messages: Sequence[Any]) -> str | None:
+def _last_answer(messages: Sequence[Any], said: Said = lambda _: False) -> str | None:
     """Return the last text of a model after the last question, else that of a tool."""
     tool: str | None = None
     for message in reversed(messages):
         if isinstance(message, AIMessage | AIMessageChunk) and (text := message_text(message)):
             return text
-        if isinstance(message, HumanMessage) and not message.name:
-            break
+        if isinstance(message, HumanMessage):
+            # A graph makes a user's message of a bare text, and an agent's report names its author.
+            if (message.name or message is messages[-1]) and said(text := message_text(message)):
+                return text
+            if not message.name:
+                break
         if isinstance(message, ToolMessage):
             tool = tool or message_text(message)
     return tool
@@ -181,12 +234,12 @@ def _first(
     return blank
 
 
-def _first_answer(values: Mapping[str, Any]) -> str | None:
+def _first_answer(values: Mapping[str, Any], said: Said) -> str | None:
     """Return the first answer; a structured value under a doubtful name comes after messages."""
-    reads = (
+    reads: tuple[tuple[Sequence[str], Callable[[Any], str | None]], ...] = (
         (_SURE_KEYS, named_answer),
         (_OTHER_KEYS, _answer_text),
-        (("messages",), answer_of),
+        (("messages",), partial(answer_of, said=said)),
     )
     texts = (_first(values, keys, read) for keys, read in reads)
     found = next((text for text in texts if text and text.strip()), None)
@@ -214,5 +267,7 @@ def _text_in(value: Any) -> str | None:
 
 
 def _only_text(values: Mapping[str, Any]) -> str | None:
+    """Return the only text of a mapping and the mappings in it."""
     texts = [value for value in values.values() if isinstance(value, str)]
-    return texts[0] if len(texts) == 1 else None
+    inner = any(isinstance(value, Mapping) and value for value in values.values())
+    return texts[0] if len(texts) == 1 and not inner else None

@@ -6,23 +6,31 @@ process found is only in the checkpoint. A state may as well hold documents of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from rag_eval_hooks.capture import Origin, Recorder, Run, RunKind
 from rag_eval_hooks.capture.contexts.search import shown_in
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.choices import Choices
-from rag_eval_hooks_langchain.documents import Documents, IsKnown, Lists, update_of
+from rag_eval_hooks_langchain.documents import (
+    Documents,
+    IsKnown,
+    Lists,
+    holds_documents,
+    update_of,
+    values_of,
+)
 from rag_eval_hooks_langchain.graphs import state_of
-from rag_eval_hooks_langchain.question_answer import message_text
-from rag_eval_hooks_langchain.structured import entries, structured
+from rag_eval_hooks_langchain.question_answer import lone_text, message_text, written
+from rag_eval_hooks_langchain.structured import entries, fresh, structured
 
 __all__ = ["RunOutputs", "text_of_tool"]
 
@@ -32,7 +40,7 @@ class RunOutputs:
 
     Documents in a graph's state that no step was seen to find are looked for where a model is
     called. Without a thread nothing is older than the run, so that all count. Else those count
-    that the call shows beside the question, and not in the course of a conversation.
+    that the call shows beside the question, not within a conversation.
 
     Args:
         recorder: Of the evaluator.
@@ -57,13 +65,26 @@ class RunOutputs:
             outputs: Its output.
             given: Its input.
         """
-        answer = self._choices.answer_in(outputs, self._incidents, given)
+        if run.parent is None and not run.interaction.passed and holds_documents(outputs):
+            # What gives a list of documents retrieves for something around it.
+            run.kind = RunKind.RETRIEVER
+        said = partial(_is_said, run.interaction)
+        answer = self._choices.answer_in(outputs, self._incidents, given, said)
         self._recorder.answer(run, answer)
         others = self._choices.other_answers(outputs, given, answer)
         found = None
         if answer is None:
             found = structured(outputs, given, state=state_of(run).is_graph)
-        self._recorder.alternatives(run, others, found)
+        last = () if self._choices.answer else written(state_of(run).written, outputs)
+        self._recorder.alternatives(run, others, found, last)
+
+    def note_written(self, run: Run, outputs: Any, given: Any) -> None:
+        """Note what a step put into the state of its graph; the last step may write a report."""
+        graph = run.parent
+        if run.checkpoint is not None and graph is not None and graph.parent is None:
+            values = fresh(entries(update_of(outputs)) or {}, given)
+            if graph.state is not None and any(map(lone_text, values.values())):
+                graph.state.written = values
 
     def note_documents(self, run: Run, outputs: Any, given: Any = None) -> bool:
         """Note the documents in an output.
@@ -83,6 +104,49 @@ class RunOutputs:
         if text is not None:
             self._recorder.documents(run, (text,), Origin.TEXT)
 
+    def note_tool(self, run: Run, output: Any, *, named: bool) -> None:
+        """Note the texts of a tool that gave no documents.
+
+        Args:
+            run: The tool's run.
+            output: Its output.
+            named: Whether the application named it as one that retrieves.
+        """
+        text = text_of_tool(output)
+        rows = self._documents.passing(getattr(output, "artifact", None))
+        if text and any(c.text in text.text for contexts in rows for c in contexts):
+            for contexts in rows:
+                self._recorder.documents(run, contexts)
+            return
+        found = self._documents.passing(_content_of(output)) if text is None else [(text,)]
+        if text is not None and text.text.lstrip()[:1] in ("[", "{"):
+            found = self._documents.passing(text.text)
+        for contexts in found:
+            self._recorder.documents(run, contexts, Origin.TEXT, named=named)
+
+    def note_passing(self, run: Run, outputs: Any, given: Any) -> None:
+        """Note texts in a step's output; those of tools whose runs were seen are known."""
+        if not state_of(run).holds_tool:
+            self._note_step(run, values_of(outputs, given))
+
+    def note_given(self, run: Run, inputs: Any) -> None:
+        """Note rows and texts that a step's caller gave it without any step that found them."""
+        values = None if isinstance(inputs, BaseMessage) else entries(inputs)
+        if values is None or run.parent is None or state_of(run.parent).is_graph:
+            return
+        self._note_step(run, [v for v in values.values() if isinstance(v, str | list)])
+
+    def _note_step(self, run: Run, values: Iterable[Any]) -> None:
+        """Note texts of a step. One that is handed on from step to step is read once."""
+        known = run.interaction.step_texts
+        for value in values:
+            if isinstance(value, str):
+                if (key := hash(value)) in known:
+                    continue
+                known.add(key)
+            for contexts in self._documents.rows(value):
+                self._recorder.documents(run, contexts, Origin.STEP)
+
     def note_joined_text(self, run: Run, outputs: Any, given: Any) -> None:
         """Note documents that a step of a graph has joined to one text."""
         if run.checkpoint is not None:
@@ -92,9 +156,10 @@ class RunOutputs:
         """Note the contexts that the application chose in an output."""
         if self._choices.contexts is None:
             return
-        chosen = self._choices.contexts_in(
-            outputs, self._documents, self._incidents, root=run.outermost
-        )
+        # A function that reads one step's output need not fit another's.
+        is_last = run.outermost and run.interaction.chosen is None
+        incidents = self._incidents if is_last else None
+        chosen = self._choices.contexts_in(outputs, self._documents, incidents)
         if chosen is not None:
             self._recorder.choose(run, chosen)
 
@@ -121,7 +186,7 @@ class RunOutputs:
     def note_final_state(self, graph: Run, outputs: Any) -> None:
         """Note documents in a graph's output if nothing was found and no model's call was seen."""
         interaction = graph.interaction
-        if interaction.lists or not (_is_fresh(graph) or state_of(graph).is_resuming):
+        if interaction.retrieves or not (_is_fresh(graph) or state_of(graph).is_resuming):
             return
         if not any(run.kind is RunKind.MODEL for run in interaction.runs):
             for contexts in self._in_state(outputs, interaction):
@@ -150,9 +215,21 @@ class RunOutputs:
 
     def _known(self, interaction: Interaction) -> IsKnown:
         """Return a test of whether a text is that of a document seen before, possibly cut."""
-        known = {c.text for found in interaction.lists for c in found.contexts}
+        known = {
+            c.text
+            for found in interaction.lists
+            if found.origin is not Origin.STEP
+            for c in found.contexts
+        }
         longest = self._recorder.longest
         return lambda text: text in known or (len(text) > longest and text[:longest] in known)
+
+
+def _is_said(interaction: Interaction, text: str) -> bool:
+    """Return whether most of a text is what a model said."""
+    folded = fold(text)
+    said = (fold(run.text) for run in interaction.runs if run.kind is RunKind.MODEL and run.text)
+    return any(one in folded and 2 * len(one) >= len(folded) for one in said if one)
 
 
 def _without(lists: Lists, is_known: IsKnown) -> Lists:
@@ -214,9 +291,16 @@ def text_of_tool(output: Any) -> Context | None:
         if getattr(output, "status", "success") == "error":
             return None
         output = message_text(output)
-    if isinstance(output, str) and is_telling(fold(output)):
+    if isinstance(output, str) and is_telling_text(output):
         return Context(text=output)
     return None
+
+
+def _content_of(output: Any) -> Any:
+    """Return a tool's output, or the content of its message."""
+    if isinstance(output, ToolMessage):
+        return None if getattr(output, "status", "success") == "error" else output.content
+    return None if update_of(output) is not output else output
 
 
 def _only_message(update: Mapping[str, Any]) -> ToolMessage | None:

@@ -19,7 +19,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-__all__ = ["as_json", "class_of", "entries", "fresh", "structured"]
+__all__ = ["as_json", "class_of", "entries", "fresh", "is_stored", "structured"]
 
 _PAIR = 2
 _DEEP = 12
@@ -52,6 +52,8 @@ def entries(value: Any) -> Mapping[str, Any] | None:
     if _has_fields(kind):
         found = getattr(value, "__dict__", None)
         return _slots(value) if found is None else found
+    if is_stored(kind) and isinstance(getattr(value, "value", None), Mapping):
+        return {"score": getattr(value, "score", None), **value.value, "id": value.key}
     return None
 
 
@@ -63,6 +65,12 @@ def class_of(value: object) -> type:
 @functools.lru_cache(maxsize=256)
 def _is_mapping(kind: type) -> bool:
     return issubclass(kind, Mapping)
+
+
+@functools.lru_cache(maxsize=256)
+def is_stored(kind: type) -> bool:
+    """Return whether a class is that of the items of LangGraph's store."""
+    return any(base.__module__ == "langgraph.store.base" for base in kind.__mro__)
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, cast
+from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables.config import var_child_runnable_config
@@ -14,20 +17,58 @@ from langchain_core.tracers.context import register_configure_hook
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
 from rag_eval_hooks.capture.interaction import Run
 
-__all__ = ["SWITCH", "current_handlers", "current_run_id", "note_belonging"]
+__all__ = [
+    "SWITCH",
+    "current_handlers",
+    "current_run_id",
+    "has_reader_left",
+    "key_of",
+    "note_belonging",
+]
 
 _OWN_KEYS = frozenset(OWN_KEYS)
 
 
-def current_run_id() -> int | None:
-    """Return the id of LangChain's run around the caller, or None."""
-    run_id = getattr(_current_manager(), "parent_run_id", None)
-    return None if run_id is None else int(run_id.int)
+def key_of(run_id: Any) -> Hashable | None:
+    """Return the key of a run, equal for a UUID and its text; None for no run.
+
+    Hosts give ids of their own, often as text, to know a request again.
+    """
+    # A UUID hashes and compares in Python, its integer in C: a quarter of our time.
+    if isinstance(run_id, UUID):
+        return run_id.int
+    if isinstance(run_id, str):
+        with contextlib.suppress(ValueError):
+            return UUID(run_id).int
+        return run_id
+    return run_id if isinstance(run_id, Hashable) else repr(run_id)
+
+
+def current_run_id() -> Hashable | None:
+    """Return the key of LangChain's run around the caller, or None."""
+    return key_of(getattr(_current_manager(), "parent_run_id", None))
 
 
 def current_handlers() -> Sequence[BaseCallbackHandler]:
     """Return the handlers of that run."""
     return getattr(_current_manager(), "handlers", None) or ()
+
+
+def has_reader_left(task: object) -> bool:
+    """Return whether a chain was cancelled as the reader of its `astream_events` left.
+
+    LangChain runs the chain in a task of its own, and cancels it when its reader leaves or is
+    cancelled. The reader waits for its end.
+
+    Args:
+        task: In which the chain began.
+    """
+    if not isinstance(task, asyncio.Task):
+        return False
+    if getattr(task.get_coro(), "__name__", "") != "consume_astream":
+        return False
+    waiting = (getattr(wake, "__self__", None) for wake, _ in getattr(task, "_callbacks", ()) or ())
+    return any(isinstance(one, asyncio.Task) and not one.cancelling() for one in waiting)
 
 
 def _current_manager() -> Any:

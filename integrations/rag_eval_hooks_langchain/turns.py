@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rag_eval_hooks.capture import Origin, Run
@@ -11,6 +11,7 @@ from rag_eval_hooks.capture.interaction import Interaction
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.suspended_interactions import Fits
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain.choices import Choices
 from rag_eval_hooks_langchain.documents import Documents
 from rag_eval_hooks_langchain.graphs import (
@@ -23,6 +24,7 @@ from rag_eval_hooks_langchain.graphs import (
     state_of,
     update_in,
 )
+from rag_eval_hooks_langchain.passing_texts import input_texts
 
 __all__ = ["Turns"]
 
@@ -76,6 +78,7 @@ class Turns:
         run.checkpoint = checkpoint_of(metadata)
         if node_of(run.checkpoint) == START:
             return
+        run.batch = None if is_pulled(metadata) else run.name
         first = graph.state is None or not graph.state.is_graph
         if first:
             self._become_graph(graph)
@@ -87,7 +90,9 @@ class Turns:
             self._join(run, graph, conversation, asked)
         elif first:
             node = node_of(run.checkpoint)
-            self._recorder.suspensions.renew(conversation, lambda one: node in _nodes(one))
+            self._recorder.suspensions.renew(
+                conversation, lambda one: one.status is Status.OK or node in _nodes(one)
+            )
         if not graph.query:
             self._recorder.question(graph, asked)
 
@@ -107,7 +112,8 @@ class Turns:
     def _join(self, step: Run, graph: Run, conversation: str, asked: str | None) -> None:
         checkpoint = step.checkpoint
         if not self._resume(graph, conversation, lambda one: checkpoint in one.stops):
-            self._resume(graph, conversation, _stopped_before(step, asked))
+            texts = {asked, *input_texts(state_of(step).given)}
+            self._resume(graph, conversation, _stopped_before(step, texts))
 
     def _resume(self, graph: Run, conversation: str, fits: Fits) -> bool:
         resumed = self._recorder.suspensions.resume(graph, conversation, fits)
@@ -125,23 +131,29 @@ class Turns:
     def _note_input(self, run: Run, inputs: Any) -> None:
         inputs = update_in(inputs)
         self._recorder.question(run, self._choices.question_in(inputs, self._incidents))
+        self._recorder.asked(run, list(filter(None, input_texts(inputs))))
         self._note_documents(run, inputs)
 
     def _note_documents(self, run: Run, values: Any) -> None:
-        for contexts in self._documents.found_in(values, artifacts=False):
+        for contexts in self._documents.given_in(values):
             if contexts:
                 self._recorder.documents(run, contexts, Origin.GIVEN)
 
 
-def _stopped_before(step: Run, asked: str | None) -> Fits:
-    """Fit an edited state, whose steps have new checkpoints, by its question."""
+def _stopped_before(step: Run, texts: Collection[str | None]) -> Fits:
+    """Fit an edited state, whose steps have new checkpoints, by the question that is still in it.
+
+    Where the first input left doubts which of its texts was the question, one of them is enough.
+    """
     node = node_of(step.checkpoint)
 
     def fits(one: Interaction) -> bool:
         stopped = set(map(node_of, one.stops)) - {None}
         if not is_of_same_user(one.metadata, step.interaction.metadata):
             return False
-        return bool(asked) and one.root.query == asked and (not stopped or node in stopped)
+        asked = [one.root.query] if one.root.query else one.asked
+        still = any(text in texts for text in asked)
+        return still and (not stopped or node in stopped)
 
     return fits
 

@@ -2,7 +2,7 @@
 
 None of them is imported: they are looked for among the handlers that LangChain calls. Their
 callback handlers map run ids to spans; only OpenInference's does so publicly, so every look-up
-may find nothing, and then the scores are on the carrier span.
+may find nothing, and then the scores are on the evaluation span.
 """
 
 from __future__ import annotations

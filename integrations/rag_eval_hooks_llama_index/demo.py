@@ -92,7 +92,7 @@ def _model(settings: PipelineSettings) -> LLM:
 
 def _embeddings(texts: Sequence[str], settings: PipelineSettings) -> BaseEmbedding:
     if settings.embeddings is None:
-        return _HashedEmbeddings(texts)
+        return _HashedEmbedding(texts)
     return _SentenceEmbeddings(settings.embeddings)
 
 
@@ -106,7 +106,7 @@ class _Local(BaseEmbedding):
         return self._get_text_embedding(query)
 
 
-class _HashedEmbeddings(_Local):
+class _HashedEmbedding(_Local):
     _vectors: HashedTfidf = PrivateAttr()
 
     def __init__(self, texts: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
 
 from rag_eval_hooks import RagEval
+from rag_eval_hooks.evals import checked
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, AnnotatorKind, Cause, NotScored, Outcome, Scale, Score
@@ -82,9 +83,13 @@ class SuiteEvaluator(BaseEvaluator):
         evals: Made with that metric; what it evaluates here is not counted in its `stats`.
         metric: The id, such as `ragas.faithfulness`.
         threshold: Normalised score, 0 to 1, from which on a result passes.
+
+    Raises:
+        ConfigError: The metric is none of `evals`.
     """
 
     def __init__(self, evals: RagEval, metric: str, *, threshold: float = 0.5) -> None:
+        checked(evals).known_metrics([metric])
         self._evals = evals
         self._metric = metric
         self._threshold = threshold
@@ -116,7 +121,7 @@ class SuiteEvaluator(BaseEvaluator):
             contexts=None if contexts is None else tuple(contexts),  # type: ignore[arg-type]
             reference=kwargs.get("reference"),
         )
-        outcomes = await self._evals.aevaluate(sample)
+        outcomes = await self._evals.aevaluate(sample, metrics=[self._metric])
         missing = NotScored(Cause.MISSING_INPUT, f"{self._metric} was not measured")
         return self._result(sample, outcomes.get(self._metric, missing))
 

@@ -9,13 +9,17 @@ from typing import Any
 
 from llama_index.core.callbacks import CBEventType, EventPayload
 from llama_index.core.callbacks.base_handler import BaseCallbackHandler
+from llama_index.core.instrumentation.dispatcher import active_instrument_tags
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Run, RunKind
+from rag_eval_hooks.evals import checked
 from rag_eval_hooks.incidents import host_edge
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.instrumentation import is_enabled
 from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts, span_values
+from rag_eval_hooks_llama_index.offline import is_offline
+from rag_eval_hooks_llama_index.sources import note_sources, shown_forms, snapshot
 from rag_eval_hooks_llama_index.streamed_answers import StreamedAnswers
 
 __all__ = ["RagEvalHandler"]
@@ -49,7 +53,7 @@ class RagEvalHandler(BaseCallbackHandler):
 
     def __init__(self, evals: RagEval) -> None:
         super().__init__(_IGNORED, _IGNORED)
-        self._evals = evals
+        self._evals = checked(evals)
         self._recorder = evals.recorder
         self._incidents = evals.incidents
         self._answers = StreamedAnswers(evals)
@@ -108,19 +112,25 @@ class RagEvalHandler(BaseCallbackHandler):
         self, event_type: CBEventType, payload: Mapping[str, Any], event_id: str, parent_id: str
     ) -> None:
         parent = self._parent(parent_id)
-        if parent is None and is_enabled(self._evals):
+        if parent is None and (is_enabled(self._evals) or self._is_offline(payload)):
             return
-        kind = _KINDS[event_type]
-        run = self._recorder.start(event_id, parent, kind, event_type.value)
+        kind, tags = _KINDS[event_type], active_instrument_tags.get()
+        root = (values.metadata_of(tags), values.labels_of(tags)) if parent is None else ()
+        run = self._recorder.start(event_id, parent, kind, event_type.value, *root)
         if run is None:
             return
         if EventPayload.QUERY_STR in payload:
             self._recorder.question(run, payload[EventPayload.QUERY_STR])
+        run.joins = event_type is CBEventType.SYNTHESIZE
         if kind is RunKind.MODEL:
             self._note_prompt(run, payload)
         elif kind is RunKind.TOOL:
             tool = payload.get(EventPayload.TOOL)
             run.facts = span_values({semconv.GEN_AI_TOOL_NAME: getattr(tool, "name", None)})
+
+    def _is_offline(self, payload: Mapping[str, Any]) -> bool:
+        asked = {"query": payload.get(EventPayload.QUERY_STR)}
+        return not self._recorder.is_inside(None) and is_offline(asked, None)
 
     def _parent(self, parent_id: str) -> str | None:
         if self._recorder.knows(parent_id):
@@ -145,9 +155,12 @@ class RagEvalHandler(BaseCallbackHandler):
         given = payload.get(EventPayload.RESPONSE, payload.get(EventPayload.COMPLETION))
         nodes = payload.get(EventPayload.NODES)
         if nodes is not None:
-            self._recorder.documents(run, values.snapshot(nodes))
+            self._recorder.documents(run, snapshot(nodes), shown=shown_forms(nodes))
         elif isinstance(given, values.ANSWERS_WITH_SOURCES):
-            values.note_sources(self._recorder, run, given.source_nodes)
+            note_sources(self._recorder, run, given.source_nodes)
+            if not given.source_nodes and not _has_asked_a_model(run):
+                # A postprocessor dropped everything, of which no event tells.
+                self._recorder.documents(run, ())
         if event_type is CBEventType.LLM:
             self._recorder.answer(run, values.answer_of(given) or None)
             self._recorder.reply(run, reply_facts(given))
@@ -168,3 +181,7 @@ class RagEvalHandler(BaseCallbackHandler):
             while len(self._errors) > _MOST_ERRORS:
                 self._errors.pop(next(iter(self._errors)), None)
         self._recorder.fail(run, error)
+
+
+def _has_asked_a_model(run: Run) -> bool:
+    return any(inner.kind is RunKind.MODEL for inner in run.interaction.runs)

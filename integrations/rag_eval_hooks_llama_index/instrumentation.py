@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from inspect import BoundArguments
 from typing import Any
 
@@ -22,6 +23,10 @@ from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 from pydantic import PrivateAttr
 
 from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import Choice
+from rag_eval_hooks.evals import checked
+from rag_eval_hooks.suppress import paused
+from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
 from rag_eval_hooks_llama_index.tracker import Tracker
 
 __all__ = ["Instrumentation", "enable", "is_enabled"]
@@ -32,12 +37,15 @@ class Instrumentation:
 
     Args:
         evals: Where interactions go.
+        options: Choices of the application.
         watch_streams: See `enable`.
     """
 
-    def __init__(self, evals: RagEval, *, watch_streams: bool = True) -> None:
+    def __init__(
+        self, evals: RagEval, options: LlamaIndexOptions, *, watch_streams: bool = True
+    ) -> None:
         self.evals = evals
-        self._tracker = Tracker(evals, watch_streams=watch_streams)
+        self._tracker = Tracker(evals, options, watch_streams=watch_streams)
         self._spans = RagEvalSpanHandler(self, self._tracker)
         self._events = RagEvalEventHandler(self._tracker)
 
@@ -47,6 +55,7 @@ class Instrumentation:
         root.add_span_handler(self._spans)
         root.add_event_handler(self._events)
         self.evals.recorder.locators.add(self._tracker.current)
+        self.evals.recorder.by_hand.everywhere = True
 
     def disable(self) -> None:
         """Remove the handlers; open interactions are abandoned at their time limit. Idempotent."""
@@ -55,26 +64,71 @@ class Instrumentation:
         root.event_handlers = [h for h in root.event_handlers if h is not self._events]
         self.evals.recorder.locators.discard(self._tracker.current)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Capture nothing that begins in the block, in its task or thread and those it starts.
 
-def enable(evals: RagEval, *, watch_streams: bool = True) -> Instrumentation:
+        For evaluators, dataset generators and building of indexes; concurrent requests are
+        captured as ever. What an open interaction calls stays a part of that.
+        """
+        with paused():
+            yield
+
+
+def enable(
+    evals: RagEval,
+    *,
+    question: Choice = None,
+    contexts: Choice = None,
+    answer: Choice = None,
+    root: str | None = None,
+    retrieval_tools: Collection[str] | None = None,
+    document_keys: Collection[str] | None = None,
+    as_context: Callable[[Any], Any] | None = None,
+    watch_streams: bool = True,
+) -> Instrumentation:
     """Capture every RAG interaction of LlamaIndex in this process.
 
     Registers a span handler and an event handler with the instrumentation's root dispatcher.
     They do dictionary work only and raise nothing into the application. Called again for the same
     `evals`, it changes nothing.
 
+    `question`, `contexts` and `answer` replace the automatic choice: the name of a field, or a
+    function. A function that raises is counted, and the automatic choice serves.
+
     Args:
         evals: Where interactions go.
+        question: In the arguments of the outermost call.
+        contexts: In the result of any step, of which the last counts.
+        answer: In the result of the outermost call.
+        root: Name of the class or function whose call is an interaction, where it is not the
+            outermost one.
+        retrieval_tools: Names of the tools whose text counts as context, or None for every tool
+            where nothing else was retrieved.
+        document_keys: Names of fields under which an empty list is an empty retrieval.
+        as_context: Returns the text of an object of your own that is a document, else None.
         watch_streams: Whether the `response_gen` of a streaming response that an application's own
             query engine made is replaced by an object that passes everything on and notes the
             text: it alone tells the answer. False leaves it, and such answers are not known.
 
     Returns:
-        What was registered; its `disable()` takes it off again.
+        The registration; its `disable()` takes it off again.
+
+    Raises:
+        ConfigError: An argument cannot be used.
     """
-    registration = _registered(evals)
+    options = LlamaIndexOptions(
+        question=question,
+        contexts=contexts,
+        answer=answer,
+        root=root,
+        retrieval_tools=retrieval_tools,
+        document_keys=document_keys,
+        as_context=as_context,
+    )
+    registration = _registered(checked(evals))
     if registration is None:
-        registration = Instrumentation(evals, watch_streams=watch_streams)
+        registration = Instrumentation(evals, options, watch_streams=watch_streams)
         registration.enable()
     return registration
 
@@ -143,7 +197,7 @@ class RagEvalSpanHandler(BaseSpanHandler[BaseSpan]):
         **kwargs: Any,
     ) -> None:
         """Pass on a call that returned."""
-        self.tracker.exit(id_, instance, result)
+        self.tracker.exit(id_, bound_args.arguments, instance, result)
 
     def span_drop(
         self,
@@ -186,16 +240,17 @@ class RagEvalEventHandler(BaseEventHandler):
     def routes(self) -> Mapping[str, Callable[[Any], None]]:
         """Actions by name of an event's class; other events are ignored."""
         tracker = self._tracker
+        models = tracker.models
         return {
-            LLMChatStartEvent.__name__: lambda e: tracker.model_called(
+            LLMChatStartEvent.__name__: lambda e: models.called(
                 e.span_id, e.messages, e.model_dict
             ),
-            LLMCompletionStartEvent.__name__: lambda e: tracker.model_called(
+            LLMCompletionStartEvent.__name__: lambda e: models.called(
                 e.span_id, e.prompt, e.model_dict
             ),
-            LLMChatEndEvent.__name__: lambda e: tracker.model_replied(e.span_id, e.response),
-            LLMCompletionEndEvent.__name__: lambda e: tracker.model_replied(e.span_id, e.response),
-            ExceptionEvent.__name__: lambda e: tracker.model_failed(e.span_id, e.exception),
+            LLMChatEndEvent.__name__: lambda e: models.replied(e.span_id, e.response),
+            LLMCompletionEndEvent.__name__: lambda e: models.replied(e.span_id, e.response),
+            ExceptionEvent.__name__: lambda e: models.failed(e.span_id, e.exception),
             # Of the workflows' own package, which not every version has.
             "SpanCancelledEvent": lambda e: tracker.cancelled(e.span_id),
         }

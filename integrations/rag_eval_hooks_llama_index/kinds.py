@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
+from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.node_parser import NodeParser
+from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.schema import TransformComponent
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.interaction import Facts, RunKind
+from rag_eval_hooks.capture.interaction import Facts, Run, RunKind
 
 __all__ = [
     "INPUT_TOKENS",
     "OUTPUT_TOKENS",
+    "Described",
     "Role",
-    "class_and_method",
+    "call_id_of",
+    "described",
     "facts_of",
     "field",
     "first",
+    "is_step_of_request",
     "model_facts",
     "name_of",
     "reply_facts",
@@ -42,6 +48,7 @@ class Role(Enum):
     """Role of a span, as far as capture cares."""
 
     CHAIN = auto()
+    ENGINE = auto()
     RETRIEVAL = auto()
     EMBEDDING = auto()
     POSTPROCESSING = auto()
@@ -50,8 +57,10 @@ class Role(Enum):
     WRITER = auto()
     """Reads a chat's stream for its user, in a thread or task of its own."""
     WORKFLOW = auto()
+    SYNTHESIS = auto()
     PART = auto()
-    """A part of an embedding or of the splitting of texts: no run of its own."""
+    """A part of the call around it, such as of an embedding, a query or the preparing of documents:
+    no run of its own."""
 
     @property
     def kind(self) -> RunKind:
@@ -67,6 +76,11 @@ _RUN_KINDS = {
 }
 _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseRetriever, Role.RETRIEVAL, ("retrieve", "aretrieve")),
+    (BaseRetriever, Role.PART, ("_retrieve", "_aretrieve")),
+    (BaseQueryEngine, Role.ENGINE, ("query", "aquery")),
+    (BaseChatEngine, Role.ENGINE, ("chat", "achat")),
+    (BaseQueryEngine, Role.PART, ("_query", "_aquery")),
+    (BaseLLM, Role.PART, ("predict", "apredict", "_prepare_chat_with_tools")),
     (
         BaseEmbedding,
         Role.EMBEDDING,
@@ -88,19 +102,50 @@ _METHODS: Sequence[tuple[type, Role, tuple[str, ...]]] = (
     (BaseTool, Role.TOOL, ()),
     (BaseLLM, Role.MODEL, ()),
     (Workflow, Role.WORKFLOW, ("run",)),
+    (BaseSynthesizer, Role.SYNTHESIS, ()),
     (BaseEmbedding, Role.PART, ()),
-    (NodeParser, Role.PART, ()),
+    (TransformComponent, Role.PART, ()),
 )
 """Base classes with the methods that count, none named for all; the first that fits tells."""
 
 
-def class_and_method(span_id: str) -> tuple[str, str]:
-    """Return the two parts of a span's name, such as `RetrieverQueryEngine` and `query`."""
-    owner, _, method = span_id[:-_ID_CHARS].rpartition(".")
-    return owner, method
+_STEPS_OF_REQUESTS = frozenset(
+    {
+        *(name for *_, methods in _METHODS for name in methods if name != "run"),
+        *("stream_chat", "astream_chat", "synthesize", "asynthesize", "get_response"),
+        *("aget_response", "get_response_from_messages", "aget_response_from_messages"),
+        *("call", "acall", "postprocess_nodes", "apostprocess_nodes", "stream", "astream"),
+        *("complete", "acomplete", "structured_predict", "astructured_predict"),
+    }
+)
+"""Methods of which LlamaIndex itself makes spans. Not `run`: old versions leave the span of a
+workflow's run current in the code that started it."""
+
+
+def is_step_of_request(span_id: str) -> bool:
+    """Return whether a span is one of a request that LlamaIndex answers, by the name in its id."""
+    return span_id[:-_ID_CHARS].rpartition(".")[2] in _STEPS_OF_REQUESTS
+
+
+class Described(NamedTuple):
+    """Traits of a span that its name and its object's class decide."""
+
+    role: Role
+    owner: str
+    method: str
+
+
+def described(span_id: str, owner: type) -> Described:
+    """Return role, class and method of a span, such as `RetrieverQueryEngine` and `query`."""
+    return _described(span_id[:-_ID_CHARS], owner)
 
 
 @functools.lru_cache(maxsize=4096)
+def _described(name: str, owner: type) -> Described:
+    written, _, method = name.rpartition(".")
+    return Described(role_of(owner, method), written, method)
+
+
 def role_of(owner: type, method: str) -> Role:
     """Return the role of a method of a class."""
     for base, role, methods in _METHODS:
@@ -126,10 +171,24 @@ def facts_of(role: Role, instance: Any) -> Facts:
             }
         )
     if role is Role.TOOL:
-        return span_values({semconv.GEN_AI_TOOL_NAME: field(instance.metadata, "name")})
+        name = field(instance.metadata, "name")
+        return span_values({semconv.GEN_AI_TOOL_NAME: name, semconv.GEN_AI_TOOL_TYPE: "function"})
+    if role is Role.WORKFLOW:
+        # An agent has a name, a team of agents the name of its first.
+        return span_values({semconv.GEN_AI_AGENT_NAME: first([instance], ("name", "root_agent"))})
     if role is Role.EMBEDDING:
         return span_values({semconv.GEN_AI_REQUEST_MODEL: instance.model_name})
     return {}
+
+
+def call_id_of(run: Run, arguments: Mapping[str, Any]) -> str | None:
+    """Return the id of a tool's call: an agent's step has it, and the tool is called in that."""
+    if run.kind is not RunKind.TOOL:
+        call_id = getattr(arguments["ev"], "tool_id", None) if "ev" in arguments else None
+        return call_id if isinstance(call_id, str) else None
+    steps = itertools.takewhile(lambda outer: outer.kind is not RunKind.TOOL, run.ancestors())
+    ids = (outer.facts.get(semconv.GEN_AI_TOOL_CALL_ID) for outer in steps)
+    return next((str(call_id) for call_id in ids if call_id is not None), None)
 
 
 def model_facts(described: Mapping[str, Any]) -> Facts:
@@ -168,10 +227,15 @@ OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "eval_count")
 
 def first(holders: Iterable[Any], names: Sequence[str]) -> Any:
     """Return the first field of these names that any of the holders has."""
-    found = (field(holder, name) for holder in holders for name in names)
-    return next((value for value in found if value is not None), None)
+    for holder in holders:
+        for name in names:
+            if holder is not None and (value := field(holder, name)) is not None:
+                return value
+    return None
 
 
 def field(holder: Any, name: str) -> Any:
     """Return a field of a mapping or an object, or None."""
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+    if type(holder) is dict or isinstance(holder, Mapping):
+        return holder.get(name)
+    return getattr(holder, name, None)

@@ -26,7 +26,8 @@ from rag_eval_hooks_llama_index.kinds import INPUT_TOKENS, OUTPUT_TOKENS, field,
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]
 
-_CUT = frozenset({"length", "max_tokens", "content_filter", "safety"})
+_CUT = frozenset({"length", "max_tokens"})
+_FILTERED = frozenset({"content_filter", "safety"})
 _REASONS = ("finish_reason", "stop_reason", "done_reason")
 
 
@@ -93,7 +94,7 @@ class LlamaIndexJudge(LLMJudge):
 
     Its calls are shown to no callback manager of the application. Handlers of LlamaIndex's
     instrumentation, which are global, still see them, in a context in which OpenTelemetry's
-    instrumentations are told to be silent.
+    instrumentations are suppressed.
 
     Args:
         llm: Its temperature and all else stay as they are.
@@ -163,14 +164,13 @@ def _blocks(llm: LLM) -> bool:
 
 
 def _arguments(llm: FunctionCallingLLM, response: ChatResponse) -> list[object]:
-    """Return the arguments of each tool call, as sent if the response keeps that."""
+    """Return the arguments of each tool call, as sent if the response keeps that, else parsed."""
     # Old versions keep no blocks.
     parts = getattr(response.message, "blocks", ())
     blocks = [getattr(part, "tool_kwargs", None) for part in parts]
     sent = [block for block in blocks if block is not None]
     calls = llm.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    arguments = sent or [call.tool_kwargs for call in calls]
-    return [value if isinstance(value, str) else json.dumps(value) for value in arguments]
+    return sent or [call.tool_kwargs for call in calls]
 
 
 def _reply(response: ChatResponse, calls: Sequence[object]) -> Reply:
@@ -183,11 +183,16 @@ def _text_of(response: ChatResponse, calls: Sequence[object]) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none, or only a part of it.
+        ReplyError: There is none. Of one that was cut off, the reader takes what is complete, but
+            not of arguments that LlamaIndex has parsed, which hides where the cut is.
     """
     choices = field(response.raw, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     holders = [choice, response.raw, response.additional_kwargs, response.message.additional_kwargs]
-    if str(first(holders, _REASONS)).lower() in _CUT:
+    reason = str(first(holders, _REASONS)).lower()
+    if reason in _FILTERED:
+        raise ReplyError("it was cut off by a filter")
+    if reason in _CUT and not all(isinstance(call, str) for call in calls):
         raise ReplyError("it was cut off; be brief")
-    return only_text(response.message.content, calls)
+    written = [call if isinstance(call, str) else json.dumps(call) for call in calls]
+    return only_text(response.message.content, written)

@@ -79,6 +79,8 @@ class StreamedAnswers:
 
 
 _WRITER = StreamingAgentChatResponse.__name__
+_REACT = "ReActAgent"
+_THOUGHT, _ANSWER = "Thought", "Answer:"
 _STATUS = {"GeneratorExit": Status.CLOSED, "CancelledError": Status.CANCELLED}
 
 
@@ -157,17 +159,24 @@ def chat_ending(run: Run, stream: Stream | None) -> Callable[[], Status | None]:
         writer = next(_inside(run, lambda inner: inner.name == _WRITER), None)
         if writer is not None:
             return None if writer.end is None else _written(run, writer)
-        return None if read_by_user is None else read_by_user()
+        return None if read_by_user is None else _spoken(run, read_by_user())
 
     return ending
 
 
-def _written(run: Run, writer: Run) -> Status:
+def _written(run: Run, writer: Run) -> Status | None:
     """Return the writer's status; the text of old ones is that of the last model."""
     status = _taken_over(run, writer)
     if run.text is None and status is Status.OK:
         models = _inside(run, lambda inner: inner.kind is RunKind.MODEL)
         run.text = next((model.text for model in models), None)
+    return _spoken(run, status)
+
+
+def _spoken(run: Run, status: Status | None) -> Status | None:
+    """Leave of an agent's text the answer: what it thought before, old versions do not give out."""
+    if run.name == _REACT and run.text is not None and run.text.startswith(_THOUGHT):
+        run.text = run.text.partition(_ANSWER)[2].strip() or run.text
     return status
 
 

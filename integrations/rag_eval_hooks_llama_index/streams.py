@@ -78,16 +78,15 @@ class Stream:
 
 
 class Streams:
-    """The streams that may still be read."""
+    """The streams that may still be read.
+
+    Attributes:
+        foreign: Keys of those that may call anything, and not only their model.
+    """
 
     def __init__(self) -> None:
         self._by_frame: dict[int, Stream] = {}
-        self._foreign: set[int] = set()
-
-    @property
-    def any_foreign(self) -> bool:
-        """Whether one of them may call anything, and not only its model."""
-        return bool(self._foreign)
+        self.foreign: set[int] = set()
 
     def add(self, generator: Any, run: Run, text: str | None = None) -> Stream | None:
         """Add a generator that a run gave out, sync or async.
@@ -106,7 +105,7 @@ class Streams:
         stream = Stream(weakref.ref(generator, forget), run, text)
         self._by_frame[id(frame)] = stream
         if stream.foreign:
-            self._foreign.add(id(frame))
+            self.foreign.add(id(frame))
         return stream
 
     def around(self) -> Run | None:
@@ -132,7 +131,7 @@ class Streams:
         # The address may belong to the frame of another stream by now.
         if stream is not None and stream.generator is generator:
             del self._by_frame[key]
-            self._foreign.discard(key)
+            self.foreign.discard(key)
 
 
 def _frame_of(generator: Any) -> FrameType | None:

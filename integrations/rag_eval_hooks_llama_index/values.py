@@ -1,9 +1,18 @@
-"""Reads question, answer and documents from what LlamaIndex passes around."""
+"""Reads question, answer and tags from what LlamaIndex passes around."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from llama_index.core.base.llms.types import (
@@ -19,32 +28,27 @@ from llama_index.core.base.response.schema import (
     StreamingResponse,
 )
 from llama_index.core.chat_engine.types import AgentChatResponse, StreamingAgentChatResponse
-from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.workflow import Event, StopEvent
 from pydantic import BaseModel
 
-from rag_eval_hooks.capture import Recorder, Run
-from rag_eval_hooks.sample import Context
-
 __all__ = [
     "ANSWERS_WITH_SOURCES",
+    "REPLIES",
     "STREAMING",
     "answer_of",
     "class_of",
+    "entries",
     "generator_of",
     "given_out",
-    "is_summary_query",
+    "is_stop",
     "known_text",
     "labels_of",
+    "may_stream",
     "message_texts",
     "metadata_of",
-    "nodes_in",
-    "note_sources",
     "question_of",
-    "question_of_call",
-    "retrieved_of",
-    "snapshot",
+    "texts_in",
 ]
 
 STREAMING = (StreamingResponse, AsyncStreamingResponse)
@@ -55,10 +59,13 @@ ANSWERS_WITH_SOURCES = (
     AgentChatResponse,
     StreamingAgentChatResponse,
 )
+_STREAMED = (*STREAMING, StreamingAgentChatResponse)
+REPLIES = (ChatResponse, CompletionResponse)
+_SAID = (*ANSWERS_WITH_SOURCES, *REPLIES)
 _EMPTY = "_empty_response"
 """A synthesizer's attribute, and a part of the names of the generators that stream it."""
 _EMPTY_TEXT = "Empty Response"
-"""What old versions stream."""
+"""Text that old versions stream."""
 
 _QUESTION_KEYS = (
     "question",
@@ -68,6 +75,7 @@ _QUESTION_KEYS = (
     "query_bundle",
     "message",
     "user_msg",
+    "user_msg_str",
     "user_input",
     "input",
     "start_event",
@@ -76,21 +84,9 @@ _QUESTION_KEYS = (
     "messages",
 )
 _ANSWER_KEYS = ("answer", "response", "output", "result", "text")
-_SCALARS = (str, int, float, bool)
 _FRAMEWORK = "llamaindex."
-
-
-def question_of_call(arguments: Mapping[str, Any]) -> str | None:
-    """Return the user's question in the arguments of the outermost call."""
-    asked = question_of(arguments)
-    if asked is None:
-        asked = next((value for value in arguments.values() if isinstance(value, str)), None)
-    return asked
-
-
-def is_summary_query(arguments: Mapping[str, Any]) -> bool:
-    """Return whether a call is one by which `DocumentSummaryIndex` is built."""
-    return "query" in arguments and question_of(arguments["query"]) == DEFAULT_SUMMARY_QUERY
+_DEPTH = 6
+"""Levels of nested values that are looked into."""
 
 
 def question_of(value: Any) -> str | None:
@@ -102,7 +98,7 @@ def question_of(value: Any) -> str | None:
     if isinstance(value, ChatMessage):
         return value.content
     if isinstance(value, Event):
-        return question_of(_fields(value))
+        return question_of(entries(value))
     if isinstance(value, Mapping):
         return _first(value, _QUESTION_KEYS, question_of)
     if isinstance(value, Sequence):
@@ -117,36 +113,86 @@ def _last_asked(messages: Sequence[Any]) -> str | None:
 
 def given_out(result: Any) -> Any:
     """Return the result of a call without a workflow's wrapping."""
-    if isinstance(result, StopEvent) and result.result is not None:
+    if is_stop(result) and result.result is not None:
         return result.result
     return result
 
 
-def answer_of(value: Any) -> str | None:
-    """Return the answer: a text, a response, a message, a known key."""
+def is_stop(result: Any) -> bool:
+    """Return whether a value is the event that stops a workflow."""
+    # Pydantic is slow at `isinstance`.
+    return _is_a(class_of(result), StopEvent)
+
+
+def may_stream(value: Any) -> bool:
+    """Return whether a value may be a streamed answer."""
+    kind = class_of(value)
+    return _is_generator(kind) or _is_a(kind, _STREAMED)
+
+
+def answer_of(value: Any, depth: int = _DEPTH) -> str | None:
+    """Return the answer: a text, a response, a message, a number, a known key, the only text."""
     if isinstance(value, str):
         return value
+    if depth == 0 or value is None:
+        return None
     for kind, read in _ANSWERS:
         if isinstance(value, kind):
-            return read(value)
-    if isinstance(value, Mapping):
-        return _first(value, _ANSWER_KEYS, answer_of)
-    if isinstance(value, Event):
-        return answer_of(_fields(value))
-    return value.model_dump_json() if isinstance(value, BaseModel) else None
+            # What packages put where the type says text may be a response, too.
+            return answer_of(read(value), depth - 1)
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, BaseModel) and not isinstance(value, Event | BaseNode | NodeWithScore):
+        return value.model_dump_json()
+    held = entries(value) or {}
+    named = _first(held, _ANSWER_KEYS, functools.partial(answer_of, depth=depth - 1))
+    if named is not None:
+        return named
+    texts = list(texts_in(value))
+    return texts[0] if len(texts) == 1 else None
 
 
-_ANSWERS: tuple[tuple[type, Callable[[Any], str | None]], ...] = (
+_ANSWERS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (Response, lambda value: value.response),
     # Already read; `response_txt` is None before, and nothing is read here.
     (StreamingResponse, lambda value: value.response_txt),
     (AsyncStreamingResponse, lambda value: value.response_txt),
-    (PydanticResponse, lambda value: answer_of(value.response)),
+    (PydanticResponse, lambda value: value.response),
     (AgentChatResponse, lambda value: value.response),
     (ChatMessage, lambda value: value.content),
     (ChatResponse, lambda value: value.message.content),
     (CompletionResponse, lambda value: value.text),
 )
+
+
+def entries(value: Any) -> dict[str, Any] | None:
+    """Return the fields of an event, a mapping, a dataclass or a model by name; None for others."""
+    if isinstance(value, Event):
+        # Declared and free fields.
+        return {**vars(value), **dict(value.items())}
+    if isinstance(value, Mapping):
+        return {str(key): one for key, one in value.items()}
+    if isinstance(value, BaseModel):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name, None) for one in fields(value)}
+    return None
+
+
+def texts_in(value: Any, depth: int = _DEPTH) -> Iterator[str]:
+    """Yield the texts in a value that are no documents, in order."""
+    if isinstance(value, str):
+        if value.strip():
+            yield value
+    elif isinstance(value, QueryBundle | ChatMessage):
+        yield from texts_in(question_of(value), depth)
+    elif depth and isinstance(value, _SAID):
+        yield from texts_in(answer_of(value, depth), 0)
+    elif depth and not isinstance(value, BaseNode | NodeWithScore):
+        held = entries(value)
+        parts = value if isinstance(value, list | tuple) else ()
+        for part in parts if held is None else held.values():
+            yield from texts_in(part, depth - 1)
 
 
 def generator_of(value: Any) -> Any:
@@ -161,7 +207,12 @@ def class_of(value: object) -> type:
     return value.__class__
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=1024)
+def _is_a(kind: type, base: type | tuple[type, ...]) -> bool:
+    return issubclass(kind, base)
+
+
+@functools.lru_cache(maxsize=1024)
 def _is_generator(kind: type) -> bool:
     return issubclass(kind, Generator | AsyncGenerator)
 
@@ -174,76 +225,24 @@ def known_text(synthesizer: Any, value: Any) -> str | None:
     return str(getattr(synthesizer, _EMPTY, _EMPTY_TEXT))
 
 
-def nodes_in(value: Any) -> list[NodeWithScore] | None:
-    """Return the nodes that a call gave out as a list, or None for anything else.
-
-    An empty list counts as one: whose it is tells the caller.
-    """
-    if isinstance(value, list) and all(isinstance(item, NodeWithScore) for item in value):
-        return value
-    return None
-
-
-def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:
-    """Copy what may change later: text, id, score and scalar metadata."""
-    return tuple(
-        Context(
-            text=found.node.get_content(),
-            id=found.node.node_id,
-            score=None if found.score is None else float(found.score),
-            metadata={k: v for k, v in found.node.metadata.items() if isinstance(v, _SCALARS)},
-        )
-        for found in nodes
-    )
-
-
-def note_sources(recorder: Recorder, run: Run, nodes: Iterable[NodeWithScore]) -> None:
-    """Record the sources of an answer that were retrieved: others were made on the way."""
-    found = [context for each in run.interaction.lists for context in each.contexts]
-    sources = snapshot(nodes)
-    kept = sources if not found else retrieved_of(sources, found)
-    if kept:
-        recorder.documents(run, kept)
-
-
-def retrieved_of(sources: Iterable[Context], found: Sequence[Context]) -> tuple[Context, ...]:
-    """Return the sources that were retrieved: by id, or by a text without a heading line.
-
-    An engine may cut what it retrieved, and number the pieces; others put what they generated
-    among the sources of an answer.
-    """
-    ids = {context.id for context in found}
-    texts = [context.text.strip() for context in found]
-    return tuple(s for s in sources if s.id in ids or _is_of(s.text.strip(), texts))
-
-
-def _is_of(text: str, found: Sequence[str]) -> bool:
-    body = text.partition("\n")[2].strip()
-    return any(
-        whole and (whole in text or text in whole or (body and body in whole)) for whole in found
-    )
-
-
 def message_texts(messages: Iterable[ChatMessage]) -> tuple[str, ...]:
     """Return the texts of a chat model's input, in order."""
     return tuple(message.content or "" for message in messages)
 
 
-def metadata_of(tags: Mapping[str, Any]) -> dict[str, Any]:
+def metadata_of(tags: Any) -> dict[str, Any]:
     """Return metadata from instrument tags, without those that LlamaIndex itself sets."""
-    free = (item for item in tags.items() if not item[0].startswith(_FRAMEWORK))
-    return {key: value for key, value in free if key != "tags"}
+    given = tags if isinstance(tags, Mapping) else {}
+    named = {str(key): value for key, value in given.items()}
+    return {k: v for k, v in named.items() if not k.startswith(_FRAMEWORK) and k != "tags"}
 
 
-def _fields(event: Event) -> dict[str, Any]:
-    """Return the declared and free fields of a workflow's event."""
-    return {**vars(event), **dict(event.items())}
-
-
-def labels_of(tags: Mapping[str, Any]) -> tuple[str, ...]:
+def labels_of(tags: Any) -> tuple[str, ...]:
     """Return the free labels in the instrument tag `tags`."""
-    labels = tags.get("tags", ())
-    return (labels,) if isinstance(labels, str) else tuple(map(str, labels))
+    labels = tags.get("tags") if isinstance(tags, Mapping) else None
+    if isinstance(labels, list | tuple | set | frozenset):
+        return tuple(map(str, labels))
+    return () if labels is None else (str(labels),)
 
 
 def _first(values: Mapping[str, Any], keys: Sequence[str], read: Any) -> str | None:

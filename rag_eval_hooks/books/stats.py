@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from rag_eval_hooks.books.explanations import Explanation, Explanations
 from rag_eval_hooks.ending import BUDGET, Column, Ending
+from rag_eval_hooks.outcome_view import html_table
 from rag_eval_hooks.work import Observer, Work
 
 __all__ = ["Ledger", "Stats"]
@@ -24,22 +25,30 @@ class Stats:
         scored: Evaluated, with a score for at least one metric.
         sampled_out: Left out by the sample rate, a rate of metrics or a rule.
         dropped: Not evaluated, by reason: `queue_full`, `shutdown`, `no_thread`,
-            `capture_failed`, `redaction_failed`, `rate_limit`, `budget` (it left no metric), or a
-            status other than ok (`error`, `cancelled`, `closed`, `abandoned`, `interrupted`). With
-            a spool also `spooled` (left for the next process at shutdown), and `gave_up` (ten
-            processes began to evaluate it and ended before they had finished).
+            `capture_failed`, `no_question`, `redaction_failed`, `rate_limit`, `budget` (it left no
+            metric), or a status other than ok (`error`, `cancelled`, `closed`, `abandoned`,
+            `interrupted`). With a spool also `spooled` (left for the next process at shutdown,
+            or until the broker is back), and
+            `gave_up` (ten processes began to evaluate it and ended before they had finished).
         failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
             first: `undefined` and `missing_input` say that no metric has a value for this sample.
+            `partial`: the judge failed, and only metrics that need none have a score.
+        shipped: Handed over to the workers of a fleet, which count its end; without those whose
+            results came back in time.
         pending: Waiting or being evaluated.
         decisions: Decisions so far by reason: `ratio`, `rule:<name>`, `tail:<name>`, `sampled_out`,
             `sampled_out:rule:<name>`, `feedback:<name>`, `reference`; and `rate_limit` for each
             sample beyond the limit. Not part of the sum, nor of equality.
         refused: Metrics that a refusal left unscored, by reason: `budget`. Not part of the sum.
+        failures: Scores that are missing through a failure, by metric and cause, such as
+            `ragas.faithfulness: judge_failed`. Not part of the sum.
         feedback: Calls of `feedback` by result: `joined`, `unknown`, `invalid`, or the reason of a
             refusal. Not part of the sum.
         incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
             the sum: a sample whose sink failed is scored.
         recovered: Part of `offered` that processes which have ended left in the spool.
+        without_retrieval: Requests in which a model spoke and capture saw no retrieved text. Not
+            part of the sum.
         undurable: Part of `offered` that could not be stored in the spool and was evaluated from
             memory.
     """
@@ -49,13 +58,27 @@ class Stats:
     sampled_out: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, int] = field(default_factory=dict)
+    shipped: int = 0
     pending: int = 0
     incidents: Mapping[str, int] = field(default_factory=dict)
     recovered: int = 0
     undurable: int = 0
+    without_retrieval: int = field(default=0, compare=False)
     decisions: Mapping[str, int] = field(default_factory=dict, compare=False)
     refused: Mapping[str, int] = field(default_factory=dict, compare=False)
+    failures: Mapping[str, int] = field(default_factory=dict, compare=False)
     feedback: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    def _repr_html_(self) -> str:
+        counts = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        shown = [(name, _in_words(count)) for name, count in counts if count]
+        return html_table(shown or [("offered", 0)])
+
+
+def _in_words(count: int | Mapping[str, int]) -> str:
+    if isinstance(count, int):
+        return str(count)
+    return ", ".join(f"{number} {reason}" for reason, number in count.items())
 
 
 class Ledger(Observer):
@@ -78,6 +101,7 @@ class Ledger(Observer):
         self._notes: dict[str, Counter[str]] = {
             "decisions": Counter(),
             "refused": Counter(),
+            "failures": Counter(),
             "feedback": Counter(),
         }
 
@@ -112,7 +136,7 @@ class Ledger(Observer):
             absent=ending.absent,
             probability=ending.probability,
         )
-        refused = ending.refused
+        refused, failures = ending.refused, ending.failures
         with self._changed:
             if ending.column is Column.DROPPED:
                 self._dropped[ending.reason] += 1
@@ -120,6 +144,7 @@ class Ledger(Observer):
                 self._failed[ending.reason] += 1
             else:
                 self._columns[ending.column] += 1
+            self._notes["failures"].update(failures)
             if refused:
                 self._notes["refused"][BUDGET] += refused
             number = self._pending.get(work) or self._next_number()
@@ -167,7 +192,8 @@ class Ledger(Observer):
             dropped, failed = dict(self._dropped), dict(self._failed)
             scored, sampled_out = self._columns[Column.SCORED], self._columns[Column.SAMPLED_OUT]
             pending = len(self._pending) - self._errands
-            ended = scored + sampled_out + sum(dropped.values()) + sum(failed.values())
+            shipped = self._columns[Column.SHIPPED]
+            ended = scored + sampled_out + shipped + sum(dropped.values()) + sum(failed.values())
             notes = {column: dict(counts) for column, counts in self._notes.items()}
             return Stats(
                 offered=pending + ended,
@@ -175,12 +201,14 @@ class Ledger(Observer):
                 sampled_out=sampled_out,
                 dropped=dropped,
                 failed=failed,
+                shipped=shipped,
                 pending=pending,
                 incidents=incidents,
                 recovered=recovered,
                 undurable=undurable,
                 decisions=notes["decisions"],
                 refused=notes["refused"],
+                failures=notes["failures"],
                 feedback=notes["feedback"],
             )
 

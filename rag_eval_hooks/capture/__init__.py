@@ -1,5 +1,6 @@
 """Framework-free capture of RAG interactions; what integrations build on."""
 
+from rag_eval_hooks.capture.capture_options import CaptureKeywords, CaptureOptions, Choice
 from rag_eval_hooks.capture.interaction import Facts, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.manual import ManualInteraction
 from rag_eval_hooks.capture.other_instrumentors import OtherInstrumentors
@@ -10,6 +11,9 @@ from rag_eval_hooks.capture.spans import SpanWriter
 
 __all__ = [
     "Assembler",
+    "CaptureKeywords",
+    "CaptureOptions",
+    "Choice",
     "Facts",
     "Interaction",
     "ManualInteraction",

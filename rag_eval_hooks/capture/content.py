@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence, Set
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Run, RunKind
-from rag_eval_hooks.redaction.session import Content, CutText
+from rag_eval_hooks.capture.messages import model_messages, tool_content
+from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Attributes", "Contents", "content_of", "marked", "plain", "texts"]
@@ -16,13 +17,14 @@ __all__ = ["Attributes", "Contents", "content_of", "marked", "plain", "texts"]
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 Contents: TypeAlias = dict[str, Content]
 """Attributes some of which are yet to be written as JSON: their parts are redacted before."""
+_CUT: Final = " [...]"
 
 
 def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Contents:
     """Return the input and the output of a run as span attributes.
 
     Args:
-        run: A retrieval or a model call; other runs have none.
+        run: A retrieval, a model call or a tool call; other runs have none.
         documents: Output of a retrieval.
         most: Attributes that its span can take, or None for any number.
     """
@@ -30,8 +32,9 @@ def content_of(run: Run, documents: Sequence[Context], most: int | None) -> Cont
     if run.kind is RunKind.RETRIEVER:
         return _retrieval_content(run, documents, most, cut_texts)
     if run.kind is RunKind.MODEL:
-        return texts(_joined(run.prompt, cut_texts), marked(run.text, cut_texts))
-    return {}
+        joined = texts(_joined(run.prompt, cut_texts), marked(run.text, cut_texts))
+        return {**model_messages(run), **joined}
+    return tool_content(run) if run.kind is RunKind.TOOL else {}
 
 
 def marked(text: str | None, cut_texts: Set[str]) -> str | CutText | None:
@@ -39,15 +42,49 @@ def marked(text: str | None, cut_texts: Set[str]) -> str | CutText | None:
     return CutText(text) if text is not None and text in cut_texts else text
 
 
-def plain(values: Mapping[str, Content]) -> Attributes:
-    """Return attributes as a span takes them."""
-    return {key: _written(value) for key, value in values.items()}
+def plain(values: Mapping[str, Content], longest: int) -> Attributes:
+    """Return attributes as a span takes them: texts and JSON of at most `longest` characters."""
+    return {key: _written(value, longest) for key, value in values.items()}
 
 
-def _written(value: Content) -> str | int | float | bool:
-    if isinstance(value, CutText):
-        return value.text
-    return value if isinstance(value, str | int | float) else json.dumps(value, default=str)
+def _written(value: Content, longest: int) -> str | int | float | bool:
+    value = value.text if isinstance(value, CutText) else value
+    if isinstance(value, str):
+        return _shortened(value, longest)
+    if isinstance(value, int | float):
+        return value
+    # Ever shorter texts, then without the first items, so that it is JSON at any length.
+    each = longest
+    while len(written := _json(value, each)) > longest and each:
+        each //= 2
+    while len(written) > longest and isinstance(value, list) and value:
+        value = value[len(value) // 2 + 1 :]
+        written = _json(value, each)
+    return written if len(written) <= longest else "[]"
+
+
+def _json(value: Any, longest: int) -> str:
+    return json.dumps(_with_short_texts(value, longest), ensure_ascii=False)
+
+
+def _with_short_texts(value: Any, longest: int) -> Any:
+    if isinstance(value, Mapping):
+        return {
+            # What kind of message it is stays whole.
+            str(key): item if key in STRUCTURE else _with_short_texts(item, longest)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_with_short_texts(item, longest) for item in value]
+    if value is None or isinstance(value, int | float):
+        return value
+    return _shortened(value.text if isinstance(value, CutText) else str(value), longest)
+
+
+def _shortened(text: str, longest: int) -> str:
+    # A lone surrogate, which some models emit, cannot be encoded.
+    text = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= longest else text[: max(0, longest - len(_CUT))] + _CUT[:longest]
 
 
 def texts(given: str | CutText | None, gave: str | CutText | None) -> Contents:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import SpanContext
 
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
+from rag_eval_hooks.capture.capture_options import CaptureOptions
+from rag_eval_hooks.capture.places import Place
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
@@ -50,13 +51,19 @@ class Run:
         outermost: Whether the application called it itself, and not a part of a framework's run.
         end: Nanoseconds since the epoch, or None while the run is open.
         prompt: Texts that a model was given, in order.
+        earlier: Indices of those that a model said in earlier turns.
         text: Output of a model or the root, as text.
         text_unknown: Whether its output is a text that cannot be read.
         query: Question to a retriever or the root.
         facts: Further span attributes.
         error_type: Class name of the exception that ended the run.
         tool_arguments: Arguments of the tools that a model picked, as the framework gave them.
+        span_content: Content for its span alone: `roles` of the prompt's texts and `tool_calls`
+            of a model, `arguments` and `result` of a tool as text.
         checkpoint: The framework's name for this step, equal when it is run again after a stop.
+        joins: Whether the model calls below it belong together whatever they said, as those of
+            one synthesizer do.
+        batch: Name of the batch of steps beside one another that it is one of, or None.
         state: Kept for the integration while the interaction is open.
     """
 
@@ -69,13 +76,17 @@ class Run:
     outermost: bool = False
     end: int | None = None
     prompt: tuple[str, ...] = ()
+    earlier: Collection[int] = ()
     text: str | None = None
     text_unknown: bool = False
     query: str | None = None
     facts: Facts = field(default_factory=lambda: _NO_FACTS)
     error_type: str | None = None
     tool_arguments: Sequence[Any] = ()
+    span_content: Mapping[str, Any] = field(default_factory=lambda: _NO_FACTS)
     checkpoint: str | None = None
+    joins: bool = False
+    batch: str | None = None
     state: Any = None
 
     @property
@@ -85,7 +96,10 @@ class Run:
 
     def within(self, kind: RunKind) -> bool:
         """Return whether an enclosing run is of a kind."""
-        return any(outer.kind is kind for outer in self.ancestors())
+        outer = self.parent
+        while outer is not None and outer.kind is not kind:
+            outer = outer.parent
+        return outer is not None
 
     def ancestors(self) -> Iterator[Run]:
         """Yield the enclosing runs, innermost first."""
@@ -104,8 +118,17 @@ class Origin(StrEnum):
     """Documents that the caller gave, which may be left over from an earlier turn."""
     TEXT = "text"
     """The text of a tool, which may or may not be retrieved."""
+    STEP = "step"
+    """Any text that a step put out; it counts if the model was shown it."""
+    EARLIER = "earlier"
+    """Text that an earlier turn left in the state; it counts if the model was shown it."""
+    SOURCES = "sources"
+    """Documents that an answer names as its grounds."""
     STATED = "stated"
     """The application said so itself."""
+
+
+_UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +139,15 @@ class DocumentList:
         run: Who gave them.
         contexts: Snapshots, in order; possibly none.
         origin: How sure it is that they were retrieved.
+        shown: By index, the text in the form in which the framework shows it to a model.
+        named: Whether the application named the tool that gave it as one that retrieves.
     """
 
     run: Run
     contexts: tuple[Context, ...]
     origin: Origin = Origin.DOCUMENTS
+    shown: Mapping[int, str] = field(default_factory=dict)
+    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +178,32 @@ class Interaction:
         status: How it ended.
         opened: When its root, or the last of its roots, began; nanoseconds since the epoch.
         chosen: The contexts, where the application chose them itself.
+        asked: Texts of the root's input one of which may be the question.
         candidates: Further texts that the root gave out, one of which may be the answer.
+        written: Texts that the last step of the root wrote.
         structured: Output of the root as JSON, if nothing in it is known as the answer.
         interrupted: Whether it waits for somebody before it goes on.
         resumable: Whether it may be tried again from where it broke off.
         stops: Checkpoints at which it stopped.
         attempted: Whether a retriever was asked, whatever came of it.
         configured: Whether the framework's config has been read.
-        full: Whether text was left out, as it held as much as it may.
+        is_readable: Whether it can become a sample; one whose beginning was lost cannot.
+        left_out: Parts of which text was left out, as it held as much as it may.
         cut_texts: Texts that were cut when they were noted.
+        step_texts: Hashes of the texts of steps that were noted already.
         kept_chars: Characters of text held so far.
         prompted: Texts of prompts that are held already.
         others: What other instrumentors make of it, once that was looked for.
         streams: Functions that return how the reading of a stream ended, or None before that.
+        task: Task in which it began, or the loop of one that is done, while it is open.
         returned: Whether the root has returned and only streams are open.
         read_until: End of the last reading, in nanoseconds since the epoch; 0 if unknown.
+        place: Caller of the root.
+        passed: Whether the application named this very request for capture, which then is no
+            step of a larger one.
+        options: Those of this one alone, which come before those of a handler.
+        id: Returns the framework's id of the root, or None when nothing but us could name it any
+            more, so that no end will be reported.
     """
 
     otel: OtelContext
@@ -177,20 +215,29 @@ class Interaction:
     opened: int = 0
     chosen: tuple[Context, ...] | None = None
     candidates: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     structured: str | None = None
+    asked: tuple[str, ...] = ()
     interrupted: bool = False
     resumable: bool = False
     stops: set[str] = field(default_factory=set)
     attempted: bool = False
     configured: bool = False
-    full: bool = False
+    is_readable: bool = True
+    left_out: set[str] = field(default_factory=set)
     cut_texts: set[str] = field(default_factory=set)
+    step_texts: set[int] = field(default_factory=set)
     kept_chars: int = 0
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None
     streams: list[Callable[[], Status | None]] = field(default_factory=list)
+    task: Any = None
     returned: bool = False
     read_until: int = 0
+    place: Place | None = None
+    passed: bool = False
+    options: CaptureOptions | None = None
+    id: Callable[[], object] | None = None
 
     @property
     def root(self) -> Run:
@@ -203,9 +250,13 @@ class Interaction:
         return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
 
     @property
-    def retrieves(self) -> bool:
-        """True if anything was retrieved, or a retriever was asked."""
-        return self.attempted or bool(self.lists) or self.chosen is not None
+    def retrieves(self) -> bool | None:
+        """True if anything was retrieved, or a retriever was asked; None if that is unsure."""
+        if self.attempted or self.chosen is not None:
+            return True
+        if any(found.origin not in _UNSURE for found in self.lists):
+            return True
+        return None if self.lists else False
 
     def add_metadata(self, values: Mapping[str, Any]) -> None:
         """Add to the metadata; a later value of a key wins."""
@@ -214,23 +265,6 @@ class Interaction:
     def add_tags(self, tags: Sequence[str]) -> None:
         """Add tags, each once."""
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
-
-    def drop_relayed(self) -> None:
-        """Drop texts that only relay: the words of a sub-agent, or documents as text."""
-        texts = [found for found in self.lists if found.origin is Origin.TEXT]
-        if not texts:
-            return
-        others = [found for found in self.lists if found.origin is not Origin.TEXT]
-        inner = {run for run in self.runs if run.kind is RunKind.MODEL}
-        inner |= {found.run for found in others}
-        relaying = {outer for run in inner for outer in run.ancestors()}
-        known = {context.text for found in others for context in found.contexts} - {""}
-        self.lists = [
-            found
-            for found in self.lists
-            if found.origin is not Origin.TEXT
-            or not (found.run in relaying or _consists_of(found.contexts[0].text, known))
-        ]
 
     def resume(self, earlier: Interaction) -> None:
         """Continue one that was interrupted: its runs and documents come first."""
@@ -244,8 +278,9 @@ class Interaction:
             run.parent = root if run.parent is first else run.parent
         self.runs[1:1] = earlier.runs[1:]
         self.lists[:0] = earlier.lists
+        self.asked = self.asked or earlier.asked
         self.chosen = earlier.chosen
-        self.full = earlier.full
+        self.left_out |= earlier.left_out
         self.cut_texts |= earlier.cut_texts
         self.kept_chars += earlier.kept_chars
 
@@ -258,7 +293,8 @@ class Interaction:
             for found in self.lists
             if not found.run.within(RunKind.RETRIEVER)
         ]
-        kept.chosen, kept.full, kept.stops = self.chosen, self.full, self.stops
+        kept.chosen, kept.left_out, kept.stops = self.chosen, self.left_out, self.stops
+        kept.status, kept.asked = self.status, self.asked
         kept.kept_chars, kept.cut_texts = self.kept_chars, self.cut_texts
         return kept
 
@@ -267,9 +303,10 @@ class Interaction:
         self.root.query = self.root.query or earlier.root.query
         self.metadata = {**earlier.metadata, **self.metadata}
         self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
+        self.asked = self.asked or earlier.asked
         self.lists[:0] = earlier.lists
         self.chosen = self.chosen or earlier.chosen
-        self.full = self.full or earlier.full
+        self.left_out |= earlier.left_out
         self.cut_texts |= earlier.cut_texts
 
     @property
@@ -285,12 +322,6 @@ class Interaction:
             return False
         models = [run for run in self.runs if run.kind is RunKind.MODEL]
         return bool(models) and models[-1].end is None
-
-
-def _consists_of(text: str, known: Set[str]) -> bool:
-    """Return whether a text holds documents; short ones stand in many by chance."""
-    held = [one for one in known if one in text]
-    return any(is_telling(fold(one)) for one in held) or 2 * sum(map(len, held)) > len(text)
 
 
 def _bare(run: Run, interaction: Interaction) -> Run:

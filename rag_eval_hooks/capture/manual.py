@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from rag_eval_hooks.capture.contexts.documents import contexts_of
+from rag_eval_hooks.capture.capture_options import CaptureOptions
 from rag_eval_hooks.capture.interaction import Origin, Run, RunKind
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.scopes import Scope, enclosing_scope
+from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents, host_edge
 
 __all__ = ["ManualInteraction"]
@@ -37,16 +38,34 @@ class ManualInteraction:
         metadata: Mapping[str, Any] | None,
         tags: Sequence[str] | None,
         name: str | None,
+        options: Mapping[str, Any],
     ) -> None:
         self._recorder = recorder
         self._scope: Scope | None = None
         self._incidents = incidents
-        self._question = "" if question is None else str(question)
+        self._question = ""
+        self._metadata: dict[str, Any] = {}
+        self._tags: tuple[str, ...] = ()
+        self._name = "interaction"
+        self._options: CaptureOptions | None = None
+        self._describe(question, metadata, tags, name, options)
+
+    def _describe(self, question: Any, metadata: Any, tags: Any, name: Any, options: Any) -> None:
+        """Read what the application passed, as far as it can be read."""
         if question is None:
-            incidents.count("capture interaction: no question")
-        self._metadata = dict(metadata or {})
-        self._tags = tuple(tags or ())
-        self._name = name or "interaction"
+            self._incidents.count("capture interaction: no question")
+        for field, value, read in (
+            ("_question", question, str),
+            ("_metadata", metadata, dict),
+            ("_tags", tags, _texts),
+            ("_name", name, str),
+            ("_options", options or None, lambda given: CaptureOptions(**given)),
+        ):
+            try:
+                if value is not None:
+                    setattr(self, field, read(value))
+            except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
+                self._incidents.report(f"capture interaction {field[1:]}", error)
 
     @host_edge
     def contexts(self, documents: Any) -> None:
@@ -54,11 +73,12 @@ class ManualInteraction:
 
         Args:
             documents: Texts, `Context` objects, mappings with a `text`, documents of LangChain,
-                or one of them. A further call appends; a text that is there already counts
-                once. An empty list says that retrieval found nothing.
+                objects that `as_context` reads, or one of them. A further call appends; a text
+                that is there already counts once. An empty list says that retrieval found nothing.
         """
         if (run := self._run) is not None:
-            self._recorder.documents(run, contexts_of(documents), Origin.STATED)
+            read = contexts_of if self._options is None else self._options.contexts_of
+            self._recorder.documents(run, read(documents), Origin.STATED)
 
     @host_edge
     def answer(self, text: str | None) -> None:
@@ -121,6 +141,8 @@ class ManualInteraction:
         self._recorder.question(run, self._question)
         if run.parent is not None:
             run.interaction.add_metadata(self._metadata)
+        else:
+            run.interaction.options = self._options
         self._scope = scope
         scope.enter()
 
@@ -134,3 +156,7 @@ class ManualInteraction:
             self._recorder.end(run)
         else:
             self._recorder.fail(run, error)
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(map(str, values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -12,6 +13,12 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 
 __all__ = ["Find", "OtherInstrumentors"]
+
+_logger = logging.getLogger("rag_eval_hooks")
+_CHOICES = {
+    True: "another instrumentor writes spans: the scores go on its RAG span",
+    False: "another instrumentor's spans cannot wait: the scores go on a RAG span of ours",
+}
 
 Find: TypeAlias = Callable[[Run], tuple[bool, Span | None]]
 """Maps a run to whether another instrumentor is active, and its open span of that run."""
@@ -24,12 +31,19 @@ class OtherInstrumentors:
         mode: The setting `spans`; only `auto` and `none` ask for it.
         spans: Where their spans become known to processors of ours.
         incidents: Where exceptions of a look-up are counted.
+
+    Attributes:
+        can_wait: Whether their spans can wait for scores. Where none can, ours stands beside
+            them.
     """
+
+    can_wait = True
 
     def __init__(self, mode: str, spans: OtherSpans, incidents: Incidents) -> None:
         self._wanted = mode in ("auto", "none")
         self._spans = spans
         self._incidents = incidents
+        self._noticed = False
 
     def note(self, run: Run, find: Find) -> None:
         """Look for other instrumentors when a run below the framework's own root begins.
@@ -58,7 +72,10 @@ class OtherInstrumentors:
         before = interaction.others
         active = active or (before is not None and before.active)
         # In an interaction that was opened by hand their span covers a part of it only.
-        if span is None or top is not interaction.root:
+        if active and not self._noticed:
+            self._noticed = True
+            _logger.info(_CHOICES[self.can_wait])
+        if span is None or top is not interaction.root or not self.can_wait:
             return Others(active)
         if not span.is_recording():
             return Others(active, unrecorded=span.get_span_context())
@@ -79,4 +96,4 @@ def _framework_root(run: Run) -> Run:
 
 
 def _has_retrieved(interaction: Interaction) -> bool:
-    return interaction.retrieves
+    return interaction.retrieves is not False

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from opentelemetry import context as otel_context
 
-from rag_eval_hooks.capture.contexts.search import drop_unused
+from rag_eval_hooks.capture.by_hand import CallsByHand
+from rag_eval_hooks.capture.cancelled_tasks import current_task, is_left
+from rag_eval_hooks.capture.ended_requests import EndedRequests
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.places import place_of_caller
 from rag_eval_hooks.capture.run_notes import RunNotes, status_after
-from rag_eval_hooks.capture.scopes import enclosing_run
+from rag_eval_hooks.capture.run_table import RunTable
 from rag_eval_hooks.capture.suspended_interactions import Suspensions, oldest
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
 
 __all__ = ["Recorder"]
 
-_REMEMBERED = 10_000
-"""Ended run ids kept to recognise late events; some hundred kilobytes at most."""
+_READ_OF_EVENTS = ("contexts", "prompt", "question", "answer")
+"""Parts of a sample that may be wrong where an event is missing; the last two, of the root."""
+_LOOKED_AT = 20
+"""Open interactions whose tasks are looked at when one more begins."""
 _MAX_RUNS = 10_000
 """Runs of one interaction; one more, and it is abandoned as one that never ends."""
 
 
-class Recorder(RunNotes):
+class Recorder(RunTable, RunNotes):
     """Follows runs by their ids and reports each interaction once, when its root ends.
 
     An interaction is a root run in which something was retrieved, or one that the application
@@ -43,10 +48,13 @@ class Recorder(RunNotes):
         max_text_chars: Characters of one text that are of use later.
         on_wait: Called when an interaction waits for a stream or for somebody: from then on
             `sweep` is needed.
+        incidents: Counts calls by hand that are no interaction.
 
     Attributes:
+        by_hand: Retrievers and models that the application calls one by one.
         locators: Functions of integrations that return the id of the framework's run around the
             caller, or None.
+        ended: Roots that have ended, and those without retrieved text among them.
         suspensions: Interactions that stopped and may be resumed.
     """
 
@@ -59,23 +67,26 @@ class Recorder(RunNotes):
         max_chars: int = 4_000_000,
         max_text_chars: int = 20_000,
         on_wait: Callable[[], object] = lambda: None,
+        incidents: Incidents | None = None,
     ) -> None:
-        super().__init__(max_chars, max_text_chars)
+        RunNotes.__init__(self, max_chars, max_text_chars)
         self._on_end = on_end
         self._on_wait = on_wait
         self._ttl_ns = int(ttl * 1e9)
         self._max_open = max_open
-        self.locators: set[Callable[[], Hashable | None]] = set()
+        self.by_hand = CallsByHand(on_end, incidents or Incidents())
+        self.locators = set()
         self.forked()
 
     def forked(self) -> None:
         """Forget everything open: the parent of a forked process reports it."""
+        RunTable.__init__(self)
         self._sweeping = threading.RLock()
-        self._runs: dict[Hashable, Run] = {}
+        self.by_hand.forked()
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
-        self._ended: OrderedDict[Hashable, None] = OrderedDict()
-        self.suspensions = Suspensions(self._report, self._max_open)
+        self.ended = EndedRequests(self._on_end, self._on_wait, self.by_hand)
+        self.suspensions = Suspensions(self.ended.add, self._max_open)
 
     def opened(self) -> tuple[int, int]:
         """Return how many interactions are open or interrupted, and the characters they hold."""
@@ -145,19 +156,6 @@ class Recorder(RunNotes):
             return None
         return run
 
-    def _around(self) -> Run | None:
-        """Return the run that encloses one without a known parent, or None.
-
-        Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
-        its own. What their context says counts, then an interaction opened by hand.
-        """
-        for locate in tuple(self.locators):
-            if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
-                return run
-        run = enclosing_run(self)
-        # A forked child inherits the scope, but its recorder starts anew.
-        return run if run is not None and self.get(run.id) is run else None
-
     def _start_root(
         self,
         run_id: Hashable,
@@ -167,34 +165,19 @@ class Recorder(RunNotes):
         tags: Sequence[str],
     ) -> Run:
         self._abandon_old()
+        self._end_left()
         if len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
             self._finish(first.root, Status.ABANDONED)
         interaction = Interaction(otel_context.get_current(), {}, tuple(tags))
         interaction.metadata = self.metadata(interaction, metadata)
+        interaction.place = place_of_caller(interaction.otel)
         interaction.opened = now = time.time_ns()
+        interaction.task = current_task()
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
         self._runs[run_id] = run
         self._open[run_id] = interaction
         return run
-
-    def get(self, run_id: Hashable) -> Run | None:
-        """Return an open run, or None for one that was never seen or has ended."""
-        run = self._runs.get(run_id)
-        return run if run is not None and run.end is None else None
-
-    def is_inside(self, parent_id: Hashable | None) -> bool:
-        """Return whether a run with this parent would be a part of something that is open."""
-        return self.get(parent_id) is not None or self._around() is not None
-
-    def knows(self, run_id: Hashable) -> bool:
-        """Return whether a run, ended or not, belongs to an open interaction."""
-        return run_id in self._runs
-
-    def shared(self, run_id: Hashable, other: Run) -> bool:
-        """Return whether a known run belongs to the same interaction as another."""
-        run = self._runs.get(run_id)
-        return run is not None and run.interaction is other.interaction
 
     def end(self, run: Run) -> None:
         """End a run well; the end of a root ends its interaction, but for open streams."""
@@ -227,21 +210,59 @@ class Recorder(RunNotes):
         run.error_type = kind.__qualname__
         self._finish(run, status_after(kind))
 
-    def sweep(self) -> None:
+    def lost(
+        self, run_id: Hashable, parent_id: Hashable | None = None, *, anywhere: bool = False
+    ) -> None:
+        """Note that an event of a run did not come, or could not be read.
+
+        Its interaction is marked as one of which parts are missing. Where none is known, whatever
+        is reported below the run becomes none, and is counted once.
+
+        Args:
+            run_id: The run.
+            parent_id: The enclosing run, if it is named.
+            anywhere: Whether the run may have been a part of any interaction that is open: then
+                all are marked.
+        """
+        run = self._runs.get(run_id) or self._runs.get(parent_id)
+        run = self._around() if run is None else run
+        if run is not None:
+            own = run.outermost and run.id == run_id
+            run.interaction.left_out.update(_READ_OF_EVENTS[: None if own else 2])
+        elif run_id not in self._ended and parent_id not in self._ended:
+            self._on_end(Interaction(otel_context.get_current(), is_readable=False))
+            for open_one in list(self._open.values()) if anywhere else ():
+                open_one.left_out.update(_READ_OF_EVENTS[:2])
+        for name in (run_id, parent_id):
+            if name is not None and name not in self._runs:
+                self._remember(name)
+
+    def sweep(self, *, at_once: bool = False) -> None:
         """End what waited for streams that are over, give up what is past the time limit.
 
-        When it returns, what another thread saw to be over has been reported, too.
+        Args:
+            at_once: Whether to report calls by hand that a further call may yet join.
         """
         with self._sweeping:
             for interaction in list(self._waiting.values()):
                 self.settle(interaction.root)
             self._abandon_old()
+            self._end_left(len(self._open))
+            self.ended.decide()
+            self.by_hand.sweep(list(self._open.values()), at_once=at_once)
 
     def _abandon_old(self) -> None:
         oldest_allowed = time.time_ns() - self._ttl_ns
         self.suspensions.sweep(oldest_allowed)
         while (first := oldest(self._open)) is not None and first.opened <= oldest_allowed:
             self._finish(first.root, Status.ABANDONED)
+
+    def _end_left(self, most: int = _LOOKED_AT) -> None:
+        """End the first of those that were cancelled without a word of the framework."""
+        for interaction in [one for one in list(self._open.values())[:most] if is_left(one)]:
+            # Its stream may have been read to the end, which nobody has noticed yet.
+            self.settle(interaction.root)
+            self._finish(interaction.root, Status.CANCELLED)
 
     def close(self) -> None:
         """Report what waits for somebody as interrupted: nobody will resume it here."""
@@ -267,34 +288,30 @@ class Recorder(RunNotes):
         if self._open.pop(root.id, None) is None:
             return
         self._waiting.pop(root.id, None)
+        interaction.task = None
         if status is Status.OK and interaction.closed_early():
             status = Status.CLOSED
-        for run in interaction.runs:
-            self._remember(run.id)
-            if run.end is None:
-                run.end = root.end
-                if run.checkpoint is not None:
-                    interaction.stops.add(run.checkpoint)
-            run.state = None
+        self._end_parts(interaction, status)
         interaction.status = status
         if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._on_wait()
             self.suspensions.interrupted(interaction)
             return
-        self._report(interaction)
-        if status is not Status.OK and interaction.resumable:
+        self.ended.add(interaction)
+        # Interrupts are reported only to handlers that were passed: this may have been one.
+        may_wait = not interaction.passed and not interaction.retrieves
+        if interaction.resumable and (status is not Status.OK or may_wait):
             self.suspensions.broken_off(interaction)
 
-    def _remember(self, run_id: Hashable) -> None:
-        self._ended[run_id] = None
-        self._runs.pop(run_id, None)
-        while len(self._ended) > _REMEMBERED:
-            self._ended.popitem(last=False)
-
-    def _report(self, interaction: Interaction) -> None:
-        kind = interaction.root.kind
-        interaction.drop_relayed()
-        drop_unused(interaction)
-        if kind is RunKind.MANUAL or (interaction.retrieves and kind is not RunKind.RETRIEVER):
-            self._on_end(interaction)
+    def _end_parts(self, interaction: Interaction, status: Status) -> None:
+        """End the runs of an interaction that are still open."""
+        for run in interaction.runs:
+            self._remember(run.id)
+            if run.end is None:
+                run.end = interaction.root.end
+                if status is Status.OK and not interaction.interrupted:
+                    interaction.left_out.update(_READ_OF_EVENTS[:2])
+                if run.checkpoint is not None:
+                    interaction.stops.add(run.checkpoint)
+            run.state = None

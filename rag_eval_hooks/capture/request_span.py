@@ -74,6 +74,10 @@ class DeferredSpan:
             except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
                 self._incidents.report("span end", error)
 
+    def is_recording(self) -> bool:
+        """Return whether it has not ended."""
+        return not self._ended
+
     def set_attributes(self, attributes: Attributes) -> None:
         """Add attributes at the end, as many as the span has room for."""
         self._attributes = {**self._attributes, **attributes}

@@ -26,7 +26,10 @@ class RunNotes:
     Attributes:
         longest: Characters that are kept of one text: one more than are of use, so that a cut
             can be noticed later.
+        span_content: Whether content of spans alone is wanted.
     """
+
+    span_content = False
 
     def __init__(self, max_chars: int, max_text_chars: int) -> None:
         self._max_chars = max_chars
@@ -44,6 +47,13 @@ class RunNotes:
         """Note what a retriever or an outermost run was asked."""
         run.query = self.text(run, text)
 
+    def asked(self, run: Run, texts: Sequence[str]) -> None:
+        """Note the texts of an outermost run's input, any of which may be the question."""
+        interaction = run.interaction
+        if not interaction.asked:
+            # Prompts mostly hold them again.
+            interaction.asked = tuple([self._prompt_text(interaction, text) for text in texts])
+
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
         """Note the text that a run gave out.
 
@@ -55,20 +65,36 @@ class RunNotes:
         run.text = self.text(run, text)
         run.text_unknown = unknown
 
-    def alternatives(self, run: Run, texts: Sequence[str], structured: str | None) -> None:
+    def alternatives(
+        self, run: Run, texts: Sequence[str], structured: str | None, last: Sequence[str] = ()
+    ) -> None:
         """Note what else a root gave out that may be the answer.
 
         Args:
             run: A run; one that is not the root of its interaction is ignored.
             texts: Texts one of which may be the answer.
             structured: The output as JSON, if nothing in it is known as the answer.
+            last: Texts that its last step wrote.
         """
         if run.parent is None:
             interaction = run.interaction
-            interaction.candidates = tuple(
-                self._limited(interaction, text, self.longest) for text in texts
+            interaction.candidates, interaction.written = (
+                tuple([self._limited(interaction, text, self.longest, "answer") for text in some])
+                for some in (texts, last)
             )
             interaction.structured = self.text(run, structured)
+
+    def for_span(self, run: Run, **content: Any) -> None:
+        """Note content for the span of a run alone, if spans have content; texts are cut."""
+        if self.span_content:
+            run.span_content = {
+                **run.span_content,
+                **{
+                    key: self.text(run, value) if isinstance(value, str) else value
+                    for key, value in content.items()
+                    if value is not None
+                },
+            }
 
     def reply(self, run: Run, facts: Facts, tool_arguments: Sequence[Any] = ()) -> None:
         """Note beside the text of a model's reply its span attributes and tool arguments."""
@@ -86,22 +112,42 @@ class RunNotes:
         if known is not None and interaction.kept_chars < self._max_chars:
             interaction.kept_chars += len(text) // _REPEATED_SHARE
             return known
-        kept = self._limited(interaction, text, self._max_chars)
+        kept = self._limited(interaction, text, self._max_chars, "prompt")
         if kept is text:
             interaction.prompted[text] = text
         return kept
 
     def documents(
-        self, run: Run, contexts: Sequence[Context], origin: Origin = Origin.DOCUMENTS
+        self,
+        run: Run,
+        contexts: Sequence[Context],
+        origin: Origin = Origin.DOCUMENTS,
+        *,
+        shown: Mapping[int, str] | None = None,
+        named: bool = False,
     ) -> None:
-        """Note documents that a run gave out, or that the application states it uses."""
+        """Note documents that a run gave out, or that the application states it uses.
+
+        Args:
+            run: The run.
+            contexts: The documents.
+            origin: How sure it is that they were retrieved.
+            shown: By index, the form in which the framework shows a text to a model, if it
+                differs.
+            named: Whether the application named the tool that gave them.
+        """
         interaction = run.interaction
         kept = self._contexts(interaction, contexts)
         if contexts and not kept:
             # Without memory left nobody knows which they were: that is no empty retrieval.
             interaction.attempted = True
             return
-        interaction.lists.append(DocumentList(run, kept, origin))
+        forms = {
+            index: self._limited(interaction, text, self.longest, "contexts")
+            for index, text in (shown or {}).items()
+            if index < len(kept)
+        }
+        interaction.lists.append(DocumentList(run, kept, origin, forms, named))
 
     def choose(self, run: Run, contexts: Sequence[Context]) -> None:
         """Note contexts that the application chose itself; the last choice counts."""
@@ -160,19 +206,21 @@ class RunNotes:
     def _cut(self, interaction: Interaction, contexts: Sequence[Context]) -> Iterator[Context]:
         for context in contexts:
             if interaction.kept_chars >= self._max_chars:
-                interaction.full = True
+                interaction.left_out.add("contexts")
                 return
-            text = self._limited(interaction, context.text, self.longest)
+            text = self._limited(interaction, context.text, self.longest, "contexts")
             metadata = self.metadata(interaction, context.metadata)
             yield replace(context, text=text, metadata=metadata)
 
-    def _limited(self, interaction: Interaction, text: str, longest: int) -> str:
+    def _limited(
+        self, interaction: Interaction, text: str, longest: int, part: str = "interaction"
+    ) -> str:
         left = self._max_chars - interaction.kept_chars
         size = len(text)
         if size > longest:
             size = longest
         if size > left:
-            interaction.full = True
+            interaction.left_out.add(part)
             size = max(left, 0)
         interaction.kept_chars += size
         return _cut_to(interaction, text, size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from rag_eval_hooks.capture.content import Attributes, Contents, plain
+from rag_eval_hooks.capture.content import Contents
 from rag_eval_hooks.capture.interaction import Interaction
 from rag_eval_hooks.capture.sample_parts import assemble
 from rag_eval_hooks.config import limits
@@ -111,16 +111,15 @@ class Assembler:
         redacted = self._redactor.sample(Sample(question="", answer=read)).answer
         return _first(redacted, self._config.max_text_chars)
 
-    def attributes(self, session: Session, values: Contents) -> Attributes:
+    def attributes(self, session: Session, values: Contents) -> Contents:
         """Return attributes with content or ids, redacted; none if that fails."""
         if not self._redactor.active:
-            return plain(values)
+            return values
         try:
-            redacted = session.attributes(values)
+            return session.attributes(values)
         except RedactionError as error:
             self._incidents.report("span redaction", error)
             return {}
-        return plain(redacted)
 
 
 def _first(text: str | None, most: int) -> str | None:

@@ -6,8 +6,10 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.contexts.questions import question_of
 from rag_eval_hooks.capture.contexts.retrieval_stages import condensed, queries, stages
-from rag_eval_hooks.capture.contexts.search import Finder, shown_in
+from rag_eval_hooks.capture.contexts.search import find_contexts, shown_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
@@ -62,8 +64,8 @@ def assemble(
     texts = SampleTexts(max_text_chars, interaction.cut_texts, session)
     answer = answer_of(interaction)
     queried = queries(interaction)
-    question = interaction.root.query or next(iter(queried), "")
-    contexts = Finder(interaction, answer).contexts()
+    question, question_source = question_of(interaction)
+    contexts, source = find_contexts(interaction, answer)
     metadata = interaction.metadata
     golden = known(
         Sample(
@@ -75,7 +77,7 @@ def assemble(
     )
     return Sample(
         question=texts.text("question", question),
-        contexts=texts.contexts("contexts", contexts, max_contexts),
+        contexts=texts.contexts("contexts", contexts, max_contexts, answer),
         answer=texts.optional("answer", answer),
         reference=texts.optional("reference", golden.reference),
         question_id=texts.optional("question_id", golden.question_id),
@@ -90,10 +92,14 @@ def assemble(
             **texts.metadata("metadata", golden.metadata),
         },
         latency=seconds(interaction.root),
-        truncated=texts.truncated(*(["interaction"] if interaction.full else [])),
+        truncated=texts.truncated(*sorted(interaction.left_out)),
+        context_source=source,
+        question_source=question_source,
         trace_id=trace_id,
         span_id=span_id,
         workflow=interaction.root.name,
+        response_id=_response_id(interaction, answer),
+        ended_at=interaction.root.end,
     )
 
 
@@ -121,6 +127,8 @@ def _stages(
 def answer_of(interaction: Interaction) -> str | None:
     """Return the root's output; inside one opened by hand, that of the last call in it."""
     root = interaction.root
+    if (report := _report(interaction)) is not None:
+        return report
     if root.text is not None and not interaction.candidates:
         return root.text
     if root.kind is RunKind.MANUAL:
@@ -130,6 +138,15 @@ def answer_of(interaction: Interaction) -> str | None:
     else:
         answer = _said(interaction)
     return next((text for text in (answer, root.text) if text is not None), interaction.structured)
+
+
+def _response_id(interaction: Interaction, answer: str | None) -> str | None:
+    """Return the id of the reply that the answer holds; of an only reply in any form."""
+    calls = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+    if len(calls) > 1:
+        calls = [call for call in reversed(calls) if _holds(answer or "", call)]
+    value = calls[0].facts.get(semconv.GEN_AI_RESPONSE_ID) if calls else None
+    return value if isinstance(value, str) else None
 
 
 def _said(interaction: Interaction) -> str | None:
@@ -147,7 +164,22 @@ def _said(interaction: Interaction) -> str | None:
     ]
     if len(said) > 1:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
+        said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else None
+
+
+def _report(interaction: Interaction) -> str | None:
+    """Return the text that the last step put together from what several models said, or None."""
+    if not interaction.written:
+        return None
+    asked = set(queries(interaction))
+    said = {run.text for run in interaction.runs if run.kind is RunKind.MODEL and run.text}
+    told = [text for text in said - asked if is_telling(fold(text))]
+    for text in interaction.written:
+        parts = [one for one in told if one in text]
+        if len(parts) > 1 and 2 * sum(map(len, parts)) >= len(text):
+            return text
+    return None
 
 
 def _holds(text: str, call: Run) -> bool:
@@ -170,7 +202,7 @@ def traits_of_interaction(interaction: Interaction) -> Traits:
     session = session_of(interaction.metadata)
     return Traits(
         # As in the sample: a root may show no question where its retriever was asked one.
-        question=root.query or next(iter(queries(interaction)), ""),
+        question=question_of(interaction)[0],
         # Once, whatever number of rules asks: it is searched in all that models said.
         answer=functools.cache(lambda: answer_of(interaction)),
         tags=interaction.tags,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+from rag_eval_hooks.capture.contexts.candidates import likeliest
 from rag_eval_hooks.redaction import MARGIN, Session
 from rag_eval_hooks.sample import Context
 
@@ -56,12 +57,16 @@ class SampleTexts:
         return self._limited(field, redacted or "", is_cut)
 
     def contexts(
-        self, field: str, contexts: tuple[Context, ...] | None, most: int
+        self, field: str, contexts: tuple[Context, ...] | None, most: int, answer: str | None = None
     ) -> tuple[Context, ...] | None:
-        """Return the first contexts, with text, id and metadata redacted and cut."""
+        """Return contexts with text, id and metadata redacted and cut.
+
+        Of too many, those that an answer may rest on; the first ones without an answer.
+        """
         if contexts is None:
             return None
-        if len(contexts) > most:
+        kept = likeliest(contexts, answer, most) or ()
+        if len(contexts) > len(kept):
             self.cut_fields.append(field)
         return tuple(
             replace(
@@ -70,7 +75,7 @@ class SampleTexts:
                 id=self._key(f"{field}[{index}].id", context.id),
                 metadata=self.metadata(f"{field}[{index}].metadata", context.metadata),
             )
-            for index, context in enumerate(contexts[:most])
+            for index, context in enumerate(kept)
         )
 
     def stages(

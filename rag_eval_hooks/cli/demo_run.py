@@ -6,20 +6,23 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks import RagEval, setup_tracing
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.framework import AskPipeline, Framework, PipelineSettings
-from rag_eval_hooks.cli.results import ResultCollector, SampleResult
+from rag_eval_hooks.cli.results import ResultCollector
 from rag_eval_hooks.cli.rows import Corpus, QuestionRow
+from rag_eval_hooks.cli.viewer import SERVICE
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import SinkSpec
 from rag_eval_hooks.delivery.backlog import RETRY
+from rag_eval_hooks.results.read import ResultRow
 from rag_eval_hooks.score import Cause, NotScored
 
 if TYPE_CHECKING:
     from rag_eval_hooks import Stats
+    from rag_eval_hooks.cli.demo_view import View
 
 __all__ = ["Plan", "Report", "run_demo"]
 
@@ -75,33 +78,13 @@ class Report:
         seconds: Wall time from the first question to the last score.
     """
 
-    results: Mapping[str, SampleResult]
+    results: Mapping[str, ResultRow]
     stats: Stats
     problems: tuple[str, ...]
     seconds: float
 
 
-class Screen(Protocol):
-    """Display of a run."""
-
-    def start(self, plan: Plan, results: ResultCollector) -> None:
-        """Begin, before the first question."""
-        ...
-
-    def tick(self) -> None:
-        """Update the display; called often, with or without new results."""
-        ...
-
-    def stop(self) -> None:
-        """End, after the last score or when the run breaks off."""
-        ...
-
-    def report(self, plan: Plan, report: Report) -> None:
-        """Show the report."""
-        ...
-
-
-def run_demo(plan: Plan, screen: Screen) -> int:
+def run_demo(plan: Plan, view: View) -> int:
     """Run the pipeline over all questions and show the results.
 
     Returns:
@@ -112,27 +95,30 @@ def run_demo(plan: Plan, screen: Screen) -> int:
     """
     _prepare(plan)
     try:
-        report = _traced(plan, screen)
+        report = _traced(plan, view)
     except ImportError as error:
         # The text names the command that installs the package.
         raise UsageError(str(error)) from None
-    screen.report(plan, report)
+    view.report(plan, report)
     return 1 if report.problems else 0
 
 
-def _traced(plan: Plan, screen: Screen) -> Report:
+def _traced(plan: Plan, view: View) -> Report:
     provider = setup_tracing(
-        otlp_endpoint=plan.otlp_endpoint, console=plan.console, path=plan.traces
+        otlp_endpoint=plan.otlp_endpoint,
+        console=plan.console,
+        path=plan.traces,
+        service_name=SERVICE,
     )
     results = ResultCollector()
     try:
         sinks: list[SinkSpec] = [results, f"jsonl:{plan.results}", *plan.sinks]
         with RagEval(sinks=sinks, config=plan.config) as evals:
             ask = plan.framework.build(evals, plan.corpus.passages, plan.settings)
-            screen.start(plan, results)
-            return _ask_all(plan, evals, ask, results, screen.tick)
+            view.start(plan, results)
+            return _ask_all(plan, evals, ask, results, view.tick)
     finally:
-        screen.stop()
+        view.stop()
         provider.shutdown()
 
 
@@ -198,7 +184,7 @@ def _wait(evals: RagEval, config: RagEvalConfig, fewer_than: int, tick: Callable
         pending = now
 
 
-def _unscored(corpus: Corpus, results: Mapping[str, SampleResult]) -> list[str]:
+def _unscored(corpus: Corpus, results: Mapping[str, ResultRow]) -> list[str]:
     problems = []
     for row in corpus.rows:
         result = results.get(row.id)
@@ -209,7 +195,7 @@ def _unscored(corpus: Corpus, results: Mapping[str, SampleResult]) -> list[str]:
     return problems
 
 
-def _failed(result: SampleResult) -> list[str]:
+def _failed(result: ResultRow) -> list[str]:
     return [
         f"{metric} was not scored: {outcome.cause}"
         for metric, outcome in result.outcomes.items()

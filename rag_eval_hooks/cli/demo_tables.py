@@ -11,11 +11,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rag_eval_hooks.cli.results import FAITHFULNESS, SampleResult, Summary, suites, summaries
+from rag_eval_hooks.cli.results import FAITHFULNESS, Summary, suites, summaries
 from rag_eval_hooks.cli.rows import QuestionRow
+from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.text_table import one_line
 from rag_eval_hooks.score import NotScored, Outcome, Score
 
-__all__ = ["ASCII_STYLE", "UNICODE_STYLE", "Style", "scores", "shorten", "summary", "worst_sample"]
+__all__ = ["ASCII_STYLE", "UNICODE_STYLE", "Style", "scores", "summary", "worst_sample"]
 
 _QUESTION_CHARS: Final = 60
 _LEAST_QUESTION_CHARS: Final = 12
@@ -47,15 +49,8 @@ UNICODE_STYLE: Final = Style(SIMPLE_HEAD, "·", "✓", "✗")
 ASCII_STYLE: Final = Style(ASCII2, "-", "+", "x")
 
 
-def shorten(text: str, width: int = _QUESTION_CHARS) -> str:
-    """Return the text on one line, cut at the end, without control characters."""
-    line = " ".join(text.split())
-    printable = "".join(char if char.isprintable() else "?" for char in line)
-    return printable if len(printable) <= width else printable[: width - 3].rstrip() + "..."
-
-
 def scores(
-    rows: Sequence[QuestionRow], results: Mapping[str, SampleResult], style: Style, width: int
+    rows: Sequence[QuestionRow], results: Mapping[str, ResultRow], style: Style, width: int
 ) -> RenderableType:
     """Return one table per suite, one line per question; a score's colour is its quality.
 
@@ -75,7 +70,7 @@ def _suite(
     suite: str,
     metrics: Sequence[str],
     rows: Sequence[QuestionRow],
-    results: Mapping[str, SampleResult],
+    results: Mapping[str, ResultRow],
     style: Style,
     width: int,
 ) -> Table:
@@ -89,9 +84,9 @@ def _suite(
         table.add_column(_MISTAKE_HEADING, no_wrap=True)
     for row in rows:
         outcomes = results[row.id].outcomes if row.id in results else {}
-        question = [Text(shorten(row.question, room))] if room else []
+        question = [Text(one_line(row.question, room))] if room else []
         cells = [_cell(outcomes.get(metric), style) for metric in metrics]
-        line = [Text(shorten(row.id)), *question, *cells, _mistake(row)]
+        line = [Text(one_line(row.id)), *question, *cells, _mistake(row)]
         table.add_row(*line[: len(table.columns)])
     return table
 
@@ -103,7 +98,7 @@ def _table(title: str, style: Style) -> Table:
 def _question_room(metrics: Sequence[str], rows: Sequence[QuestionRow], width: int) -> int:
     """Return the characters that other columns leave to the question; 0 if too few to be useful."""
     columns = [
-        max(len(shorten(row.id)) for row in rows),
+        max(len(one_line(row.id)) for row in rows),
         *(max(map(len, _heading(metric).split("\n"))) for metric in metrics),
         len(_MISTAKE_HEADING),
     ]
@@ -133,7 +128,7 @@ def _mistake(row: QuestionRow) -> Text:
     return Text("" if row.mistake is None else str(row.mistake), style="magenta")
 
 
-def summary(results: Mapping[str, SampleResult], style: Style) -> Table:
+def summary(results: Mapping[str, ResultRow], style: Style) -> Table:
     """Return mean, number of scores and number of absences by cause, for each metric."""
     table = _table("summary", style)
     table.add_column("metric", no_wrap=True)
@@ -152,32 +147,34 @@ def _summary_cells(line: Summary, style: Style) -> tuple[str, ...]:
     return line.metric, mean, str(line.scored), str(sum(line.absent.values())), why
 
 
-def worst_sample(row: QuestionRow, result: SampleResult, style: Style) -> RenderableType:
+def worst_sample(row: QuestionRow, result: ResultRow, style: Style) -> RenderableType:
     """Return question, answer, and each claim with its verdict and the judge's reason."""
     sample = result.sample
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row("question", Text(shorten(sample.question, 300)))
-    grid.add_row("answer", Text(shorten(sample.answer or "", 600)))
+    grid.add_row("question", Text(one_line(sample.question, 300)))
+    grid.add_row("answer", Text(one_line(sample.answer or "", 600)))
     if sample.reference is not None:
-        grid.add_row("expected", Text(shorten(sample.reference, 300)))
+        grid.add_row("expected", Text(one_line(sample.reference, 300)))
     if row.mistake is not None:
         grid.add_row(_MISTAKE_HEADING, _mistake(row))
-    for claim in sorted(result.claims(), key=lambda claim: bool(claim["supported"])):
+    score = result.score(FAITHFULNESS)
+    claims = () if score is None else score.explanation.get("claims", ())
+    for claim in sorted(claims, key=lambda claim: bool(claim["supported"])):
         grid.add_row(*_claim(claim, style))
     return Group(Text(_title(row, result), style="bold red"), grid)
 
 
-def _title(row: QuestionRow, result: SampleResult) -> str:
+def _title(row: QuestionRow, result: ResultRow) -> str:
     score = result.score(FAITHFULNESS)
     shown = "" if score is None else f", {FAITHFULNESS} {score.value:.2f}"
-    return f"worst sample: {shorten(row.id)}{shown}"
+    return f"worst sample: {one_line(row.id)}{shown}"
 
 
 def _claim(claim: Mapping[str, object], style: Style) -> tuple[str, Text]:
     if claim["supported"]:
-        return f"{style.yes} claim", Text(shorten(str(claim["claim"]), 300), style="green")
-    text = Text(shorten(str(claim["claim"]), 300), style="red")
-    reason = shorten(str(claim.get("reason") or ""), 300)
+        return f"{style.yes} claim", Text(one_line(str(claim["claim"]), 300), style="green")
+    text = Text(one_line(str(claim["claim"]), 300), style="red")
+    reason = one_line(str(claim.get("reason") or ""), 300)
     return f"{style.no} claim", text.append(f"\nwhy: {reason}" if reason else "", style="default")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group, RenderableType
@@ -13,12 +14,16 @@ from rag_eval_hooks.cli.demo_tables import (
     ASCII_STYLE,
     UNICODE_STYLE,
     scores,
-    shorten,
     summary,
     worst_sample,
 )
-from rag_eval_hooks.cli.results import FAITHFULNESS, ResultCollector, SampleResult, mean, worst
+from rag_eval_hooks.cli.results import FAITHFULNESS, ResultCollector
 from rag_eval_hooks.cli.rows import Corpus
+from rag_eval_hooks.cli.viewer import JAEGER
+from rag_eval_hooks.results.ranking import worst
+from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.text_table import one_line
+from rag_eval_hooks.score import Score
 
 if TYPE_CHECKING:
     from rag_eval_hooks.cli.demo_run import Plan, Report
@@ -45,7 +50,6 @@ query_engine.query(question)""",
 """Code by which an application of each framework is captured."""
 _DEFAULT_FRAMEWORK: Final = "langchain"
 _COMMAND: Final = "rag-eval-hooks demo"
-_JAEGER: Final = "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:latest"
 _JAEGER_PAGE: Final = "and open http://localhost:16686"
 
 
@@ -57,7 +61,6 @@ class View:
         plain: ASCII, no colours, no live display.
         live: Redraw scores in place on a terminal.
         framework: Name of the framework, as in the argument.
-        console: Output; standard output by default.
     """
 
     def __init__(
@@ -65,13 +68,12 @@ class View:
         corpus: Corpus,
         *,
         plain: bool,
-        live: bool = True,
-        framework: str = _DEFAULT_FRAMEWORK,
-        console: Console | None = None,
+        live: bool,
+        framework: str,
     ) -> None:
         self._corpus = corpus
         self._framework = framework.replace("_", "-")
-        self._console = console or _console(plain)
+        self._console = _console(plain)
         ascii_only = plain or not self._console.encoding.startswith("utf")
         self._style = ASCII_STYLE if ascii_only else UNICODE_STYLE
         self._redraw = live and not plain and self._console.is_terminal
@@ -117,7 +119,7 @@ class View:
         self._report_accounts(plan, report)
         self._report_next(plan)
         for problem in report.problems:
-            self._console.print(Text(f"problem: {shorten(problem, 300)}", style="bold red"))
+            self._console.print(Text(f"problem: {one_line(problem, 300)}", style="bold red"))
 
     def _progress(self) -> RenderableType:
         results = self._results.snapshot()
@@ -126,11 +128,11 @@ class View:
             return Group(self._scores(results), count)
         return Group(summary(results, self._style), count)
 
-    def _scores(self, results: Mapping[str, SampleResult]) -> RenderableType:
+    def _scores(self, results: Mapping[str, ResultRow]) -> RenderableType:
         return scores(self._corpus.rows, results, self._style, self._console.width)
 
     def _report_worst(self, report: Report) -> None:
-        result = worst(report.results.values())
+        result = next(iter(worst(report.results.values())), None)
         rows = {row.id: row for row in self._corpus.rows}
         row = rows.get(result.sample.question_id or "") if result else None
         if result is not None and row is not None:
@@ -167,7 +169,7 @@ class View:
         if (advice := _ADVICE.get(self._framework)) is not None:
             lines += ["  your own pipeline:", *(f"    {line}" for line in advice.splitlines())]
         if plan.otlp_endpoint is None:
-            steps = (_JAEGER, f"{demo} --otlp-endpoint http://localhost:4318", _JAEGER_PAGE)
+            steps = (JAEGER, f"{demo} --otlp-endpoint http://localhost:4318", _JAEGER_PAGE)
             lines += ["  see the traces in Jaeger:", *(f"    {step}" for step in steps)]
         for line in lines:
             self._print(line)
@@ -187,15 +189,15 @@ def _console(plain: bool) -> Console:
     return console if console.is_terminal else Console(width=_PIPED_WIDTH, highlight=False)
 
 
-def _line(row_id: str, result: SampleResult) -> str:
+def _line(row_id: str, result: ResultRow) -> str:
     score = result.score(FAITHFULNESS)
     if score is not None:
-        return f"{shorten(row_id)}  {FAITHFULNESS} {score.value:.2f}"
-    overall = result.overall
-    return shorten(row_id) if overall is None else f"{shorten(row_id)}  overall {overall:.2f}"
+        return f"{one_line(row_id)}  {FAITHFULNESS} {score.value:.2f}"
+    values = [one.normalised for one in result.outcomes.values() if isinstance(one, Score)]
+    return f"{one_line(row_id)}  overall {fmean(values):.2f}" if values else one_line(row_id)
 
 
-def _faithfulness(results: Iterable[SampleResult]) -> str:
+def _faithfulness(results: Iterable[ResultRow]) -> str:
     scored = (result.score(FAITHFULNESS) for result in results)
-    value = mean(score.value for score in scored if score is not None)
-    return "not scored" if value is None else f"{value:.2f}"
+    values = [score.value for score in scored if score is not None]
+    return f"{fmean(values):.2f}" if values else "not scored"

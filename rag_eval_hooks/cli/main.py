@@ -9,7 +9,17 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.cli import UsageError, demo, doctor, metrics
+from rag_eval_hooks.cli import (
+    UsageError,
+    calibrate,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    fleet,
+    metrics,
+    report_command,
+)
 from rag_eval_hooks.errors import ConfigError
 
 __all__ = ["build_parser", "main"]
@@ -28,7 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, metrics, doctor):
+    commands = (demo, evaluate, report_command, compare, calibrate, metrics, doctor, fleet)
+    for command in commands:
         command.register(subparsers)
     return parser
 

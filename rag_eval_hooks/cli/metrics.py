@@ -17,7 +17,7 @@ from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.score import NotScored, Score
 
-__all__ = ["register"]
+__all__ = ["example_texts", "listed", "register", "worked"]
 
 _HEADER: Final = ("metric", "scale", "better", "needs", "judge calls", "source")
 _WIDTH: Final = 96
@@ -58,14 +58,15 @@ def _checks(path: Path | None) -> Any:
 
 def _listed(metrics: Iterable[Metric]) -> Iterator[str]:
     """Yield a table with one line per metric."""
-    rows = [_HEADER, *map(_row, metrics)]
+    rows = [_HEADER, *map(listed, metrics)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         yield "  ".join(cells).rstrip()
 
 
-def _row(metric: Metric) -> tuple[str, ...]:
+def listed(metric: Metric) -> tuple[str, ...]:
+    """Return id, scale, better side, needs, judge calls and source of a metric."""
     needs = ", ".join(sorted(metric.needs)) or "its parts'"
     return metric.id, _scale(metric), _better(metric), needs, str(_calls(metric)), metric.source
 
@@ -108,13 +109,19 @@ def _explained(metric: Metric) -> Iterator[str]:
     )
     yield ""
     yield "Worked example"
-    yield from _pairs(dict(_texts()))
+    yield from _pairs(dict(example_texts()))
     yield ""
+    yield from worked(metric)
+
+
+def worked(metric: Metric) -> Iterator[str]:
+    """Yield the way from the example's findings to the metric's value."""
     outcome = metric.score(SAMPLE, FINDINGS)
     yield from [_absent(outcome)] if isinstance(outcome, NotScored) else _worked(outcome)
 
 
-def _texts() -> Iterator[tuple[str, str]]:
+def example_texts() -> Iterator[tuple[str, str]]:
+    """Yield the names and texts of the example."""
     yield "  question", SAMPLE.question
     for number, context in enumerate(SAMPLE.contexts or (), start=1):
         yield f"  chunk {number}", context.text

@@ -175,7 +175,7 @@ def _numbered(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
-def _brief(value: object, width: int = 40) -> str:
+def _brief(value: object) -> str:
     """Return the value as JSON, shortened for an error that the file's owner reads."""
     shown = "nothing" if value is None else json.dumps(value, ensure_ascii=False)
-    return shown if len(shown) <= width else shown[: width - 1] + "…"
+    return shown if len(shown) <= 40 else shown[:39] + "…"

@@ -1,4 +1,4 @@
-"""Viewer of traces for the demo: a real Phoenix, started and ended with it."""
+"""Viewer of traces for the demo: a real Phoenix or Jaeger, started and ended with it."""
 
 from __future__ import annotations
 
@@ -17,40 +17,73 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlencode
 
 from rag_eval_hooks.cli import UsageError
 
-__all__ = ["VIEWERS", "link", "phoenix", "until_interrupted"]
+__all__ = ["JAEGER", "SERVICE", "VIEWERS", "jaeger_links", "link", "running", "until_interrupted"]
 
-VIEWERS: Final = ("phoenix",)
+SERVICE: Final = "rag-eval-hooks-demo"
+"""Name under which viewers list the demo."""
+VIEWERS: Final = ("phoenix", "jaeger")
+JAEGER: Final = "docker run --rm -p 16686:16686 -p 4318:4318 jaegertracing/jaeger:2.20.0"
+"""Command that starts one with its page and its receiver on their usual ports."""
+_ADVICE: Final = {
+    "phoenix": "pip install arize-phoenix",
+    "jaeger": f"run: {JAEGER}, then the demo with --otlp-endpoint http://localhost:4318",
+}
+_JAEGER_PAGE: Final = "http://127.0.0.1:16686"
 _PORT: Final = 6006
 _START_TIMEOUT: Final = 120.0
 _END_TIMEOUT: Final = 10.0
 
 
 @contextlib.contextmanager
-def phoenix(command: str) -> Iterator[str]:
-    """Run Phoenix with data in a temporary folder, and yield its URL.
+def running(viewer: str, command: str | None) -> Iterator[tuple[str, str]]:
+    """Run a viewer with data of its own, gone with it; yield its page and its OTLP endpoint.
 
-    The port is 6006, or a free one if that is taken.
+    Phoenix's port is 6006, or a free one if that is taken; Jaeger's ports are its usual ones.
 
     Args:
-        command: Name or path of its executable.
+        viewer: One of `VIEWERS`.
+        command: Name or path of its executable; None for the viewer's name.
 
     Raises:
         UsageError: There is no such executable, or it does not start.
     """
-    executable = shutil.which(command)
+    executable = shutil.which(command or viewer)
     if executable is None:
-        raise UsageError(f"--viewer-command: no {command} here; pip install arize-phoenix")
-    # A termination signal ends Phoenix first.
+        raise UsageError(f"--viewer-command: no {command or viewer} here; {_ADVICE[viewer]}")
+    # A termination signal ends the viewer first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="rag-eval-hooks-phoenix-") as folder:
-        port = _free(_PORT)
-        with _process([executable, "serve"], _environment(folder, port), Path(folder)) as started:
-            url = f"http://127.0.0.1:{port}"
-            _wait_for(url, started, Path(folder))
-            yield url
+    with tempfile.TemporaryDirectory(prefix=f"rag-eval-hooks-{viewer}-") as folder:
+        if viewer == "jaeger":
+            started = [executable], {**os.environ, "JAEGER_LISTEN_HOST": "127.0.0.1"}
+            page, endpoint, health = _JAEGER_PAGE, "http://127.0.0.1:4318", "/"
+        else:
+            port = _free(_PORT)
+            started = [executable, "serve"], _environment(folder, port)
+            page = endpoint = f"http://127.0.0.1:{port}"
+            health = "/healthz"
+        with _process(*started, Path(folder)) as process:
+            _wait_for(page + health, process, Path(folder), viewer)
+            yield page, endpoint
+
+
+def jaeger_links(page: str) -> tuple[str, ...]:
+    """Return lines that say what to open in a Jaeger."""
+    failing = urlencode(
+        {
+            "service": SERVICE,
+            "tags": json.dumps({"rag.eval.pass": "false"}),
+            "lookback": "2d",
+            "limit": 50,
+        }
+    )
+    return (
+        f"all requests in Jaeger: {page}/search?{urlencode({'service': SERVICE})}",
+        f"those that fail a threshold: {page}/search?{failing}",
+    )
 
 
 def link(url: str) -> str:
@@ -119,12 +152,12 @@ def _process(
                 process.wait()
 
 
-def _wait_for(url: str, process: subprocess.Popen[bytes], folder: Path) -> None:
+def _wait_for(url: str, process: subprocess.Popen[bytes], folder: Path, viewer: str) -> None:
     deadline = time.monotonic() + _START_TIMEOUT
     while process.poll() is None and time.monotonic() < deadline:
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/healthz", timeout=5):
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=5):
             return
         time.sleep(0.2)
     said = (folder / "log").read_text(encoding="utf-8", errors="replace")
     print(said[-2000:], file=sys.stderr)
-    raise UsageError("--viewer: phoenix did not start; see above")
+    raise UsageError(f"--viewer: {viewer} did not start; see above")

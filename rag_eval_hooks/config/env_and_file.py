@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tomllib
 from collections.abc import Callable, Collection, Mapping
@@ -16,12 +17,15 @@ __all__ = [
     "may_be_file",
     "merged",
     "model_environment",
+    "otel_variables",
     "otlp_endpoint",
     "traces_at",
 ]
 
 Origins: TypeAlias = dict[str, str]
 """Origin of each setting that is not at its default, in words."""
+
+_logger = logging.getLogger("rag_eval_hooks")
 
 _PREFIX = "RAG_EVAL_"
 _FILE_VARIABLE = "RAG_EVAL_CONFIG_FILE"
@@ -37,6 +41,12 @@ _THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "RAYON_NUM_THREADS",
 )
+_ENDPOINT_VARIABLES = {
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    "azure": ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"),
+    "ollama": ("", ""),
+}
+"""Variables of endpoint and key that other software reads too, by the judge's provider."""
 _CONTENT_ON_SPANS = ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
 _CONTENT_IN_EVENTS = ("EVENT_ONLY", "SPAN_AND_EVENT")
 
@@ -54,10 +64,10 @@ def merged(
         ungrouped: Replaces the groups among the values of a file by the settings in them.
 
     Raises:
-        ConfigError: A `RAG_EVAL_*` variable is unknown, or the file cannot be used.
+        ConfigError: The file cannot be used.
     """
     variables = {_PREFIX + name.upper(): name for name in names}
-    _refuse_unknown_variables(variables)
+    _check_variables(variables)
     path = _file_path()
     from_file = {} if path is None else ungrouped(_read(path))
     environment = {
@@ -89,12 +99,17 @@ def otlp_endpoint() -> str | None:
     return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)
 
 
-def _refuse_unknown_variables(known: Mapping[str, str]) -> None:
+def otel_variables() -> dict[str, str]:
+    """Return the variables of OpenTelemetry."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
+
+
+def _check_variables(known: Mapping[str, str]) -> None:
+    """Warn of variables that are no settings: they may be the application's own."""
     for variable in os.environ:
-        own = variable.startswith(_PREFIX) and variable != _FILE_VARIABLE
-        if own and variable not in known:
+        if variable.startswith(_PREFIX) and variable not in (*known, _FILE_VARIABLE):
             name = variable.removeprefix(_PREFIX).lower()
-            raise unknown_setting(name, {*known.values(), "config_file"}, _PREFIX)
+            _logger.warning("%s", unknown_setting(name, {*known.values(), "config_file"}, _PREFIX))
 
 
 def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -104,12 +119,11 @@ def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
         own: The settings of our own, which decide whether a shared key may be used.
     """
     shared: dict[str, tuple[str, Any]] = {}
+    provider = str(own.get("judge", "")).partition(":")[0]
+    url, key = _ENDPOINT_VARIABLES.get(provider, _ENDPOINT_VARIABLES["openai"])
     # A key goes to the endpoint that it was set for, and to no other one.
-    if own.get("judge_base_url") in (None, os.environ.get("OPENAI_BASE_URL")):
-        for name, variable in (
-            ("judge_base_url", "OPENAI_BASE_URL"),
-            ("judge_api_key", "OPENAI_API_KEY"),
-        ):
+    if url and own.get("judge_base_url") in (None, os.environ.get(url)):
+        for name, variable in (("judge_base_url", url), ("judge_api_key", key)):
             if value := os.environ.get(variable):
                 shared[name] = (variable, value)
     content = os.environ.get(_CONTENT_VARIABLE, "").strip().upper()

@@ -19,7 +19,6 @@ from rag_eval_hooks.config.fields import (
     SecretByName,
     SettingsGroup,
     Share,
-    Temperature,
     Url,
     Variants,
     Wants,
@@ -41,8 +40,9 @@ class ScoringSettings(SettingsGroup):
 
     metrics: Annotated[Names, Wants("names of suites or metrics, separated by commas")] = setting(
         (),
-        "Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`. By default all that a "
-        "sample can feed: without a reference, those that need none.",
+        "Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`; `-` before a name takes "
+        "away. By default those of `ragas` that a sample can feed: without a reference, those "
+        "that need none.",
     )
     embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Wants(EMBEDDERS.wanted)] = setting(
         "auto",
@@ -64,7 +64,8 @@ class ScoringSettings(SettingsGroup):
         "Other definitions of metrics: `dont_know_phrases` (`graphrag.answer_class` finds DON'T "
         "KNOW wherever a phrase for it occurs, not only where the answer says nothing else), "
         "`rank_aware_precision` (`graphrag.ragas_context_precision` depends on the ranks of the "
-        "contexts), `paired_ratings` (two judge calls for the `nvidia` suite instead of six) and "
+        "contexts), `independent_ratings` (six judge calls for the `nvidia` suite instead of four: "
+        "ratings of the contexts by one template share none) and "
         "`single_calls` (a judge call for each finding, for small models).",
     )
     weights: Weights = setting(
@@ -111,7 +112,7 @@ class ScoringSettings(SettingsGroup):
     @property
     def nvidia_calls(self) -> Literal["independent", "paired"]:
         """Judge calls for the ratings of the `nvidia` suite."""
-        return "paired" if "paired_ratings" in self.variants else "independent"
+        return "independent" if "independent_ratings" in self.variants else "paired"
 
     def weights_of(self, suite: str) -> dict[str, float]:
         """Return the weights given for one suite, by part."""
@@ -123,10 +124,13 @@ class JudgeSettings(SettingsGroup):
     """The judge, its endpoint, and the limits of its calls."""
 
     judge: Annotated[str, AfterValidator(JUDGES.check), Wants(JUDGES.wanted)] = setting(
-        "local", "`local` (embedded, no network) or `openai:<model>`."
+        "local",
+        "`local` (embedded, no network), `nli:<model>` (the same with an entailment model on this "
+        "machine) or `openai:<model>`.",
     )
     judge_prices: Annotated[OptionalText, Wants("the path of a TOML file, or 'none'")] = setting(
-        None, "Path of a TOML file with prices of models, for the cost on scores."
+        None,
+        "Path of a TOML file with prices of models, over the list of the extra `prices`.",
     )
     judge_base_url: Url = setting(
         None, "Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM."
@@ -137,7 +141,6 @@ class JudgeSettings(SettingsGroup):
     judge_headers: SecretByName = setting(
         {}, "Extra HTTP headers for a gateway; values are secret and never printed."
     )
-    judge_temperature: Temperature = setting(0.0, "Sampling temperature, or `none` to send none.")
     judge_timeout: Seconds = setting(30.0, "Seconds for one judge call.")
     judge_retries: Annotated[int, Field(ge=0), Wants("a whole number, 0 or more")] = setting(
         3, "Further tries after a 429, a 5xx or a time-out."
@@ -178,19 +181,30 @@ class SamplingSettings(SettingsGroup):
     budget: Annotated[
         Budgets,
         Wants(
-            "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; and path, "
-            "the path of a file"
+            "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; "
+            "calls_per_second; and path, the path of a file or the URL of a Redis"
         ),
     ] = setting(
         {},
         "Limits of `calls`, `tokens` or `cost` of judge and embedder, each `_per_hour` or "
-        "`_per_day` (UTC); and `path`, an SQLite file by which processes share one budget.",
+        "`_per_day` (UTC); `calls_per_second`, above which a call waits for its turn; and `path`, "
+        "an SQLite file or a Redis by which processes share one budget, as a fleet's workers do.",
     )
 
     @property
     def budget_limits(self) -> dict[str, float]:
         """Limits by unit and period, such as `calls_per_hour`."""
-        return {name: limit for name, limit in self.budget.items() if isinstance(limit, float)}
+        return {
+            name: limit
+            for name, limit in self.budget.items()
+            if isinstance(limit, float) and name != "calls_per_second"
+        }
+
+    @property
+    def calls_per_second(self) -> float | None:
+        """Calls in a second, or None without a limit."""
+        rate = self.budget.get("calls_per_second")
+        return rate if isinstance(rate, float) and rate > 0 else None
 
     @property
     def budget_path(self) -> str | None:

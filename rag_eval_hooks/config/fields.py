@@ -38,7 +38,6 @@ __all__ = [
     "Share",
     "Switch",
     "TelemetryDetails",
-    "Temperature",
     "Url",
     "Variants",
     "Wants",
@@ -96,9 +95,6 @@ OptionalShare: TypeAlias = Annotated[
     _OrNone,
     Wants("a number above 0, up to 1, or 'none'"),
 ]
-Temperature: TypeAlias = Annotated[
-    Annotated[float, Field(ge=0, le=2)] | None, _OrNone, Wants("a number from 0 to 2, or 'none'")
-]
 OptionalText: TypeAlias = Annotated[str | None, _OrNone]
 Names: TypeAlias = Annotated[tuple[str, ...], BeforeValidator(_split)]
 NumberByName: TypeAlias = dict[str, Annotated[float, _Finite]]
@@ -116,11 +112,12 @@ Url: TypeAlias = Annotated[
 ]
 Variants: TypeAlias = Annotated[
     tuple[
-        Literal["dont_know_phrases", "rank_aware_precision", "paired_ratings", "single_calls"], ...
+        Literal["dont_know_phrases", "rank_aware_precision", "independent_ratings", "single_calls"],
+        ...,
     ],
     BeforeValidator(_split),
     Wants(
-        "'dont_know_phrases', 'rank_aware_precision', 'paired_ratings' and 'single_calls', "
+        "'dont_know_phrases', 'rank_aware_precision', 'independent_ratings' and 'single_calls', "
         "separated by commas"
     ),
 ]
@@ -132,9 +129,7 @@ TelemetryDetails: TypeAlias = Annotated[
 _REDACTIONS = "^(none|all|email|phone(:[A-Z]{2})?|card|iban|key|ip|presidio)$"
 Redactions: TypeAlias = Annotated[
     tuple[
-        Annotated[
-            str, Field(pattern="^(none|all|email|phone(:[A-Z]{2})?|card|iban|key|ip|presidio)$")
-        ],
+        Annotated[str, Field(pattern=_REDACTIONS)],
         ...,
     ],
     BeforeValidator(_split),
@@ -209,7 +204,7 @@ def _pairs(text: str) -> dict[str, str]:
 def _config_error(
     group: type[SettingsGroup], error: ValidationError, values: Mapping[str, Any]
 ) -> ConfigError:
-    first = error.errors(include_url=False, include_context=False)[0]
+    first = error.errors(include_url=False)[0]
     name = str(first["loc"][0])
     if name not in group.model_fields:
         return unknown_setting(name, group.model_fields)
@@ -217,6 +212,15 @@ def _config_error(
         return ConfigError(nested[0], first["input"], nested[1])
     field = group.model_fields[name]
     value, wants = values.get(name), wants_of(field)
+    if isinstance(raised := first.get("ctx", {}).get("error"), ConfigError):
+        wants = raised.wants
     if isinstance(value, str) and typing.get_origin(field.annotation) is dict:
         wants += "; as text, name=value pairs, separated by commas"
-    return ConfigError(name, "**********" if is_secret(field) else value, wants)
+    # A URL without credentials and parameters is shown, as it is no secret.
+    hides = is_secret(field) and (SecretStr in _types_in(field.annotation) or _may_hide(value))
+    return ConfigError(name, "**********" if hides else value, wants)
+
+
+def _may_hide(url: object) -> bool:
+    """Return whether a URL may hold credentials or parameters."""
+    return not isinstance(url, str) or bool(set("@?;=&#").intersection(url))

@@ -24,6 +24,7 @@ from rag_eval_hooks.config.fields import (
 from rag_eval_hooks.sink_providers import keys_wanted, sinks_wanted
 
 __all__ = [
+    "BROKER",
     "REDACTIONS",
     "DeliverySettings",
     "LimitSettings",
@@ -36,6 +37,9 @@ REDACTIONS = (
     "'presidio', separated by commas; in code also rules and functions (text) -> text or "
     "(field, text) -> text"
 )
+
+
+BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
 
 
 class LimitSettings(SettingsGroup):
@@ -75,12 +79,13 @@ class TelemetrySettings(SettingsGroup):
         "Spans of requests: `auto` (none of ours where another instrumentor writes its own), "
         "`all`, `root` (the RAG span alone) or `none`.",
     )
-    carrier: Annotated[Literal["trace", "child", "off"], Wants("'trace', 'child' or 'off'")] = (
-        setting(
-            "trace",
-            "Evaluation span with all results: `trace` (in a trace of its own), `child` (below the "
-            "RAG span) or `off`.",
-        )
+    evaluation_span: Annotated[
+        Literal["late", "child", "trace", "off"], Wants("'late', 'child', 'trace' or 'off'")
+    ] = setting(
+        "late",
+        "Span with all results below the RAG span: `late` (for scores that came too late for the "
+        "RAG span, or cannot be on it), `child` (always), `trace` (always, in a trace of its own) "
+        "or `off`.",
     )
     telemetry_details: TelemetryDetails = setting(
         (),
@@ -89,7 +94,13 @@ class TelemetrySettings(SettingsGroup):
         "too, with the request's end as its time) and `event_quotes` (explanations in log events "
         "may quote the application's texts).",
     )
-    capture_content: Switch = setting(False, "Put question, contexts and answer on spans.")
+    capture_content: Switch = setting(
+        False, "Put questions, messages, documents, tool calls and answers on spans."
+    )
+    content_max_length: Count = setting(
+        20_000,
+        "Characters of one attribute with content; longer texts are cut and end in `[...]`.",
+    )
 
     @property
     def hold(self) -> bool:
@@ -113,7 +124,26 @@ class TelemetrySettings(SettingsGroup):
 
 
 class DeliverySettings(SettingsGroup):
-    """Sinks, retries, and the spool that outlives the process."""
+    """Workers on other machines, sinks, retries, and the spool that outlives the process."""
+
+    evaluator: Annotated[
+        Literal["thread", "celery"],
+        Wants("'thread' or 'celery'; for local models in a process, model_process"),
+    ] = setting(
+        "thread",
+        "Evaluation in a `thread` of the application, or by `celery` workers. See "
+        "[fleet.md](fleet.md).",
+    )
+    broker: Annotated[SecretStr | None, Wants(BROKER)] = setting(
+        None,
+        "Broker of the workers: a URL of Redis; or one of RabbitMQ, a comma, and one of the Redis "
+        "that holds limits and counts. Never printed.",
+    )
+    results: Annotated[Literal["worker", "return"], Wants("'worker' or 'return'")] = setting(
+        "worker",
+        "Scores go from the `worker` to telemetry and sinks alone, or `return` to the application "
+        "too, for RAG spans that wait and for sinks passed in code.",
+    )
 
     sinks: Annotated[Names, Wants(f"{sinks_wanted()}, separated by commas")] = setting(
         (), "Destinations of scores besides the span."

@@ -51,7 +51,6 @@ class SettingKeywords(TypedDict, total=False):
     judge_base_url: str | None
     judge_api_key: Secret | None
     judge_headers: Mapping[str, Secret]
-    judge_temperature: float | None
     judge_timeout: float
     judge_retries: int
     judge_concurrency: int
@@ -69,9 +68,12 @@ class SettingKeywords(TypedDict, total=False):
     feedback_samples: int
     hold_timeout: float
     spans: Literal["auto", "all", "root", "none"]
-    carrier: Literal["trace", "child", "off"]
+    evaluation_span: Literal["late", "child", "trace", "off"]
     telemetry_details: Names
     capture_content: bool
+    content_max_length: int
+    broker: Secret | None
+    results: Literal["worker", "return"]
     sink_keys: Mapping[str, Secret]
     sink_timeout: float
     sink_retry_for: float
@@ -90,4 +92,5 @@ class ArgumentKeywords(SettingKeywords, total=False):
     sinks: Names
     embedder: str
     token_scorer: str
+    evaluator: Literal["thread", "celery"]
     redact: Names

@@ -15,6 +15,7 @@ __all__ = [
     "INTERACTION_CHARS",
     "OPEN_INTERACTIONS",
     "QUEUE_CHARS",
+    "SHIPPED_SAMPLES",
     "SINK_KEEP_SECONDS",
     "SINK_QUEUE_CHARS",
 ]
@@ -60,6 +61,10 @@ FEEDBACK_SECONDS = 3600.0
 # Some thousand results of a sink that is down; more of them wait in the spool, if there is one.
 SINK_QUEUE_CHARS = 10_000_000
 """Characters of results that may wait in memory for one sink."""
+
+# At most some seconds of traffic: the rest waits in the broker, or in the queue while it is down.
+SHIPPED_SAMPLES = 1000
+"""Samples that may wait at once for the broker's confirmation, or for their results."""
 
 # Over a night, until somebody has seen that a platform is down.
 SINK_KEEP_SECONDS = 86_400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, nearest
 
 __all__ = ["REMOVED", "unknown_setting"]
 
@@ -23,10 +23,10 @@ REMOVED: Final[dict[str, str]] = {
     "budget_path": "write path = ... in the table budget",
     "calls": "write variants = 'single_calls' instead of 'single'",
     "capture_event_content": "write telemetry_details = 'event_quotes' instead of true",
+    "carrier": "write evaluation_span = 'late' (the new default), 'child', 'trace' (as the default "
+    "was) or 'off'",
     "dont_know": "write variants = 'dont_know_phrases' instead of 'phrases'",
     "durability": _BATCH,
-    "evaluator": "samples are evaluated in a thread. For local models set model_process: 'auto' "
-    "instead of 'auto', true instead of 'process', false instead of 'thread'",
     "evaluator_concurrency": "judge_concurrency bounds the samples evaluated at once too",
     "evaluator_idle": _MODEL_PROCESS,
     "evaluator_message_mb": _MODEL_PROCESS,
@@ -42,13 +42,15 @@ REMOVED: Final[dict[str, str]] = {
     "judge_breaker_pause": _OPENAI_JUDGE.format("breaker_pause"),
     "judge_memo": _OPENAI_JUDGE.format("memo=Memo(folder)"),
     "judge_query": _OPENAI_JUDGE.format("query"),
+    "judge_temperature": _OPENAI_JUDGE.format("temperature")
+    + "; it is 0, and none is sent to a model that refuses it",
     "max_contexts": f"{_LIMIT}; max_text_chars bounds each context",
     "max_explained": _LIMIT,
     "max_explanation_chars": _LIMIT,
     "max_held": f"{_LIMIT}; hold_timeout bounds the time that spans wait",
     "max_interaction_chars": f"{_LIMIT}; max_text_chars bounds each text",
     "max_open_interactions": f"{_LIMIT}; interaction_ttl bounds the time that one is open",
-    "nvidia_calls": "write variants = 'paired_ratings' instead of 'paired'",
+    "nvidia_calls": "write variants = 'independent_ratings' instead of 'independent'",
     "queue_chars": f"{_LIMIT}; set queue_size and max_text_chars for less memory",
     "redact_regions": "write the countries in redact: 'phone:DE, phone:FR'",
     "span_events": "write telemetry_details = 'score_events' instead of true",
@@ -78,4 +80,5 @@ def unknown_setting(name: str, known: Iterable[str], prefix: str = "") -> Config
 
     if name in REMOVED:
         return ConfigError.removed(written(name), REMOVED[name])
-    return ConfigError.unknown(written(name), written(name), map(written, known))
+    near = nearest(name, sorted(known))
+    return ConfigError.no_setting(written(name), None if near is None else written(near))

@@ -161,7 +161,10 @@ def _budget(value: object) -> object:
 
 Budgets: TypeAlias = Annotated[
     dict[
-        Annotated[str, Field(pattern=r"^((calls|tokens|cost)_per_(hour|day)|path)$")], str | float
+        Annotated[
+            str, Field(pattern=r"^((calls|tokens|cost)_per_(hour|day)|calls_per_second|path)$")
+        ],
+        str | float,
     ],
     BeforeValidator(_budget),
 ]

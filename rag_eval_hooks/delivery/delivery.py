@@ -112,6 +112,10 @@ class Delivery:
             if isinstance(outbox.sink, UserSink) and outbox.sink.takes_feedback:
                 outbox.put(feedback, chars)
 
+    def knows(self, name: str) -> bool:
+        """Return whether there is a sink of that name in the spool."""
+        return name in self._outboxes
+
     def capacity(self, name: str) -> int:
         """Return how many results of the spool a sink can take over; 0 for an unknown name."""
         outbox = self._outboxes.get(name)
@@ -160,7 +164,7 @@ class Delivery:
             return None
 
     def _export_spans(self, timeout: float | None) -> None:
-        """Export the spans that have ended; an exporter may take longer than it is told."""
+        """Export the spans that have ended; an exporter may take longer than its time limit."""
         provider = self._tracer_provider or trace.get_tracer_provider()
         # Only an SDK's provider holds spans back.
         force_flush = getattr(provider, "force_flush", None)

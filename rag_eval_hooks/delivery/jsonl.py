@@ -7,26 +7,30 @@ import math
 import mmap
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, fields
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
+from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config.env_and_file import may_be_file
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.score import NotScored, Outcome, result_id
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.score import outcome_to_dict, result_id
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - a system without POSIX file locks
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["JsonlSink", "from_settings", "outcome_to_dict"]
+__all__ = ["SCHEMA", "JsonlSink", "from_settings", "result_line", "rotated_files"]
 
-_CONTENT = ("question", "contexts", "answer", "reference")
+SCHEMA: Final = 1
+"""Version of the lines; a reader knows those up to its own."""
+_CONTENT: Final = ("question", "contexts", "answer", "reference")
 
 
 def from_settings(path: str, key: str | None) -> JsonlSink:
@@ -35,25 +39,39 @@ def from_settings(path: str, key: str | None) -> JsonlSink:
 
 
 class JsonlSink:
-    """Appends a line per sample: `{"sample": {...}, "outcomes": {id: {...}}, "result_id": "..."}`.
+    """Appends a line per sample, see `result_line`; `rag_eval_hooks.results.read` reads them.
 
-    The file is opened for each line and may be shared by processes. A line that a killed process
-    left unfinished is ended before the next one is written. With a spool, each result is there
-    once.
+    The file is made for its owner alone, is opened for each line and may be shared by processes.
+    A line that a killed process left unfinished is ended before the next one is written. With a
+    spool, each result is there once.
 
     Args:
         path: File to append to; its folder must exist.
         content: Whether question, contexts, answer, reference and explanations are written.
+        rotate_mb: Megabytes after which the file is renamed to `<name>.<day>.<suffix>` and a new
+            one begun; None for no limit.
+        rotate_daily: Whether that is done with the first line of a day, in UTC.
 
     Raises:
-        ConfigError: The folder does not exist or the path is a folder.
+        ConfigError: The folder does not exist or the path is a folder; a size is not above 0.
     """
 
-    def __init__(self, path: str | Path, *, content: bool = True) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        content: bool = True,
+        rotate_mb: float | None = None,
+        rotate_daily: bool = False,
+    ) -> None:
         self._path = Path(path)
         if not may_be_file(self._path):
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
+        if rotate_mb is not None and not rotate_mb > 0:
+            raise ConfigError("rotate_mb", rotate_mb, "a number of megabytes above 0, or None")
         self._content = content
+        self._max_bytes = math.inf if rotate_mb is None else rotate_mb * 1e6
+        self._daily = rotate_daily
 
     @property
     def place(self) -> str:
@@ -66,18 +84,10 @@ class JsonlSink:
         Raises:
             OSError: The file cannot be written.
         """
-        sample, outcomes = evaluation.sample.to_dict(), evaluation.outcomes
-        results = {name: outcome_to_dict(outcome) for name, outcome in outcomes.items()}
-        if not self._content:
-            sample = {key: value for key, value in sample.items() if key not in _CONTENT}
-            for result in results.values():
-                result.pop("explanation", None)
-        # The id comes last: a line that has it is whole.
-        own_id = result_id(evaluation.sample.sample_id, outcomes)
-        self._write({"sample": sample, "outcomes": results, "result_id": own_id})
+        self._write(result_line(evaluation, content=self._content))
 
     def feedback(self, feedback: Feedback) -> None:
-        """Append a line `{"feedback": {...}}`, which names its sample and trace.
+        """Append a line `{"schema": 1, "feedback": {...}}`, which names its sample and trace.
 
         Raises:
             OSError: The file cannot be written.
@@ -85,17 +95,20 @@ class JsonlSink:
         record = asdict(feedback)
         if not self._content:
             del record["reference"]
-        self._write({"feedback": {k: v for k, v in record.items() if v is not None}})
+        known = {key: value for key, value in record.items() if value is not None}
+        self._write({"schema": SCHEMA, "feedback": known})
 
     def position(self) -> int:
-        """Return the size of the file in bytes."""
+        """Return the size of the file in bytes; 0 of one that is rotated."""
+        if self._daily or self._max_bytes != math.inf:
+            return 0
         try:
             return self._path.stat().st_size
         except FileNotFoundError:
             return 0
 
     def holds(self, result_id: str, since: int) -> bool:
-        """Return whether the line of a result is in the file.
+        """Return whether the line of a result is in the file, or in one that was rotated.
 
         Args:
             result_id: Id of the result.
@@ -103,32 +116,136 @@ class JsonlSink:
                 has become shorter.
         """
         text = f'"result_id": "{result_id}"}}'.encode()
-        try:
-            with self._path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                if not size:
-                    return False
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                    return content.find(text, since if since <= size else 0) >= 0
-        except FileNotFoundError:
-            return False
+        return any(
+            _contains(path, text, since if path == self._path else 0)
+            for path in reversed([*rotated_files(self._path), self._path])
+        )
 
     def close(self) -> None:
         """Do nothing: the file is open only while a line is written."""
 
     def _write(self, record: Mapping[str, Any]) -> None:
-        line = json.dumps(_finite(record), ensure_ascii=False, default=str, allow_nan=False)
+        line = _json(record)
         # A lone surrogate, which some models emit, must not cost the line.
         data = line.encode("utf-8", errors="replace") + b"\n"
-        with self._path.open("ab+", buffering=0) as file, _exclusive(file):
+        while True:
+            with open(self._path, "ab+", buffering=0, opener=_private) as file, _exclusive(file):
+                if self._is_rotated(file) or self._rotates(file, len(data)):
+                    continue
+                _append(file, data)
+                return
+
+    def _is_rotated(self, file: BinaryIO) -> bool:
+        """Return whether another process has renamed the file since it was opened."""
+        try:
+            return not os.path.samestat(os.fstat(file.fileno()), self._path.stat())
+        except FileNotFoundError:
+            return True
+
+    def _rotates(self, file: BinaryIO, added: int) -> bool:
+        """Rename a file that is full or of an earlier day; return whether it was."""
+        state = os.fstat(file.fileno())
+        day = datetime.fromtimestamp(state.st_mtime, UTC).date()
+        is_old = self._daily and day < datetime.now(UTC).date()
+        if not state.st_size or not (is_old or state.st_size + added > self._max_bytes):
+            return False
+        names = (f".{number}" if number else "" for number in count())
+        targets = (
+            self._path.with_name(f"{self._path.stem}.{day}{number}{self._path.suffix}")
+            for number in names
+        )
+        # Where an open file cannot be renamed, the line matters more than the rotation.
+        with suppress(OSError):
+            self._path.rename(next(path for path in targets if not path.exists()))
+            return True
+        return False
+
+
+def result_line(evaluation: Evaluation, *, content: bool = True) -> dict[str, Any]:
+    """Return one line of a results file.
+
+    Keys: `schema`; `time` of the request's begin and `evaluated`, that of the evaluation's end, in
+    UTC (ISO 8601); `package`, our version; `sample`; `decision` with `probability` and `reason`;
+    `passed` and `verdicts` where there are thresholds; `outcomes` by metric, each with probability,
+    judge and versions; `result_id`, which ends a line that is whole.
+
+    Args:
+        evaluation: The evaluation.
+        content: Whether texts of the application are included.
+    """
+    sample = evaluation.sample.to_dict()
+    ended = sample.pop("ended_at", evaluation.start) / 1e9
+    results = {name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()}
+    if not content:
+        sample = {key: value for key, value in sample.items() if key not in _CONTENT}
+        for result in results.values():
+            result.pop("explanation", None)
+    decision = {"probability": evaluation.probability, "reason": evaluation.reason or None}
+    optional = {
+        "decision": {key: value for key, value in decision.items() if value is not None},
+        "passed": evaluation.passed,
+        "verdicts": dict(evaluation.verdicts),
+    }
+    return {
+        "schema": SCHEMA,
+        "time": _utc(ended - (evaluation.sample.latency or 0.0)),
+        "evaluated": _utc(evaluation.end / 1e9),
+        "package": __version__,
+        "sample": sample,
+        **{key: value for key, value in optional.items() if value not in (None, {})},
+        "outcomes": results,
+        "result_id": result_id(evaluation.sample.sample_id, evaluation.outcomes),
+    }
+
+
+def rotated_files(path: Path) -> list[Path]:
+    """Return the files into which a results file was rotated, the oldest first.
+
+    These are its own `<name>.<day>[.<number>]<suffix>`, and `<name><suffix>.<number>` of a log
+    rotator, each possibly compressed by gzip.
+    """
+    day = "[0-9]" * 4 + "-[0-9][0-9]-[0-9][0-9]"
+    patterns = (f"{path.stem}.{day}*{path.suffix}", f"{path.name}.[0-9]*")
+    found = {
+        file
+        for pattern in patterns
+        for end in ("", ".gz")
+        for file in path.parent.glob(_literal(pattern, path) + end)
+    }
+    return sorted(found, key=lambda file: (file.stat().st_mtime, file.name))
+
+
+def _literal(pattern: str, path: Path) -> str:
+    """Return the pattern with the characters of the path's own name taken literally."""
+    name = path.stem.replace("[", "[[]").replace("*", "[*]").replace("?", "[?]")
+    return name + pattern[len(path.stem) :]
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _append(file: BinaryIO, data: bytes) -> None:
+    size = file.seek(0, os.SEEK_END)
+    if size:
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            data = b"\n" + data
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
+
+
+def _contains(path: Path, text: bytes, since: int) -> bool:
+    try:
+        with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-                if file.read(1) != b"\n":
-                    data = b"\n" + data
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
+            if not size:
+                return False
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+                return content.find(text, since if since <= size else 0) >= 0
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -144,12 +261,20 @@ def _exclusive(file: BinaryIO) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain types: a score, or `not_scored` with cause and detail."""
-    values = {f.name: _plain(getattr(outcome, f.name)) for f in fields(outcome)}
-    if isinstance(outcome, NotScored):
-        values = {"not_scored": values.pop("cause"), **values}
-    return {k: v for k, v in values.items() if v not in (None, {}, (), "") and v is not False}
+def _utc(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+
+
+def _json(record: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(record, ensure_ascii=False, default=_plain, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(record), ensure_ascii=False, default=str, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """Return a mapping as an object, and anything else that JSON does not have as text."""
+    return dict(value) if isinstance(value, Mapping) else str(value)
 
 
 def _finite(value: Any) -> Any:
@@ -159,9 +284,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Usage):
-        return {k: v for k, v in asdict(value).items() if v}
-    return dict(value) if isinstance(value, Mapping) else value

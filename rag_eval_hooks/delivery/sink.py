@@ -163,6 +163,8 @@ class UserSink(Destination):
         name = type(sink).__name__
         super().__init__(name, name)
         self._sink = sink
+        # A run over a data set waits for its file however long that takes.
+        self.is_watched = getattr(sink, "is_watched", True)
         if isinstance(sink, Resumable):
             try:
                 # A path may hold bytes that are not UTF-8; rows in the spool are.

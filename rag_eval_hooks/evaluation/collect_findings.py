@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.evaluation import trivial_findings as trivial
+from rag_eval_hooks.evaluation.finding_sources import Source, Sources
 from rag_eval_hooks.evaluation.plan import EvaluationPlan, closed
 from rag_eval_hooks.evaluation.trivial_findings import items
 from rag_eval_hooks.findings import (
@@ -22,10 +22,10 @@ from rag_eval_hooks.findings import (
     Finding,
     Findings,
 )
-from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
+from rag_eval_hooks.incidents import Incidents, without_exit
 from rag_eval_hooks.judges.calls.context import OUT_OF_TIME, in_call_context, is_in_time
 from rag_eval_hooks.judges.calls.failures import cause_of
+from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.metrics import Metric
 from rag_eval_hooks.metrics.formulas import cosine
 from rag_eval_hooks.sample import Sample
@@ -36,33 +36,21 @@ from rag_eval_hooks.tasks import (
     Rate,
     Verify,
 )
+from rag_eval_hooks.text.refusals import refusal
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["FindingsCollector", "Sources"]
+__all__ = ["FindingsCollector"]
 
 _ABOUT_ANSWER = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT})
 _ABOUT_REFERENCE = frozenset({Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREEMENT})
 
-_NO_EMBEDDER = NotScored(Cause.MISSING_INPUT, "no embedder is configured")
-_NO_SCORER = NotScored(Cause.MISSING_INPUT, "no token scorer is configured")
+_NO_EMBEDDER = NotScored(Cause.MISSING_INPUT, "no embedder is configured; `embedder` sets one")
+_NO_SCORER = NotScored(
+    Cause.MISSING_INPUT, "no token scorer is configured; `token_scorer` sets one"
+)
 _OUT_OF_TIME = NotScored(Cause.TIMEOUT, OUT_OF_TIME)
 _GRACE = 0.25
 """Seconds for a judge to hand over what it has after the sample's time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Sources of findings.
-
-    Attributes:
-        judge: Decomposes, verifies, rates and grades.
-        embedder: Embeds texts, or None: similarities are then absent as `missing_input`.
-        scorer: Compares texts token by token, or None: token scores are then absent likewise.
-    """
-
-    judge: Judge
-    embedder: Embedder | None = None
-    scorer: TokenScorer | None = None
 
 
 class FindingsCollector:
@@ -95,6 +83,7 @@ class FindingsCollector:
         Args:
             timeout: Seconds for all of them; findings not made by then are absent as `timeout`.
         """
+        await self._sources.warm_up(self._wanted, self._incidents)
         when = asyncio.get_running_loop().time() + timeout
         try:
             # Our own judges keep the deadline and report what they have and what they spent; any
@@ -116,9 +105,10 @@ class FindingsCollector:
         if not is_in_time():
             raise TimeoutError
         await asyncio.gather(
+            # First, as its replies are the shortest: calls about the same contexts wait for one.
+            self._grade(),
             self._verify(),
             self._rate(),
-            self._grade(),
             self._embed_questions(),
             self._embed_texts(),
             self._score_tokens(),
@@ -156,12 +146,14 @@ class FindingsCollector:
             self._settle(trivial.from_items(kind, self._findings, self._chunks))
         kinds = self._open(VERIFIED)
         if kinds:
-            findings = self._findings
+            findings, answer = self._findings, self._sample.answer
+            if kinds == {Finding.RELEVANCE} and refusal(answer or "") is not None:
+                answer = None  # what is useful for a refusal is not useful for the question
             task = Verify(
                 wanted=kinds,
                 question=self._sample.question,
                 chunks=self._chunks,
-                answer=self._sample.answer,
+                answer=answer,
                 reference=self._sample.reference,
                 answer_claims=items(findings.answer_claims) if kinds & _ABOUT_ANSWER else (),
                 reference_claims=(
@@ -213,7 +205,7 @@ class FindingsCollector:
                 usage = {Finding.QUESTION_SIMILARITY: used}
                 return Findings(question_similarity=values, usage=usage)
 
-            await self._ask(similarity(), kinds)
+            await self._ask(similarity(), kinds, self._sources.embedder)
 
     async def _embed_texts(self) -> None:
         kinds = self._open(frozenset({Finding.ANSWER_SIMILARITY}))
@@ -225,7 +217,7 @@ class FindingsCollector:
                 usage = {Finding.ANSWER_SIMILARITY: used}
                 return Findings(answer_similarity=value, usage=usage)
 
-            await self._ask(similarity(), kinds)
+            await self._ask(similarity(), kinds, self._sources.embedder)
 
     async def _cosines(
         self, texts: tuple[str, ...], of: str | None = None
@@ -234,7 +226,7 @@ class FindingsCollector:
         embedder = self._sources.embedder
         assert embedder is not None
         subject = self._sample.question if of is None else of
-        (first, *others), used = await _embedded(embedder, [subject, *texts])
+        (first, *others), used = await embedded(embedder, [subject, *texts])
         cosines = [cosine(first, other) for other in others]
         usable = tuple(value for value in cosines if value is not None)
         if len(usable) != len(texts):
@@ -249,13 +241,16 @@ class FindingsCollector:
             async def likeness() -> Findings:
                 return Findings(token_score=await scorer.score(answer, reference))
 
-            await self._ask(likeness(), kinds)
+            await self._ask(likeness(), kinds, scorer)
 
-    async def _ask(self, reply: Awaitable[Findings], kinds: frozenset[Finding]) -> None:
+    async def _ask(
+        self, reply: Awaitable[Findings], kinds: frozenset[Finding], source: Source | None = None
+    ) -> None:
         """Add a reply to the findings; those of `kinds` that it lacks are absent with the cause."""
+        source = source or self._sources.judge
         why = NotScored(Cause.JUDGE_FAILED, "the judge left it out")
         try:
-            findings = await reply
+            findings = await without_exit(reply)
             # Only now: another branch may have added its findings meanwhile.
             self._settle(findings)
             for kind, detail in trivial.misfits(self._findings, self._chunks).items():
@@ -263,15 +258,17 @@ class FindingsCollector:
         except JudgeError as error:
             why = NotScored(cause_of(error), str(error))
         except Exception as error:  # noqa: BLE001 - a judge can be the user's own code
-            self._incidents.report(f"judge {self._sources.judge.name}", error)
+            self._incidents.report(f"judge {source.name}", error)
             why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
         self._miss(self._open(kinds), why)
+        self._report(kinds, source)
 
-
-async def _embedded(embedder: Embedder, texts: list[str]) -> tuple[list[list[float]], Usage]:
-    # A runtime check of the protocol would take longer than the rest of the call.
-    embed_metered = getattr(embedder, "embed_metered", None)
-    if embed_metered is None:
-        return await embedder.embed(texts), Usage()
-    vectors, used = await embed_metered(texts)
-    return vectors, used
+    def _report(self, kinds: frozenset[Finding], source: Source) -> None:
+        """Count findings that the source failed to make; the first failure is logged."""
+        made = [getattr(self._findings, kind) for kind in sorted(kinds)]
+        failed = [one for one in made if isinstance(one, NotScored) and one.cause.is_failure]
+        if failed:
+            host = getattr(source, "host", None)
+            where = f" at {host}" if host else ""
+            what = f"{failed[0].cause.value}: {failed[0].detail}"
+            self._incidents.count(f"judge {source.name}{where} failed", detail=what)

@@ -1,18 +1,19 @@
-"""LangSmith evaluators as metrics: callables over inputs and outputs."""
+"""Functions as metrics: of a sample, or of inputs and outputs as LangSmith has them."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rag_eval_hooks.metrics import AskedMetric, Field
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Score
 
-__all__ = ["evaluator_metric"]
+__all__ = ["evaluator_metric", "metric_of"]
 
 _NEEDS = frozenset({Field.QUESTION, Field.ANSWER})
 
@@ -43,9 +44,9 @@ def evaluator_metric(
     async def ask(sample: Sample) -> Outcome:
         given = {key: value for key, value in _given(sample).items() if key in taken}
         if inspect.iscoroutinefunction(evaluator):
-            return _outcome(await evaluator(**given), scale)
+            return _outcome_of(await evaluator(**given), scale)
         result = await asyncio.to_thread(evaluator, **given)
-        return _outcome(await result if inspect.isawaitable(result) else result, scale)
+        return _outcome_of(await result if inspect.isawaitable(result) else result, scale)
 
     return AskedMetric(
         id=id or f"evaluator.{name}",
@@ -74,7 +75,39 @@ def _taken(evaluator: Callable[..., Any]) -> frozenset[str]:
     return every if takes_all else every & parameters.keys()
 
 
-def _outcome(result: Any, scale: Scale) -> Outcome:
+def metric_of(function: Callable[[Sample], Any]) -> AskedMetric:
+    """Return a metric from a function of a sample, sync or async.
+
+    Args:
+        function: Returns a number from 0 to 1, a boolean, or an outcome; None for no score. A
+            sync one runs in a thread.
+    """
+    written = getattr(function, "__name__", type(function).__name__)
+    name = re.sub(r"\W+", "_", written).strip("_")
+
+    async def ask(sample: Sample) -> Outcome:
+        if inspect.iscoroutinefunction(function):
+            return _outcome_of(await function(sample), UNIT)
+        result = await asyncio.to_thread(function, sample)
+        return _outcome_of(await result if inspect.isawaitable(result) else result, UNIT)
+
+    return AskedMetric(id=f"own.{name}", ask=ask, needs=frozenset(), annotator=name)
+
+
+def _outcome_of(result: Any, scale: Scale) -> Outcome:
+    """Return the outcome that an evaluator's result stands for.
+
+    Args:
+        result: An outcome, a boolean, a number, None, or a mapping with `score` (or `value`) and
+            maybe `comment`.
+        scale: Scale of the numbers.
+
+    Raises:
+        ValueError: The number is outside the scale.
+        TypeError: It is none of these.
+    """
+    if isinstance(result, Score | NotScored):
+        return result
     fields = result if isinstance(result, Mapping) else {"score": result}
     value = fields.get("score", fields.get("value"))
     if value is None or not math.isfinite(value):

@@ -16,8 +16,9 @@ from typing import Any, Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.incidents import Incidents, without_exit
 from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["MATCH", "SIMILARITY", "Golden", "References", "folded", "read_golden", "references_of"]
@@ -114,7 +115,7 @@ class References:
             return sample
         try:
             async with asyncio.timeout(self._timeout):
-                index, similarity = await self._closest(sample.question)
+                index, similarity = await without_exit(self._closest(sample.question))
         except Exception as error:  # noqa: BLE001 - an embedder can be the user's own code
             self._incidents.report("references", error)
             return sample
@@ -131,7 +132,7 @@ class References:
                 await self._embed_golden(self._embedder)
         if not self._units:
             return 0, -1.0
-        (vector,) = await self._embedder.embed([question])
+        (vector,), _used = await embedded(self._embedder, [question])
         unit, best = _unit(vector), (-1.0, 0)
         for start in range(0, len(self._units), _BATCH):
             part = enumerate(self._units[start : start + _BATCH], start=start)
@@ -147,9 +148,7 @@ class References:
         texts = [one.question for one in self._golden]
         while len(self._made) < len(texts):
             part = texts[len(self._made) : len(self._made) + _BATCH]
-            vectors = await embedder.embed(part)
-            if len(vectors) != len(part):
-                raise ValueError("not one vector per text")
+            vectors, _used = await embedded(embedder, part)
             # Kept where the time of this sample runs out: the next one goes on from here, at once.
             self._made += map(_unit, vectors)
             self._retry_at = self._clock()

@@ -9,10 +9,20 @@ from dataclasses import replace
 from typing import Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.evaluation.collect_findings import FindingsCollector, Sources
+from rag_eval_hooks.evaluation.collect_findings import FindingsCollector
+from rag_eval_hooks.evaluation.finding_sources import Sources
 from rag_eval_hooks.evaluation.plan import EvaluationPlan, missing_inputs
-from rag_eval_hooks.findings import EMBEDDED, TOKEN_SCORED, Finding, Findings
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.findings import (
+    EMBEDDED,
+    TOKEN_SCORED,
+    ClaimVerdict,
+    Finding,
+    Findings,
+    Makers,
+    Support,
+    Verdict,
+)
+from rag_eval_hooks.incidents import Incidents, without_exit
 from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
@@ -40,7 +50,7 @@ class Scorer:
         sources: Judge, embedder and token scorer that make the findings.
         sample_timeout: Seconds for all findings of one sample.
         incidents: Counts exceptions of metrics and judges.
-        only_fed: Whether metrics that lack an input are left out of the outcomes.
+        only_fed: Whether metrics that lack an input are left out of the outcomes, if others do not.
     """
 
     def __init__(
@@ -59,6 +69,11 @@ class Scorer:
         self._incidents = incidents
         self._only_fed = only_fed
 
+    @property
+    def metric_ids(self) -> tuple[str, ...]:
+        """Ids of the metrics."""
+        return tuple(metric.id for metric in self._metrics)
+
     async def score(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         """Return one outcome per metric. Raises nothing but cancellation.
 
@@ -74,6 +89,8 @@ class Scorer:
                     absent.setdefault(metric.id, _LEFT_OUT)
         fed = [metric for metric in self._metrics if metric.id not in absent]
         findings, asked = await self._collect(sample, fed)
+        if any(name == "contexts" or name.endswith("].text") for name in sample.truncated):
+            findings = _by_cut_contexts(findings)
         return self._outcomes(sample, findings, {**absent, **asked})
 
     async def _collect(
@@ -101,7 +118,7 @@ class Scorer:
         limit = asyncio.timeout(metric.timeout)
         try:
             async with limit:
-                outcome = await metric.ask(sample)
+                outcome = await without_exit(metric.ask(sample))
             _require_outcome(outcome)
         except Exception as error:  # noqa: BLE001 - the metric's edge
             if limit.expired():
@@ -127,10 +144,13 @@ class Scorer:
             if outcome is None:
                 read = reads[metric.id]
                 used = _usage(read, findings, readers)
-                outcome = self._signed(self._measure(metric, sample, findings), read, used)
-            if not (self._only_fed and _lacks_input(outcome)):
-                outcomes[metric.id] = outcome
-        return outcomes
+                outcome = self._signed(
+                    self._measure(metric, sample, findings), read, used, findings.by
+                )
+            outcomes[metric.id] = outcome
+        fed = {name: one for name, one in outcomes.items() if not _lacks_input(one)}
+        # Where nothing can be measured, the result says what is missing.
+        return fed if self._only_fed and fed else outcomes
 
     def _measure(self, metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         try:
@@ -138,24 +158,34 @@ class Scorer:
             _require_outcome(outcome)
         except Unavailable as absent:
             return absent.outcome
-        except Exception as error:  # noqa: BLE001 - the metric's edge
+        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the metric's edge
             return self._failed(metric, error)
         return outcome
 
-    def _failed(self, metric: Metric, error: Exception) -> NotScored:
+    def _failed(self, metric: Metric, error: BaseException) -> NotScored:
         self._incidents.report(f"metric {metric.id}", error)
         return NotScored(Cause.METRIC_FAILED, f"the metric raised {type(error).__name__}")
 
-    def _signed(self, outcome: Outcome, read: frozenset[Finding], used: Usage) -> Outcome:
+    def _signed(
+        self,
+        outcome: Outcome,
+        read: frozenset[Finding],
+        used: Usage,
+        by: Mapping[Finding, Makers],
+    ) -> Outcome:
         """Return the outcome with its annotator, version and usage."""
         if isinstance(outcome, NotScored):
             return replace(outcome, usage=used)
         if read - EMBEDDED - TOKEN_SCORED:
             judge = self._sources.judge
+            makers = dict(maker for kind in sorted(read & by.keys()) for maker in by[kind])
+            makers = makers or {judge.name: judge.annotator_kind}
+            by_model = AnnotatorKind.LLM in makers.values()
             return replace(
                 outcome,
-                annotator_kind=judge.annotator_kind,
-                annotator=judge.name,
+                label=outcome.label or getattr(judge, "label", None),
+                annotator_kind=AnnotatorKind.LLM if by_model else next(iter(makers.values())),
+                annotator=" > ".join(makers),
                 version=f"{__version__}+{judge.version}",
                 usage=used,
             )
@@ -182,3 +212,38 @@ def _usage(read: frozenset[Finding], findings: Findings, readers: Mapping[Findin
 
 def _lacks_input(outcome: Outcome) -> bool:
     return isinstance(outcome, NotScored) and outcome.cause is Cause.MISSING_INPUT
+
+
+def _by_cut_contexts(findings: Findings) -> Findings:
+    """Return findings in which nothing counts as missing that may stand in what was cut.
+
+    A verdict that a text does not state something is none where limits cut that text.
+    """
+    changed: dict[str, object] = {}
+    for kind in (Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT, Finding.ENTITIES_FOUND):
+        found = getattr(findings, kind)
+        if isinstance(found, NotScored):
+            continue
+        kept = tuple(map(_unless_missing, found))
+        missing = sum(one is not other for one, other in zip(kept, found, strict=True))
+        changed[kind] = _cut(f"{missing} of {len(kept)}") if 3 * missing > len(kept) else kept
+    for kind, best in _BEST.items():
+        ratings = getattr(findings, kind)
+        if not isinstance(ratings, NotScored) and set(ratings) - {best, None}:
+            changed[kind] = _cut("all")
+    return replace(findings, **changed)  # type: ignore[arg-type]
+
+
+_BEST: Final = {Finding.CONTEXT_RATINGS: 2, Finding.GROUNDEDNESS_RATINGS: 2}
+
+
+def _cut(what: str) -> NotScored:
+    detail = f"limits cut the contexts, and what is left does not state {what}"
+    return NotScored(Cause.UNDEFINED, detail)
+
+
+def _unless_missing(one: Support | Verdict) -> Support | Verdict:
+    if isinstance(one, Verdict):
+        return one if one.holds or not one.sure else replace(one, sure=False)
+    is_missing = one.verdict is ClaimVerdict.NOT_STATED
+    return replace(one, verdict=ClaimVerdict.UNSURE) if is_missing else one

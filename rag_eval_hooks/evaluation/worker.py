@@ -9,12 +9,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-__all__ = ["CLOSED", "Evaluator"]
+from rag_eval_hooks.incidents import without_exit
+
+__all__ = ["CLOSED", "QUEUE_FULL", "Evaluator"]
 
 W = TypeVar("W")
 R = TypeVar("R")
 
 CLOSED = "rag_eval_hooks was shut down"
+QUEUE_FULL = "queue_full"
 _LONGEST_TURN = 0.005
 """Seconds for which a worker may keep the event loop busy with items that never suspend."""
 
@@ -89,7 +92,7 @@ class Evaluator(Generic[W]):
             if self._closed:
                 return "shutdown"
             if self._is_full(size):
-                return "queue_full"
+                return QUEUE_FULL
             try:
                 self._start()
             except RuntimeError:
@@ -277,7 +280,7 @@ class _LoopCall(Generic[R]):
         self._task: asyncio.Task[R] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.ensure_future(self._coroutine)
+        self._task = asyncio.ensure_future(without_exit(self._coroutine))
         self._task.add_done_callback(self._pass_on)
 
     def give_up(self) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import Finding, Findings
@@ -24,10 +26,14 @@ from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError, Valu
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage, total_by_key
 
-__all__ = ["Answers", "Asker", "Call", "findings_of", "without"]
+__all__ = ["Answers", "Asker", "Call", "Stagger", "findings_of", "without"]
+
+T = TypeVar("T")
 
 Call: TypeAlias = tuple[Ask, Items]
 """Items to ask for in one prompt."""
+_LONGEST_LEAD = 5.0
+"""Seconds after which the others follow anyway: by then the first reply has begun, or is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,40 @@ class Answers:
         return Answers(values, {**self.failures, **other.failures}, usage)
 
 
+class Stagger:
+    """Lets the first of several calls that begin alike go ahead.
+
+    A provider has a prompt's beginning in its cache once the first reply to it has begun; calls
+    that are sent before are charged in full. A call that fails lets the others go too.
+    """
+
+    def __init__(self) -> None:
+        self._leads: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Event]] = (
+            WeakKeyDictionary()
+        )
+
+    async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call, after the first one with the same beginning.
+
+        Args:
+            prefix: Beginning of the prompt that other calls share; None for a call of its own.
+            call: Makes it.
+        """
+        if prefix is None:
+            return await call()
+        leads = self._leads.setdefault(asyncio.get_running_loop(), {})
+        if (lead := leads.get(prefix)) is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(lead.wait(), _LONGEST_LEAD)
+            return await call()
+        lead = leads[prefix] = asyncio.Event()
+        try:
+            return await call()
+        finally:
+            lead.set()
+            del leads[prefix]
+
+
 class Asker:
     """Asks one model for items.
 
@@ -60,12 +100,14 @@ class Asker:
         chat: The model.
         attempts: Times that one item may be asked for in all.
         prices: Puts costs on the usage, that of errors included.
+        stagger: Lets the first call about a sample's contexts go ahead, or None.
     """
 
-    def __init__(self, chat: Chat, attempts: int, prices: Prices) -> None:
+    def __init__(self, chat: Chat, attempts: int, prices: Prices, stagger: Stagger | None) -> None:
         self._chat = chat
         self._attempts = attempts
         self._prices = prices
+        self._stagger = stagger
         self._secret = secrets.token_bytes(16)
 
     async def ask_all(self, calls: Iterable[Call]) -> Answers:
@@ -76,7 +118,7 @@ class Asker:
         """Make all calls at the same time, and return the answers of each group."""
         calls = [(index, call) for index, group in enumerate(groups) for call in group if call[1]]
         results = await asyncio.gather(
-            *(self.ask(*call) for _place, call in calls), return_exceptions=True
+            *(self.ask(*call) for _index, call in calls), return_exceptions=True
         )
         answers = [Answers() for _group in groups]
         for (index, _call), result in zip(calls, results, strict=True):
@@ -86,22 +128,35 @@ class Asker:
             answers[index] |= result
         return answers
 
-    async def ask(self, ask: Ask, items: Items) -> Answers:
-        """Ask for items, and again for those whose content was not valid."""
+    async def ask(self, ask: Ask, items: Items, attempts: int | None = None) -> Answers:
+        """Ask for items, and again for those whose content was not valid.
+
+        A content with a flaw is asked for once more, and taken if that does not mend it. After a
+        reply that was cut off, the rest is asked for in halves.
+        """
         answers = Answers()
+        flawed: Answers = Answers()
         problems: tuple[str, ...] = ()
-        for _ in range(self._attempts):
-            still = without(items, answers.values)
-            if not still:
-                break
+        left = self._attempts if attempts is None else attempts
+        while left and (still := without(items, answers.values)):
+            left -= 1
             try:
                 reading, used = await self._turn(ask, still, problems)
             except JudgeError as error:
                 failure = Answers({}, dict.fromkeys(still, _failure(error)))
-                return answers | failure | self._spent(still, error.usage)
+                answers |= failure | self._spent(still, error.usage)
+                break
             problems = reading.problems
-            answers |= Answers(reading.values) | self._spent(still, used)
-        return answers
+            again = _both(flawed.values, reading.flawed)
+            flawed |= Answers(reading.flawed)
+            answers |= Answers(reading.values) | Answers(again) | self._spent(still, used)
+            halves = _halves(without(items, answers.values)) if reading.cut else []
+            if left and len(halves) > 1:
+                parts = await asyncio.gather(*(self.ask(ask, half, left) for half in halves))
+                for part in parts:
+                    answers |= part
+                break
+        return flawed | answers
 
     def _spent(self, items: Items, used: Usage) -> Answers:
         share = self._prices.priced(used, self._chat.name).share(len(items))
@@ -131,9 +186,34 @@ class Asker:
         try:
             with in_call_context(meter=spent):
                 async with asyncio.timeout_at(call_context().deadline):
-                    return await self._chat.complete(prompt)
+                    if self._stagger is None:
+                        return await self._chat.complete(prompt)
+                    return await self._stagger.run(
+                        prompt.prefix, lambda: self._chat.complete(prompt)
+                    )
         except TimeoutError:
             raise out_of_time(spent.usage) from None
+
+
+def _both(before: Values, now: Values) -> dict[Finding, dict[str, Any]]:
+    """Return the contents of now of the items that were there before."""
+    return {
+        kind: {key: content for key, content in contents.items() if key in before.get(kind, {})}
+        for kind, contents in now.items()
+    }
+
+
+def _halves(items: Items) -> list[Items]:
+    """Divide items into two parts of equal size; one item is one part."""
+    pairs = [(kind, key) for kind, keys in items.items() for key in keys]
+    middle = (len(pairs) + 1) // 2
+    halves: list[Items] = []
+    for part in (pairs[:middle], pairs[middle:]):
+        half: dict[Finding, tuple[str, ...]] = {}
+        for kind, key in part:
+            half[kind] = (*half.get(kind, ()), key)
+        halves += [half] if half else []
+    return halves
 
 
 def without(items: Items, values: Values) -> Items:

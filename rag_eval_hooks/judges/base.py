@@ -21,6 +21,9 @@ class Judge(Protocol):
         name: Annotator on the scores: kind and model.
         annotator_kind: `LLM` for a language model, `CODE` for anything else.
         version: Version of the prompts or rules; scores of different versions do not compare.
+
+    A judge may also have a `label`: a word on scores that have none of their own, such as
+    `screening` for a judge that is not calibrated.
     """
 
     @property

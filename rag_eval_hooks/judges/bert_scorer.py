@@ -110,6 +110,14 @@ class BertScorer:
             raise JudgeError(f"{self._source}: the model gave a number that is not finite")
         return found
 
+    async def warm_up(self) -> None:
+        """Load the model.
+
+        Raises:
+            JudgeError: It cannot be loaded.
+        """
+        await self._model.warm_up()
+
     async def aclose(self) -> None:
         """Release the model, and end its process or thread."""
         await self._batcher.aclose()

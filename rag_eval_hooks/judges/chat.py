@@ -15,6 +15,7 @@ from opentelemetry import context
 
 from rag_eval_hooks.calls import Call, Caller
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.incidents import without_exit
 from rag_eval_hooks.judges.calls.gate import CallLimits
 from rag_eval_hooks.judges.calls.requests import (
     Meter,
@@ -184,6 +185,11 @@ class ChatAdapter(ABC):
         return self._caller.name
 
     @property
+    def host(self) -> str | None:
+        """Host of the endpoint, if it is known."""
+        return None
+
+    @property
     def output_mode(self) -> OutputMode:
         """Output mode in use, as far as was learned."""
         return self._modes[self._dialect.mode]
@@ -276,4 +282,4 @@ async def _isolated(call: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in a fresh context that keeps only OpenTelemetry's."""
     fresh = contextvars.Context()
     fresh.run(context.attach, context.get_current())
-    return await asyncio.create_task(call, context=fresh)
+    return await asyncio.create_task(without_exit(call), context=fresh)

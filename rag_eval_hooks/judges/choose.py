@@ -12,13 +12,14 @@ from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 
 if TYPE_CHECKING:
-    from rag_eval_hooks.judges.prices import Prices
+    from rag_eval_hooks.judges.memo import Memo
 
 __all__ = ["choose_embedder", "choose_judge", "choose_token_scorer"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 
 _MINILM: Final = "sentence-transformers/all-MiniLM-L6-v2"
+_OLLAMA: Final = "http://localhost:11434/v1"
 _DEBERTA: Final = "microsoft/deberta-xlarge-mnli"
 
 
@@ -65,27 +66,58 @@ def local_judge(_config: RagEvalConfig, _model: str, embedder: Embedder | None) 
     return LocalJudge(embedder)
 
 
-def openai_judge(config: RagEvalConfig, model: str, _embedder: Embedder | None) -> Judge:
-    """Make a judge over an OpenAI-compatible endpoint."""
+def nli_judge(config: RagEvalConfig, model: str, embedder: Embedder | None) -> Judge:
+    """Make the embedded judge with an entailment model for what words leave open."""
+    from rag_eval_hooks.judges.local import LocalJudge
+    from rag_eval_hooks.judges.local.entailer import Entailer
+
+    return LocalJudge(embedder, entailer=Entailer(model, process=config.model_process))
+
+
+def openai_judge(
+    config: RagEvalConfig, model: str, _embedder: Embedder | None, memo: Memo | None = None
+) -> Judge:
+    """Make a judge over an OpenAI-compatible endpoint, with a memo in memory by default."""
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge
+    from rag_eval_hooks.judges.prices import prices_of
 
     return OpenAIJudge(
         model,
-        temperature=config.judge_temperature,
-        memo=Memo(),
-        prices=_prices(config),
+        memo=memo or Memo(),
+        prices=prices_of(config),
         calls=config.calls,
         nvidia_calls=config.nvidia_calls,
         **_endpoint(config),
     )
 
 
+def azure_judge(config: RagEvalConfig, deployment: str, embedder: Embedder | None) -> Judge:
+    """Make a judge over a deployment of Azure OpenAI."""
+    return openai_judge(_at_azure(config), deployment, embedder)
+
+
+def ollama_judge(config: RagEvalConfig, model: str, embedder: Embedder | None) -> Judge:
+    """Make a judge over an Ollama server, by default the one on this machine."""
+    return openai_judge(_at_ollama(config), model, embedder)
+
+
 def openai_embedder(config: RagEvalConfig, model: str) -> Embedder:
     """Make an embedder over an OpenAI-compatible endpoint."""
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+    from rag_eval_hooks.judges.prices import prices_of
 
-    return OpenAIEmbedder(model, prices=_prices(config), **_endpoint(config))
+    return OpenAIEmbedder(model, prices=prices_of(config), **_endpoint(config))
+
+
+def azure_embedder(config: RagEvalConfig, deployment: str) -> Embedder:
+    """Make an embedder over a deployment of Azure OpenAI."""
+    return openai_embedder(_at_azure(config), deployment)
+
+
+def ollama_embedder(config: RagEvalConfig, model: str) -> Embedder:
+    """Make an embedder over an Ollama server, by default the one on this machine."""
+    return openai_embedder(_at_ollama(config), model)
 
 
 def sentence_embedder(config: RagEvalConfig, model: str) -> Embedder:
@@ -117,16 +149,17 @@ def bert_scorer(config: RagEvalConfig, model: str) -> TokenScorer:
     return BertScorer(model or _DEBERTA, process=config.model_process)
 
 
-def _prices(config: RagEvalConfig) -> Prices | None:
-    from rag_eval_hooks.judges.prices import Prices
+def _at_azure(config: RagEvalConfig) -> RagEvalConfig:
+    """Return the settings with the address of Azure's API without versions."""
+    if config.judge_base_url is None:
+        wants = "the resource's address (RAG_EVAL_JUDGE_BASE_URL or AZURE_OPENAI_ENDPOINT)"
+        raise ConfigError("judge_base_url", None, wants)
+    address = config.judge_base_url.rstrip("/").removesuffix("/openai/v1")
+    return config.model_copy(update={"judge_base_url": f"{address}/openai/v1"})
 
-    if config.judge_prices is None:
-        return None
-    try:
-        return Prices.read(config.judge_prices)
-    except ConfigError as error:
-        # Errors name the setting, not the field inside the table alone.
-        raise ConfigError(f"judge_{error.field}", error.got, error.wants) from None
+
+def _at_ollama(config: RagEvalConfig) -> RagEvalConfig:
+    return config.model_copy(update={"judge_base_url": config.judge_base_url or _OLLAMA})
 
 
 def _endpoint(config: RagEvalConfig) -> dict[str, Any]:

@@ -1,18 +1,22 @@
-"""Vectors by text: made in batches, kept in memory."""
+"""Vectors by text: made in batches, kept in memory, checked where they come in."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.batching import Batcher
+from rag_eval_hooks.usage import Usage
 
-__all__ = ["Embeddings", "Vector", "sendable"]
+__all__ = ["Embeddings", "Vector", "embedded", "sendable"]
 
 
 @dataclass(slots=True, eq=False)
@@ -128,6 +132,27 @@ class Embeddings:
         self._cache[_hash(text)] = vector
         if len(self._cache) > self._cache_size:
             self._cache.popitem(last=False)
+
+
+async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[float]], Usage]:
+    """Return one usable vector per text from any embedder, and the tokens that it reports.
+
+    Raises:
+        JudgeError: The embedder failed, or gave too few vectors, vectors of several lengths, or
+            numbers that are not finite: their cosine would be no likeness.
+    """
+    # A runtime check of the protocol would take longer than the rest of the call.
+    embed_metered = getattr(embedder, "embed_metered", None)
+    vectors: list[list[float]]
+    if embed_metered is None:
+        vectors, used = await embedder.embed(texts), Usage()
+    else:
+        vectors, used = await embed_metered(texts)
+    if len(vectors) != len(texts) or len(set(map(len, vectors))) > 1:
+        raise JudgeError(f"{embedder.name} gave {len(vectors)} vectors for {len(texts)} texts")
+    if not all(map(math.isfinite, chain.from_iterable(vectors))):
+        raise JudgeError(f"{embedder.name} gave a vector with a number that is not finite")
+    return vectors, used
 
 
 def sendable(text: str) -> str:

@@ -147,10 +147,14 @@ class Endpoint:
             http_client=_http_client(options.query),
         )
 
-    def _failed_connection(self) -> str:
+    @property
+    def host(self) -> str:
+        """Host and port of the address."""
         address = urlsplit(self._options.base_url or _OPENAI)
-        host = f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
-        return f"the connection to {host} failed; check base_url"
+        return f"{address.hostname}:{address.port}" if address.port else f"{address.hostname}"
+
+    def _failed_connection(self) -> str:
+        return f"the connection to {self.host} failed; check base_url"
 
 
 class _HiddenQuery:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.findings import Findings
-from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges.asking import Answers, Asker, Call, Stagger, findings_of
 from rag_eval_hooks.judges.chat import Chat, ChatAdapter, OutputMode
 from rag_eval_hooks.judges.memo import Memo, MemoChat
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.judges.verifying import verify
 from rag_eval_hooks.prompts import PROMPTS_VERSION, Ask, DecomposeAsk, GradeAsk, Items, RateAsk
-from rag_eval_hooks.prompts.grade import TEMPLATES
+from rag_eval_hooks.prompts.grade import TEMPLATES, WITHOUT_CHUNKS
 from rag_eval_hooks.score import AnnotatorKind
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 
@@ -29,6 +29,7 @@ class LLMOptions(TypedDict, total=False):
     attempts: int
     calls: Calls
     nvidia_calls: NvidiaCalls
+    stagger: bool
     verify_tokens: int
     memo: Memo | None
     prices: Prices | None
@@ -40,7 +41,8 @@ class LLMJudge:
     A reply is read item by item. Items whose content does not fit are asked for again, with what
     was wrong; the ones that never fit make their finding absent as `judge_failed`, and only
     theirs. Nothing is guessed from a reply that cannot be read. Calls of which none needs
-    another's reply are made at the same time.
+    another's reply are made at the same time. No call is about more than ten claims, and claims
+    that are held against another text than the contexts have a call of their own.
 
     Contexts that are longer than `verify_tokens` are verified in parts. A claim that no part
     supports, but of which chunks in several parts state something, is then asked about once more
@@ -52,8 +54,12 @@ class LLMJudge:
         attempts: Times that one item may be asked for in all.
         calls: `fused`: one call for each task, verification in parts aside. `single`: one for
             each finding, for models that cannot do several things at a time.
-        nvidia_calls: `independent`: a call for each template of each grade, as they are defined.
-            `paired`: one call for the first templates of all grades, one for the second.
+        nvidia_calls: `paired`: one call for the first templates of the grades about the contexts,
+            one for the second; grades without contexts alone. `independent`: a call for each
+            template of each grade. No call ever holds both templates of a grade.
+        stagger: Whether the first call about a sample's contexts goes ahead, and the others
+            follow when its reply is there, or after five seconds: so a provider's prompt cache
+            can serve them.
         verify_tokens: Tokens of contexts in one verification, at three bytes of UTF-8 a token.
         memo: Keeps valid replies and serves them again, or None.
         prices: Puts costs on the usage, or None. A reply from the memo costs nothing.
@@ -71,7 +77,8 @@ class LLMJudge:
         *,
         attempts: int = 3,
         calls: Calls = "fused",
-        nvidia_calls: NvidiaCalls = "independent",
+        nvidia_calls: NvidiaCalls = "paired",
+        stagger: bool = True,
         verify_tokens: int = 12_000,
         memo: Memo | None = None,
         prices: Prices | None = None,
@@ -83,7 +90,9 @@ class LLMJudge:
         self._model = chat
         scope = chat.memo_scope if isinstance(chat, ChatAdapter) else ""
         self._chat = chat if memo is None else MemoChat(chat, memo, scope=scope)
-        self._asker = Asker(self._chat, attempts, prices or Prices())
+        self._asker = Asker(
+            self._chat, attempts, prices or Prices(), Stagger() if stagger else None
+        )
         self._fused = calls == "fused"
         self._paired = nvidia_calls == "paired"
         self._verify_tokens = verify_tokens
@@ -97,15 +106,18 @@ class LLMJudge:
         return self._chat.name
 
     @property
+    def host(self) -> str | None:
+        """Host of the model's endpoint, if it is known."""
+        return getattr(self._model, "host", None)
+
+    @property
     def output_mode(self) -> OutputMode | None:
         """Way in which the shape of replies is asked for; None for a chat of a user's."""
         return self._model.output_mode if isinstance(self._model, ChatAdapter) else None
 
     async def decompose(self, task: Decompose) -> Findings:
         """Make claims, entities, questions and stance; without their text, `missing_input`."""
-        ask = DecomposeAsk(task)
-        answers = await self._asker.ask_all(self._calls(ask, ask.items()))
-        return findings_of(ask, task.wanted, answers)
+        return await self._asked(DecomposeAsk(task), task.wanted)
 
     async def verify(self, task: Verify) -> Findings:
         """Make verdicts; an entity that a chunk holds literally is found without asking."""
@@ -113,9 +125,7 @@ class LLMJudge:
 
     async def rate(self, task: Rate) -> Findings:
         """Make ratings by rubrics."""
-        ask = RateAsk(task)
-        answers = await self._asker.ask_all(self._calls(ask, ask.items()))
-        return findings_of(ask, task.wanted, answers)
+        return await self._asked(RateAsk(task), task.wanted)
 
     async def grade(self, task: Grade) -> Findings:
         """Make ratings by two templates each; one valid rating of the two is enough."""
@@ -127,14 +137,21 @@ class LLMJudge:
         """Close the model's connections."""
         await self._chat.aclose()
 
+    async def _asked(self, ask: Ask, wanted: frozenset[Finding]) -> Findings:
+        answers = await self._asker.ask_all(self._calls(ask, ask.items()))
+        return findings_of(ask, wanted, answers)
+
     def _calls(self, ask: Ask, items: Items) -> list[Call]:
         return [(ask, items)] if self._fused else [(ask, {k: keys}) for k, keys in items.items()]
 
     def _grade_calls(self, ask: GradeAsk) -> list[Call]:
-        by_template = [dict.fromkeys(ask.items(), (template,)) for template in TEMPLATES]
-        if self._paired:
-            return [(ask, items) for items in by_template]
-        return [(ask, {kind: keys}) for items in by_template for kind, keys in items.items()]
+        calls: list[Call] = []
+        for template in TEMPLATES:
+            items = dict.fromkeys(ask.items(), (template,))
+            alone = [kind for kind in items if not self._paired or kind in WITHOUT_CHUNKS]
+            together = {kind: keys for kind, keys in items.items() if kind not in alone}
+            calls += [(ask, {kind: items[kind]}) for kind in alone] + [(ask, together)]
+        return [call for call in calls if call[1]]
 
 
 def _one_is_enough(answers: Answers) -> Answers:

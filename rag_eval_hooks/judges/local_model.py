@@ -46,6 +46,7 @@ class LocalModel(Generic[I, R]):
         self._model: Run[I, R] | None = None
         self._failure: str | None = None
         self._closed = False
+        self._warm = False
         self._worker = DaemonExecutor(thread)
         self._process = ModelProcess(source, load) if _wants_process(process) else None
 
@@ -59,6 +60,16 @@ class LocalModel(Generic[I, R]):
             raise JudgeError(f"{self._source}: the model is closed")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._worker, self._run, items)
+
+    async def warm_up(self) -> None:
+        """Load the model, if that was not tried yet.
+
+        Raises:
+            JudgeError: It cannot be loaded.
+        """
+        if not self._warm:
+            self._warm = True
+            await self.run([])
 
     async def aclose(self) -> None:
         """End process and thread, after the batch in hand where it ends soon."""

@@ -22,6 +22,7 @@ from rag_eval_hooks.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
+from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.context import UsageMeter, call_context, in_call_context
 from rag_eval_hooks.judges.chat import Chat, Completion
@@ -62,6 +63,11 @@ class Memo:
         self._disk = None if path is None else Disk(Path(path), disk_size, self._incidents)
         self._texts: OrderedDict[bytes, str] = OrderedDict()
         self._counts: Counter[str] = Counter()
+        self._renew_lock()
+        at_fork(in_child=self._renew_lock)
+
+    def _renew_lock(self) -> None:
+        # A forked child may have inherited it locked.
         self._lock = threading.Lock()
 
     def recall(self, key: bytes) -> str | None:

@@ -61,6 +61,11 @@ class OpenAIChat(ChatAdapter):
     def __repr__(self) -> str:
         return f"OpenAIChat({self.name!r}, {self._endpoint!r})"
 
+    @property
+    def host(self) -> str:
+        """Host and port of the endpoint."""
+        return self._endpoint.host
+
     def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:
         """Prepare a request for a chat completion."""
         user = prompt.user if mode is OutputMode.JSON_SCHEMA else prompt.user_with_shape
@@ -114,7 +119,7 @@ def _text(completion: Any) -> str:
     """Return the reply's text, or the arguments of its tool call.
 
     Raises:
-        ReplyError: There is none, or only a part of it.
+        ReplyError: There is none. Of one that was cut off, the reader takes what is complete.
     """
     try:
         choice = completion["choices"][0]
@@ -123,8 +128,8 @@ def _text(completion: Any) -> str:
         calls = [call["function"]["arguments"] for call in message.get("tool_calls") or ()]
     except (AttributeError, IndexError, KeyError, TypeError):
         raise ReplyError("it was empty") from None
-    if reason in ("length", "content_filter"):
-        raise ReplyError("it was cut off; be brief")
+    if reason == "content_filter":
+        raise ReplyError("it was cut off by a filter")
     if message.get("refusal"):
         raise ReplyError("it was a refusal")
     return only_text(content, calls)

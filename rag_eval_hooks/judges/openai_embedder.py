@@ -70,6 +70,11 @@ class OpenAIEmbedder(AsksBudget):
         """`openai:` and the model."""
         return self._name
 
+    @property
+    def host(self) -> str:
+        """Host and port of the endpoint."""
+        return self._endpoint.host
+
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector per text, in order, all of one length.
 

@@ -70,6 +70,14 @@ class SentenceEmbedder:
         """
         return await self._embeddings.embed(texts)
 
+    async def warm_up(self) -> None:
+        """Load the model.
+
+        Raises:
+            JudgeError: It cannot be loaded.
+        """
+        await self._model.warm_up()
+
     async def aclose(self) -> None:
         """Release the model, and end its process or thread."""
         await self._embeddings.aclose()

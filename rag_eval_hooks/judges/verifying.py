@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from rag_eval_hooks.findings import Finding, Findings, Verdict
 from rag_eval_hooks.judges.asking import Answers, Asker, Call, findings_of, without
 from rag_eval_hooks.prompts import Items, Values, VerifyAsk
-from rag_eval_hooks.prompts.token_budget import added_up, parts, spread, tokens
-from rag_eval_hooks.prompts.verdict_elements import RELEVANCES, SUPPORTS, Sorting
-from rag_eval_hooks.prompts.verify import AGREEMENTS
+from rag_eval_hooks.prompts.verdict_elements import AGREEMENTS, RELEVANCES, SUPPORTS, Sorting
 from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.folding import fold
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.usage import Usage, tokens
 
 __all__ = ["verify"]
 
 _LITERALLY = "found literally"
+_MOST_CLAIMS = 10
+"""Claims in one call."""
 Calls: TypeAlias = Callable[[VerifyAsk, Items], list[Call]]
 Contents: TypeAlias = dict[Finding, dict[str, Any]]
 
@@ -41,7 +41,7 @@ async def verify(task: Verify, asker: Asker, calls: Calls, budget: int) -> Findi
     items = without(ask.items(), known.values)
     groups = parts(dict(enumerate(task.chunks, start=1)), budget)
     if len(groups) < 2:
-        answers = await asker.ask_all(calls(ask, items))
+        answers = await asker.ask_all(_divided(ask, items, calls))
     else:
         answers = await _DividedVerification(task, asker, calls, budget, groups).ask(items)
     return findings_of(ask, task.wanted, known | answers)
@@ -61,7 +61,12 @@ class _Joint:
 
 @dataclass(frozen=True, slots=True)
 class _DividedVerification:
-    """Verification whose contexts go into several calls."""
+    """Verification whose contexts go into several calls.
+
+    A claim can need chunks that lie in different parts. So each part also says which of its chunks
+    state a part of the claim; a claim that no part supports, with such chunks in several parts, is
+    asked about once more, by these chunks alone. Only then is it known not to be supported.
+    """
 
     task: Verify
     asker: Asker
@@ -84,7 +89,9 @@ class _DividedVerification:
             (VerifyAsk(self.task, shown=tuple(sorted(joint.shown))), joint.items)
             for joint in self._joints(contents)
         ]
-        joined = await self.asker.ask_all(call for one in again for call in self.calls(*one))
+        joined = await self.asker.ask_all(
+            call for one in again for call in _divided(*one, self.calls)
+        )
         for kind, key, sorting in list(self._spread(contents)):
             _settle(contents[kind], key, sorting, joined.values.get(kind, {}).get(key))
         return answers | replace(joined, values=contents)
@@ -98,7 +105,7 @@ class _DividedVerification:
             for kind, keys in items.items()
             if index == 0 or kind not in AGREEMENTS
         }
-        return self.calls(ask, {kind: keys for kind, keys in own.items() if keys})
+        return _divided(ask, {kind: keys for kind, keys in own.items() if keys}, self.calls)
 
     def _spread(self, contents: Contents) -> Iterator[tuple[Finding, str, Sorting]]:
         for kind in contents:
@@ -119,12 +126,33 @@ class _DividedVerification:
         return sum(tokens(self.task.chunks[number - 1]) for number in shown)
 
 
+def _divided(ask: VerifyAsk, items: Items, calls: Calls) -> list[Call]:
+    """Make calls with at most ten claims each, agreements apart from what is about chunks."""
+    claims = {kind: keys for kind, keys in items.items() if kind in SUPPORTS}
+    others = {kind: keys for kind, keys in items.items() if kind not in SUPPORTS | AGREEMENTS}
+    agreements = {kind: keys for kind, keys in items.items() if kind in AGREEMENTS}
+    first, *more = _tens(claims) or [{}]
+    parts = [{**first, **others}, *more, *_tens(agreements)]
+    return [call for part in parts if part for call in calls(ask, part)]
+
+
+def _tens(items: Items) -> list[Items]:
+    """Divide items into as few parts of at most ten as possible, about equal in size."""
+    pairs = [(kind, key) for kind, keys in items.items() for key in keys]
+    count = -(-len(pairs) // _MOST_CLAIMS)
+    parts: list[dict[Finding, tuple[str, ...]]] = [{} for _ in range(count)]
+    for at, (kind, key) in enumerate(pairs):
+        part = parts[at * count // len(pairs)]
+        part[kind] = (*part.get(kind, ()), key)
+    return list(parts)
+
+
 def _settle(contents: dict[str, Any], key: str, before: Sorting, joint: Sorting | None) -> None:
     """Take the verdict by the joint chunks; without one, the claim stays open."""
     del contents[key]
     if joint is not None:
         together = joint.together or bool(joint.supporting)
-        contents[key] = replace(before, together=together, reason=joint.reason or before.reason)
+        contents[key] = replace(joint, supporting=before.supporting, together=together)
 
 
 def _literal(task: Verify, items: Items) -> Values:
@@ -173,3 +201,59 @@ def _stands_in(entity: str, chunk: str) -> bool:
             return True
         start = chunk.find(entity, start + 1)
     return False
+
+
+def parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
+    """Divide the numbers of chunks into groups that keep to a budget, in order.
+
+    A chunk is never cut: one that is longer than the budget is a group of its own.
+
+    Args:
+        chunks: Texts by number.
+        budget: Tokens in one group.
+    """
+    groups: list[list[int]] = []
+    room = 0
+    for number, text in chunks.items():
+        size = tokens(text)
+        if not groups or size > room:
+            groups.append([])
+            room = budget
+        groups[-1].append(number)
+        room -= size
+    return [tuple(group) for group in groups]
+
+
+def added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join the contents of all parts by item; items without a content in some part are left out.
+
+    Args:
+        kind: One of the verdicts about chunks.
+        seen: The valid contents by item, one mapping a part.
+    """
+    if kind in SUPPORTS:
+        keys = [key for key in seen[0] if all(key in part for part in seen)]
+        return {key: _joined([part[key] for part in seen]) for key in keys}
+    if kind is not Finding.ENTITIES_FOUND:
+        return {key: content for part in seen for key, content in part.items()}
+    contents: dict[str, Any] = {}
+    for key in {key: None for part in seen for key in part}:
+        verdicts = [part[key] for part in seen if key in part]
+        hits = [verdict for verdict in verdicts if verdict.holds]
+        if hits or len(verdicts) == len(seen):
+            contents[key] = (hits or verdicts)[0]
+    return contents
+
+
+def spread(sorting: Sorting, groups: Sequence[Collection[int]]) -> bool:
+    """Tell if a claim that no part supports is partly stated by chunks of several parts."""
+    if sorting.supporting or sorting.together:
+        return False
+    return sum(bool(sorting.partly & set(group)) for group in groups) > 1
+
+
+def _joined(sortings: Sequence[Sorting]) -> Sorting:
+    first, *others = sortings
+    for other in others:
+        first |= other
+    return first

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import graphrag, lexical, nvidia, question_checks, ragas, whitepaper
 from rag_eval_hooks.metrics.metric import AskedMetric, Field, Metric
 from rag_eval_hooks.metrics.options import MetricOptions
 
-__all__ = ["ALL_METRICS", "AskedMetric", "Field", "Metric", "MetricOptions", "build", "choose"]
+__all__ = [
+    "ALL_METRICS",
+    "METRICS_WANTED",
+    "AskedMetric",
+    "Field",
+    "Metric",
+    "MetricOptions",
+    "build",
+    "choose",
+    "chosen_by_default",
+]
 
 
 def build(options: MetricOptions) -> tuple[Metric, ...]:
@@ -25,6 +36,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
 
 
 ALL_METRICS: tuple[Metric, ...] = build(MetricOptions())
+METRICS_WANTED: Final = "names of suites or metrics, Metric objects or functions of a sample"
 
 
 def choose(
@@ -32,17 +44,36 @@ def choose(
 ) -> tuple[Metric, ...]:
     """Return the metrics that a user asks for, each once, in the order asked.
 
+    Args:
+        wanted: Names of suites and metrics, and metrics. `-` before a name takes away what
+            another name brought, or without other names, the default.
+        available: Metrics that have names.
+
     Raises:
         ConfigError: A name is unknown, nothing is asked for, or two metrics share an id.
     """
     chosen: dict[str, Metric] = {}
-    for item in wanted:
+    refused: set[str] = set()
+    items = list(wanted)
+    if items and all(isinstance(item, str) and item.startswith("-") for item in items):
+        chosen = {metric.id: metric for metric in chosen_by_default(available)}
+    for item in items:
+        if isinstance(item, str) and item.startswith("-"):
+            refused |= {metric.id for metric in _named(item[1:], available)}
+            continue
         for metric in (item,) if isinstance(item, Metric) else _named(item, available):
             if chosen.setdefault(metric.id, metric) is not metric:
                 raise ConfigError("metrics", metric.id, "ids that differ from one another")
+    chosen = {name: metric for name, metric in chosen.items() if name not in refused}
     if not chosen:
-        raise ConfigError("metrics", (), "at least one suite, metric id or Metric")
+        raise ConfigError("metrics", items, "at least one suite, metric id or Metric")
     return tuple(chosen.values())
+
+
+def chosen_by_default(available: Sequence[Metric]) -> tuple[Metric, ...]:
+    """Return the metrics where none are asked for: the suite `ragas`, and checks of questions."""
+    usual = {metric.id for metric in ALL_METRICS}
+    return tuple(one for one in available if one.suite == "ragas" or one.id not in usual)
 
 
 def _named(name: object, available: Sequence[Metric]) -> Sequence[Metric]:
@@ -52,5 +83,7 @@ def _named(name: object, available: Sequence[Metric]) -> Sequence[Metric]:
     if not found:
         suites = dict.fromkeys(metric.suite for metric in available)
         known = ["all", *suites, *(metric.id for metric in available)]
-        raise ConfigError("metrics", name, "a Metric or one of " + ", ".join(known))
+        if not isinstance(name, str):
+            raise ConfigError("metrics", name, METRICS_WANTED)
+        raise ConfigError.unknown("metrics", name, known, listed="`rag-eval-hooks metrics`")
     return found

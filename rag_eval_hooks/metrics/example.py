@@ -6,6 +6,7 @@ from typing import Final
 
 from rag_eval_hooks.findings import (
     ChunkRelevance,
+    ClaimVerdict,
     Findings,
     GEval,
     Questions,
@@ -56,8 +57,13 @@ FINDINGS: Final = Findings(
         )
     ),
     answer_support=(
-        Support((True, False, False), reason="chunk 1 says so"),
-        Support((False, False, False), reason="chunk 3 gives another year"),
+        Support((True, False, False), reason="chunk 1 says so", quote="330 metres tall"),
+        Support(
+            (False, False, False),
+            reason="chunk 3 gives another year",
+            verdict=ClaimVerdict.CONTRADICTED,
+            quote="opened on 31 March 1889",
+        ),
     ),
     reference_support=(
         Support((True, False, False), reason="chunk 1 says so"),

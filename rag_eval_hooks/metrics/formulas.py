@@ -61,14 +61,19 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float | None:
     """Return the cosine of the angle between two vectors.
 
     Returns:
-        A value in [-1, 1], or None when a vector has no direction (all zeros, or empty).
+        A value in [-1, 1], or None when a vector has no direction: all zeros, empty, or not all
+        of its numbers finite.
 
     Raises:
         ValueError: The vectors differ in length.
     """
-    dot = math.fsum(a * b for a, b in zip(left, right, strict=True))
+    pairs = list(zip(left, right, strict=True))
     norms = math.hypot(*left) * math.hypot(*right)
-    return max(-1.0, min(1.0, dot / norms)) if norms else None
+    # A comparison with NaN is False: clamped, NaN would be 1.
+    if norms == 0 or not math.isfinite(norms):
+        return None
+    dot = math.fsum(a * b for a, b in pairs)
+    return max(-1.0, min(1.0, dot / norms))
 
 
 def weighted_mean(values: Mapping[str, float], weights: Mapping[str, float]) -> float | None:

@@ -11,7 +11,13 @@ from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, Support, made
 from rag_eval_hooks.metrics.composite import Composite
-from rag_eval_hooks.metrics.explain import chunk_rows, claim_rows, question_rows, within
+from rag_eval_hooks.metrics.explain import (
+    chunk_rows,
+    question_rows,
+    require_sure,
+    supported_share,
+    within,
+)
 from rag_eval_hooks.metrics.formulas import average_precision, grade, mean, share
 from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, confession
@@ -39,11 +45,12 @@ def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: str) -> Outcome:
-    value = share([found.supported for found in support])
-    rows = claim_rows(claims, support)
-    if value is None:
-        return _PERCENT.score(100.0, explanation={"claims": rows}, warnings=(empty,))
-    return _PERCENT.score(value * 100, explanation={"claims": rows})
+    found = supported_share(claims, support, top=100.0)
+    if found.value is None:
+        return _PERCENT.score(100.0, explanation=found.explanation, warnings=(empty,))
+    return _PERCENT.score(
+        found.value, parts=found.parts, warnings=found.warnings, explanation=found.explanation
+    )
 
 
 def _precision(formula: Callable[[Sequence[bool]], float | None]) -> Callable[..., Outcome]:
@@ -131,6 +138,7 @@ def _answer_class(mode: DontKnow) -> Callable[[Sample, Findings], Outcome]:
             explanation = {"by": mode.value, "phrase": phrase}
             return _PERCENT.score(0.0, label=DONT_KNOW, explanation=explanation)
         verdict = made(findings.classification)
+        require_sure(int(verdict.sure), 1)
         return _PERCENT.score(
             100.0 * verdict.holds,
             label=CORRECT if verdict.holds else WRONG,

@@ -7,7 +7,7 @@ it is then undefined. A blank answer is an answer, and scores 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from rag_eval_hooks.findings import Findings
@@ -16,23 +16,31 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
 from rag_eval_hooks.text.folding import fold, squash, word_count
 from rag_eval_hooks.text.key_terms import Keyword, Searched, keywords
-from rag_eval_hooks.text.numbers import numbers
+from rag_eval_hooks.text.measures import agree, measures
+from rag_eval_hooks.text.numbers import number_spans, numbers
 
 __all__ = ["METRICS"]
 
 _FULL_MARKS = 3  # distinct indicators for a full citation score
 
+_SOURCE_NAME = (
+    r"(?:the |this |these |your |an? )?(?:\w+ )?(?:sources?|documents?|pages?|tables?|pdfs?"
+    r"|passages?|contexts?|reports?|articles?|sections?|chapters?|manuals?|handbooks?|\[\d)"
+)
 _INDICATORS: dict[str, re.Pattern[str]] = {
-    name: re.compile(rf"\b{pattern}")
+    name: re.compile(pattern)
     for name, pattern in {
-        "source:": r"source[*_]*\s?:",
-        "table:": r"table[*_]*\s?:",
-        "page": r"page\b",
-        "document": r"document\b",
-        "pdf": r"pdf\b",
-        "according to": r"according to\b",
-        "based on": r"based on\b",
-        "from": r"from\b",
+        "source:": r"\bsources?[*_]*\s?:",
+        "table:": r"\btables?[*_]*\s?:",
+        "page": r"\bpages?\b|\bpp?\. ?\d",
+        "document": r"\bdocuments?\b",
+        "pdf": r"\bpdfs?\b",
+        "according to": r"\baccording to\b",
+        "based on": r"\bbased on\b",
+        "from": rf"\bfrom {_SOURCE_NAME}",
+        # A list in JSON is none.
+        "[n]": r"(?<!:)(?<!: )\[\^?\d{1,3}(?:\s?[,;\u2013-]\s?\d{1,3})*\]",
+        "(author year)": r"\([^()\d]{2,60}[,\s]\s?(?:1[5-9]|20)\d\d[a-z]?\)",
     }.items()
 }
 
@@ -61,10 +69,18 @@ def _exact_match(answer: str, reference: str) -> Score:
     return UNIT.score(float(equal), label=str(equal), explanation=details)
 
 
-def _found(answer: str, expected: Sequence[Keyword]) -> Score:
-    """Return the share of expected items, at least one, that the answer holds."""
+def _found(
+    answer: str, expected: Sequence[Keyword], also: Container[Keyword] = frozenset()
+) -> Score:
+    """Return the share of expected items, at least one, that the answer holds.
+
+    Args:
+        answer: The answer.
+        expected: The items.
+        also: Items that it holds in another form.
+    """
     searched = Searched.of(answer)
-    held = [searched.holds(item) for item in expected]
+    held = [searched.holds(item) or item in also for item in expected]
     explanation = {
         "expected": [str(item) for item in expected],
         "found": [str(item) for item, there in zip(expected, held, strict=True) if there],
@@ -84,7 +100,22 @@ def _number_match(answer: str, reference: str) -> Outcome:
     expected = list(dict.fromkeys(numbers(reference)))
     if not expected:
         return NotScored(Cause.UNDEFINED, "the reference holds no number")
-    return _found(answer, expected)
+    return _found(answer, expected, _said_otherwise(answer, reference))
+
+
+def _said_otherwise(answer: str, reference: str) -> frozenset[Keyword]:
+    """Return the reference's numbers that the answer states in words, another unit or date form."""
+    said = measures(answer)
+    stated = [
+        one
+        for one in measures(reference)
+        if any((one.unit == other.unit or not one.unit) and agree(other, one) for other in said)
+    ]
+    return frozenset(
+        number
+        for start, _, number in number_spans(reference)
+        if any(one.start <= start < one.end for one in stated)
+    )
 
 
 def _answer_completeness(answer: str, reference: str) -> Outcome:

@@ -110,7 +110,7 @@ def confession(answer: str, mode: DontKnow) -> str | None:
     Args:
         answer: The answer as given.
         mode: `phrases`: one of the defined phrases occurs anywhere in the answer. `refusal`: a
-            refusal is what the answer comes to, in these or like words; English only.
+            refusal is what the answer comes to, in these or like words.
     """
     return refusal(answer) if mode is DontKnow.REFUSAL else _phrase(answer)
 

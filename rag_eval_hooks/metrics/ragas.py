@@ -7,17 +7,32 @@ of the metric specification where these leave a case open.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Findings, Support, Verdict, made
-from rag_eval_hooks.metrics.explain import chunk_numbers, chunk_rows, claim_rows, question_rows
+from rag_eval_hooks.metrics.explain import (
+    chunk_numbers,
+    chunk_rows,
+    question_rows,
+    require_sure,
+    supported_share,
+    sure_ones,
+    unsure,
+)
 from rag_eval_hooks.metrics.formulas import average_precision, mean, share
 from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
+from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["METRICS"]
 
 _ERROR_RATE = Scale(0.0, 1.0, higher_is_better=False)
+_ORIGINS: Final = ("relevant", "irrelevant", "unsupported")
+_UNSURE: Final = "unsure"
+_NO_PURPOSE: Final = NotScored(
+    Cause.UNDEFINED, "the answer is a refusal: nothing says what a chunk would be useful for"
+)
 
 
 def _answer_relevancy(_sample: Sample, findings: Findings) -> Outcome:
@@ -47,18 +62,34 @@ def _context_recall(_sample: Sample, findings: Findings) -> Outcome:
 
 
 def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: str) -> Outcome:
-    value = share([found.supported for found in support])
-    if value is None:
+    found = supported_share(claims, support)
+    if found.value is None:
         return NotScored(Cause.UNDEFINED, empty)
-    return UNIT.score(value, explanation={"claims": claim_rows(claims, support)})
+    return UNIT.score(
+        found.value, parts=found.parts, warnings=found.warnings, explanation=found.explanation
+    )
 
 
-def _context_precision(_sample: Sample, findings: Findings) -> Outcome:
+def _context_precision(sample: Sample, findings: Findings) -> Outcome:
+    if not _relevance(sample):
+        return _NO_PURPOSE
     return _ranked_precision(made(findings.relevance))
 
 
-def _precision_without_reference(_sample: Sample, findings: Findings) -> Outcome:
+def _precision_without_reference(sample: Sample, findings: Findings) -> Outcome:
+    if not _relevance_to_answer(sample):
+        return _NO_PURPOSE
     return _ranked_precision(made(findings.relevance_to_answer))
+
+
+def _relevance(sample: Sample) -> frozenset[Finding]:
+    purpose = sample.reference is not None or refusal(sample.answer or "") is None
+    return frozenset({Finding.RELEVANCE}) if purpose else frozenset()
+
+
+def _relevance_to_answer(sample: Sample) -> frozenset[Finding]:
+    purpose = refusal(sample.answer or "") is None
+    return frozenset({Finding.RELEVANCE_TO_ANSWER}) if purpose else frozenset()
 
 
 def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
@@ -71,14 +102,18 @@ def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
     entities = made(findings.entities)
     found = made(findings.entities_found)
-    value = share([verdict.holds for verdict in found])
+    value = share([verdict.holds for verdict in sure_ones(found)])
     if value is None:
         return NotScored(Cause.UNDEFINED, "the reference names no entity")
     rows = [
-        {"entity": entity, "found": verdict.holds, "reason": verdict.reason}
+        {
+            "entity": entity,
+            "found": verdict.holds if verdict.sure else None,
+            "reason": verdict.reason,
+        }
         for entity, verdict in zip(entities, found, strict=True)
     ]
-    return UNIT.score(value, explanation={"entities": rows})
+    return UNIT.score(value, warnings=unsure(found), explanation={"entities": rows})
 
 
 def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
@@ -89,21 +124,27 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
     if not claims:
         return NotScored(Cause.UNDEFINED, "the answer makes no claim")
     kinds = [_error_kind(*verdicts, useful) for verdicts in zip(agreement, support, strict=True)]
-    parts = {
-        kind: kinds.count(kind) / len(claims) for kind in ("relevant", "irrelevant", "unsupported")
-    }
+    sure = [kind for kind in kinds if kind != _UNSURE]
+    require_sure(len(sure), len(kinds))
+    parts = {kind: sure.count(kind) / len(sure) for kind in _ORIGINS}
     rows = [
         {
             "claim": claim,
-            "correct": kind is None,
+            "correct": None if kind == _UNSURE else kind is None,
             "error": kind,
             "chunks": chunk_numbers(found.by_chunk),
             "reason": verdict.reason,
         }
         for claim, kind, found, verdict in zip(claims, kinds, support, agreement, strict=True)
     ]
-    wrong = len(claims) - kinds.count(None)
-    return _ERROR_RATE.score(wrong / len(claims), parts=parts, explanation={"claims": rows})
+    wrong = len(sure) - sure.count(None)
+    left = len(kinds) - len(sure)
+    return _ERROR_RATE.score(
+        wrong / len(sure),
+        parts=parts,
+        warnings=(f"{left} of {len(kinds)} are unsure and not counted",) if left else (),
+        explanation={"claims": rows},
+    )
 
 
 def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool]) -> str | None:
@@ -112,8 +153,10 @@ def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool]) ->
     A claim that only several chunks support together came from relevant ones as soon as any
     chunk is relevant: the judge does not say which of them it drew on.
     """
-    if agreement.holds:
+    if agreement.sure and agreement.holds:
         return None
+    if not (agreement.sure and support.sure):
+        return _UNSURE
     if support.together and not any(support.by_chunk):
         return "relevant" if any(useful) else "irrelevant"
     if any(has and use for has, use in zip(support.by_chunk, useful, strict=True)):
@@ -143,6 +186,7 @@ METRICS = (
         score=_context_precision,
         needs=frozenset({Field.QUESTION, Field.CONTEXTS}),
         findings=frozenset({Finding.RELEVANCE}),
+        given=_relevance,
         summary="Rank-aware precision: are the useful chunks the first ones.",
         source="RAGAS Metrics Guide, section 3",
     ),
@@ -151,6 +195,7 @@ METRICS = (
         score=_precision_without_reference,
         needs=frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER}),
         findings=frozenset({Finding.RELEVANCE_TO_ANSWER}),
+        given=_relevance_to_answer,
         summary="Rank-aware precision judged by the answer, also where there is a reference.",
         source="RAGAS Metrics Guide, section 3",
     ),

@@ -14,8 +14,15 @@ from typing import Final
 
 from rag_eval_hooks.findings import Finding, Findings, Made, Rating, Support, made
 from rag_eval_hooks.metrics.composite import Composite
-from rag_eval_hooks.metrics.explain import chunk_numbers, claim_rows, within
-from rag_eval_hooks.metrics.formulas import one_to_five, share
+from rag_eval_hooks.metrics.explain import (
+    chunk_numbers,
+    claim_rows,
+    supported_share,
+    sure_ones,
+    unsure,
+    within,
+)
+from rag_eval_hooks.metrics.formulas import one_to_five
 from rag_eval_hooks.metrics.metric import Field, Metric
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.sample import Sample
@@ -96,16 +103,19 @@ def _precision(sample: Sample, findings: Findings) -> Outcome:
     if indistinct and sample.reference is None:
         return _NOTHING_TO_COMPARE
     claims, support = _claims(findings, of_reference=indistinct)
-    used = [any(flags) for flags in zip(*(found.by_chunk for found in support), strict=True)]
-    used = used or [False] * len(sample.contexts)
+    whose = "reference" if indistinct else "answer"
+    if not claims:
+        return NotScored(Cause.UNDEFINED, f"the {whose} makes no claim")
+    counted = sure_ones(support)
+    used = [any(flags) for flags in zip(*(found.by_chunk for found in counted), strict=True)]
     raw = sum(used) / len(used)
-    together = any(found.together and not any(found.by_chunk) for found in support)
+    together = any(found.together and not any(found.by_chunk) for found in counted)
     return _FIVE.score(
         one_to_five(raw),
         parts={"raw": raw},
-        warnings=(_TOGETHER,) if together else (),
+        warnings=(*((_TOGETHER,) if together else ()), *unsure(support)),
         explanation={
-            "by": "claims of the reference" if indistinct else "claims of the answer",
+            "by": f"claims of the {whose}",
             "used": chunk_numbers(used),
             "unused": chunk_numbers([not flag for flag in used]),
             "claims": claim_rows(claims, support),
@@ -147,11 +157,15 @@ def _claims(findings: Findings, *, of_reference: bool) -> tuple[Sequence[str], S
 def _supported(findings: Findings, *, of_reference: bool) -> Outcome:
     claims, support = _claims(findings, of_reference=of_reference)
     whose = "reference" if of_reference else "answer"
-    raw = share([found.supported for found in support])
-    if raw is None:
+    found = supported_share(claims, support)
+    if found.value is None:
         return NotScored(Cause.UNDEFINED, f"the {whose} makes no claim")
-    explanation = {"by": f"claims of the {whose}", "claims": claim_rows(claims, support)}
-    return _FIVE.score(one_to_five(raw), parts={"raw": raw}, explanation=explanation)
+    return _FIVE.score(
+        one_to_five(found.value),
+        parts={"raw": found.value, **found.parts},
+        warnings=found.warnings,
+        explanation={"by": f"claims of the {whose}", **found.explanation},
+    )
 
 
 _CORRECTNESS = Metric(

@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from rag_eval_hooks.incidents import Incidents
+
 __all__ = ["Clock", "ExitHook"]
 
 _TICK = 0.25
@@ -20,13 +22,16 @@ class Clock:
     """Calls a function four times a second, in a daemon thread.
 
     Args:
-        tick: Function to call; handles its own exceptions.
+        tick: Function to call.
+        incidents: Counts what it raises.
     """
 
-    def __init__(self, tick: Callable[[], None]) -> None:
+    def __init__(self, tick: Callable[[], None], incidents: Incidents) -> None:
         self._tick = tick
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
+        self._incidents = incidents
+        self._turn = threading.Condition()
+        self._begun = self._ended = self._wanted = 0
+        self._is_stopped = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -37,8 +42,8 @@ class Clock:
         """
         if self._thread is not None:
             return
-        with self._lock:
-            if self._thread is None and not self._stopped.is_set():
+        with self._turn:
+            if self._thread is None and not self._is_stopped:
                 thread = threading.Thread(
                     target=self._run, name="rag-eval-hooks-clock", daemon=True
                 )
@@ -48,18 +53,57 @@ class Clock:
     @property
     def ticks(self) -> bool:
         """True once the thread was started, until it is stopped."""
-        return self._thread is not None and not self._stopped.is_set()
+        return self._thread is not None and not self._is_stopped
+
+    @property
+    def is_awaited(self) -> bool:
+        """True while somebody waits for the end of a call."""
+        return not self.ticks or self._wanted > self._ended
+
+    def call(self, timeout: float | None) -> bool:
+        """Wait for a call that begins from now on; the caller makes it if there is no thread.
+
+        Args:
+            timeout: Seconds, or None without limit.
+
+        Returns:
+            Whether it has ended.
+        """
+        if not self.ticks or threading.current_thread() is self._thread:
+            self._call()
+            return True
+        with self._turn:
+            number = self._wanted = self._begun + 1
+            self._turn.notify_all()
+            return self._turn.wait_for(lambda: self._ended >= number, timeout)
 
     def stop(self) -> None:
-        """End the thread at its next tick."""
-        self._stopped.set()
+        """End the thread after its present call."""
+        with self._turn:
+            self._is_stopped = True
+            self._turn.notify_all()
 
     def _run(self) -> None:
-        while not self._stopped.wait(_TICK):
+        while self._begin():
+            self._call()
+            with self._turn:
+                self._ended = self._begun
+                self._turn.notify_all()
+
+    def _begin(self) -> bool:
+        with self._turn:
+            self._turn.wait_for(lambda: self._is_stopped or self._wanted > self._begun, _TICK)
+            self._begun += 1
+            return not self._is_stopped
+
+    def _call(self) -> None:
+        try:
             self._tick()
+        except Exception as error:  # noqa: BLE001 - the host's edge: nobody else would know
+            self._incidents.report("clock", error)
 
 
-class _Pipeline(Protocol):
+class _Finishing(Protocol):
     def flush(self, timeout: float | None) -> bool: ...
 
     def shutdown(self, timeout: float) -> bool: ...
@@ -80,7 +124,7 @@ class ExitHook:
         timeout: Seconds that all hooks may take together.
     """
 
-    def __init__(self, pipeline: _Pipeline, timeout: float) -> None:
+    def __init__(self, pipeline: _Finishing, timeout: float) -> None:
         self._pipeline = weakref.ref(pipeline)
         self._left = timeout
         self._armed = False
@@ -119,14 +163,14 @@ class ExitHook:
         for finalizer in self._finalizers:
             finalizer.cancel()
 
-    def _armed_pipeline(self) -> _Pipeline | None:
+    def _armed_pipeline(self) -> _Finishing | None:
         return self._pipeline() if self._armed else None
 
     def _at_main_end(self) -> None:
         if (pipeline := self._armed_pipeline()) is not None:
             self._flush(pipeline)
 
-    def _flush(self, pipeline: _Pipeline) -> bool:
+    def _flush(self, pipeline: _Finishing) -> bool:
         began = time.monotonic()
         finished = pipeline.flush(self._left)
         self._left = max(0.0, self._left - (time.monotonic() - began))

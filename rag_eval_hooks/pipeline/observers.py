@@ -97,9 +97,12 @@ class SpansAndTelemetry(Observer):
         """Publish an evaluation, unless the process that evaluated it did so already."""
         if work.by_feedback:
             self._telemetry.publish_late(evaluation)
-        elif work.outcomes is None:
-            ending = _attributes(work, Ending.of(evaluation))
-            self._telemetry.publish(evaluation, functools.partial(self._finish, work, ending))
+            return
+        finish = functools.partial(self._finish, work, _attributes(work, Ending.of(evaluation)))
+        if work.outcomes is None:
+            self._telemetry.publish(evaluation, finish)
+        else:
+            self._telemetry.finish(evaluation, finish)
 
     def settled(self, work: Work, ending: Ending) -> None:
         """End the RAG span with the reason, if nothing has ended it before."""
@@ -118,9 +121,10 @@ class SpansAndTelemetry(Observer):
         attributes: Attributes,
         links: Sequence[SpanContext],
         events: Sequence[Attributes],
-    ) -> None:
-        if work.rag_span is not None:
-            self._holder.finish(work.rag_span, {**attributes, **ending}, links, events)
+    ) -> bool:
+        if work.rag_span is None:
+            return False
+        return self._holder.finish(work.rag_span, {**attributes, **ending}, links, events)
 
     def _end(self, span: HeldSpan, attributes: Attributes) -> None:
         # A span of another instrumentor may be held since it ended.
@@ -131,15 +135,17 @@ class SpansAndTelemetry(Observer):
 def _attributes(work: Work, ending: Ending) -> Attributes:
     """Return the attributes that tell on a RAG span why it has no scores."""
     if ending.column is Column.SAMPLED_OUT:
-        status = EvalStatus.SAMPLED_OUT
-    elif ending.column is Column.DROPPED:
+        status = EvalStatus.SAMPLED_OUT.value
+        return {semconv.EVAL_STATUS: status, semconv.EVAL_SAMPLED_BY: ending.reason}
+    if ending.column is Column.SHIPPED:
+        return {semconv.EVAL_STATUS: EvalStatus.SHIPPED.value}
+    if ending.column is Column.DROPPED:
         if work.status is Status.ABANDONED:
             return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
         if ending.reason in ("shutdown", "spooled"):
             return {semconv.EVAL_STATUS: EvalStatus.SHUTDOWN.value}
-        status = EvalStatus.DROPPED
-    elif ending.column is Column.FAILED and ending.evaluation is None:
+        status = EvalStatus.DROPPED.value
+        return {semconv.EVAL_STATUS: status, semconv.EVAL_REASON: ending.reason}
+    if ending.column is Column.FAILED and ending.evaluation is None:
         return {semconv.EVAL_STATUS: EvalStatus.ERROR.value}
-    else:
-        return {}
-    return {semconv.EVAL_STATUS: status.value, semconv.EVAL_REASON: ending.reason}
+    return {}

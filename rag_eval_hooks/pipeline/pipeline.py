@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future
 
 from rag_eval_hooks import semconv
@@ -14,21 +14,23 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.ending import Ending
-from rag_eval_hooks.evaluation.worker import Evaluator
+from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.pipeline.feedback import FeedbackProcessor, FeedbackWork
 from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory
+from rag_eval_hooks.pipeline.feedback_processor import FeedbackProcessor, FeedbackWork
 from rag_eval_hooks.pipeline.lifecycle import Clock, ExitHook
 from rag_eval_hooks.pipeline.observers import Observers, SpansAndTelemetry
 from rag_eval_hooks.pipeline.processor import Processor
+from rag_eval_hooks.pipeline.shipping import shipper_of
 from rag_eval_hooks.pipeline.spooled import Spooled
 from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Cause, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
-from rag_eval_hooks.telemetry.self_metrics import Gauge, Reading, readings
+from rag_eval_hooks.telemetry.self_metrics import Gauge
 from rag_eval_hooks.work import HeldSpan, Work
 
 __all__ = ["Pipeline"]
@@ -45,33 +47,34 @@ class Pipeline:
     Args:
         parts: Decide, evaluate, publish.
         tick: Called a few times a second once `watch` was called, before all that is pending is
-            waited for, and once more at the end. Takes the time of the monotonic clock at which
-            it gives up, or None; returns whether it is done.
-        opened: Returns the number of open interactions and the characters that they hold.
+            waited for, and once more at the end.
+        closed: Whether to be shut down from the start, as in a child of a process that was.
 
     Attributes:
-        state: Values that instruments show.
+        is_closed: True after `shutdown`.
+        gauges: Functions that return the present size or limit of what the pipeline holds, by
+            instrument.
     """
 
     def __init__(
         self,
         parts: Parts,
-        tick: Callable[[float | None], bool],
-        opened: Callable[[], tuple[int, int]],
+        tick: Callable[[bool], None],
+        *,
+        closed: bool = False,
     ) -> None:
         config = parts.config
         self._parts = parts
         self._external_tick = tick
-        self._opened = opened
         self._exit = ExitHook(self, config.exit_timeout)
-        self._clock = Clock(self._tick)
+        self._clock = Clock(self._tick, parts.incidents)
         self._stats = Ledger(limits.EXPLAINED_TRACES)
         self._holder = SpanHolder(
             hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=parts.incidents
         )
         self._spooled = Spooled(
             parts,
-            capacity=lambda: self._evaluator.capacity(),
+            capacity=self._capacity,
             resume=self._resume,
             settle=lambda work, ending: self._observers.settle(work, ending),
         )
@@ -91,26 +94,44 @@ class Pipeline:
             ),
             self._stats,
         )
-        self._processor = Processor(parts, self._observers, self._spooled, self._stats)
-        self._feedback = FeedbackProcessor(
-            parts, self._memory, self._processor, self._observers, self._delivery, self._stats
+        self._shipper = shipper_of(parts)
+        self._processor = Processor(
+            parts, self._observers, self._spooled, self._stats, self._shipper
         )
-        self._evaluator: Evaluator[Work | FeedbackWork] = Evaluator(
+        self._evaluator = self._new_evaluator()
+        self._feedback = FeedbackProcessor(
+            parts,
+            memory=self._memory,
+            processor=self._processor,
+            observers=self._observers,
+            delivery=self._delivery,
+            stats=self._stats,
+            evaluator=self._evaluator,
+        )
+        self._queued = AdmittedShare()
+        self.gauges = self._new_gauges()
+        self.is_closed = False
+        if closed:
+            self._refuse_all()
+            self._clock.stop()
+            self._spooled.stop(0)
+        else:
+            self._spooled.look_back()
+
+    def _new_evaluator(self) -> Evaluator[Work | FeedbackWork]:
+        config = self._parts.config
+        return Evaluator(
             self._process,
             on_end=self._on_end,
-            on_close=parts.close,
+            on_close=self._parts.close,
             queue_size=config.queue_size,
             queue_chars=limits.QUEUE_CHARS,
-            concurrency=config.judge_concurrency,
+            concurrency=(
+                config.judge_concurrency if self._shipper is None else limits.SHIPPED_SAMPLES
+            ),
         )
-        self._gauges = self._make_gauges()
-        self._spooled.look_back()
 
-    def read(self, instrument: str) -> Iterable[Reading]:
-        """Return the current values of a metric of the pipeline's state, or none."""
-        return readings(instrument, self.stats, self._gauges)
-
-    def _make_gauges(self) -> dict[str, Gauge]:
+    def _new_gauges(self) -> dict[str, Gauge]:
         config = self._parts.config
         return {
             semconv.METRIC_QUEUE_SIZE: lambda: len(self._evaluator),
@@ -118,9 +139,6 @@ class Pipeline:
             semconv.METRIC_QUEUE_TEXT: lambda: self._evaluator.waiting_chars,
             semconv.METRIC_HELD_SIZE: lambda: len(self._holder),
             semconv.METRIC_HELD_CAPACITY: lambda: limits.HELD_SPANS,
-            semconv.METRIC_OPEN_SIZE: lambda: self._opened()[0],
-            semconv.METRIC_OPEN_CAPACITY: lambda: limits.OPEN_INTERACTIONS,
-            semconv.METRIC_OPEN_TEXT: lambda: self._opened()[1],
             **self._spooled.gauges(),
         }
 
@@ -151,6 +169,10 @@ class Pipeline:
     def _queue(self, work: Work) -> str | None:
         """Queue a request; return the reason if it is refused."""
         reason = self._start_threads() or self._evaluator.reserve(work.size)
+        if reason in (None, QUEUE_FULL) and not work.is_recovered:
+            share = self._queued.count(admitted=reason is None)
+            if share is not None and share < 1.0 and work.decision is not None:
+                work.decision = work.decision.admitted(share)
         if reason is None:
             self._observers.accepted(work)
             reason = self._evaluator.put(work, work.size)
@@ -165,10 +187,30 @@ class Pipeline:
             self._observers.settle(work, Ending.dropped("spooled"))
         return reason is None
 
-    def refuse(self, reason: str) -> None:
-        """Count an interaction of which no request could be made."""
+    def take(self, work: Work) -> bool:
+        """Queue a request that another process decided about.
+
+        Returns:
+            Whether it will be evaluated; False after `shutdown`.
+        """
+        if self.is_closed or self._start_threads() is not None:
+            return False
+        assert work.decision is not None
+        work.decision = work.decision.limited_to(self._parts.scorer.metric_ids)
+        self._observers.accepted(work)
+        # Its batch bounds how many there are.
+        reason = self._evaluator.put(work, work.size, reserved=False)
+        return reason is None or self._refuse(work, Ending.dropped(reason))
+
+    def _capacity(self) -> int:
+        """Return how many samples of the spool may wait: none while the broker is down."""
+        is_down = self._shipper is not None and self._shipper.is_down
+        return 0 if is_down else self._evaluator.capacity()
+
+    def refuse(self, reason: str, work: Work | None) -> None:
+        """Count a request that is not decided, and end its span; None if it could not be read."""
         unread = Sample(question="")
-        self._observers.settle(Work("", lambda: unread), Ending.dropped(reason))
+        self._observers.settle(work or Work("", lambda: unread), Ending.dropped(reason))
 
     def hold(self, held: HeldSpan) -> None:
         """Hold a span whose interaction may still be submitted."""
@@ -199,22 +241,16 @@ class Pipeline:
         if request is None:
             self._stats.note("feedback", "unknown")
             return False
-        work = FeedbackWork(feedback, request)
-        self._stats.begin_feedback(work)
-        reason = self._start_threads() or self._feedback.queue(work, self._evaluator)
-        if reason is not None:
-            self._stats.end_feedback(work)
-        self._stats.note("feedback", reason or "joined")
-        return reason is None
+        return self._feedback.join(FeedbackWork(feedback, request), self._start_threads())
 
     def refuse_feedback(self, error: Exception) -> None:
         """Count a feedback that is empty or of a wrong type."""
         self._parts.incidents.report("feedback", error)
         self._stats.note("feedback", "invalid")
 
-    def evaluate(self, sample: Sample) -> Future[Outcomes]:
+    def evaluate(self, sample: Sample, chosen: Container[str] | None = None) -> Future[Outcomes]:
         """Return the outcomes of a sample, beside the queue: no sampling, no sinks, no counts."""
-        return self._evaluator.run(self._processor.inline(sample))
+        return self._evaluator.run(self._processor.inline(sample, chosen))
 
     def stats(self) -> Stats:
         """Return the statistics at this moment."""
@@ -239,8 +275,7 @@ class Pipeline:
         def left() -> float | None:
             return None if deadline is None else max(0.0, deadline - time.monotonic())
 
-        written = self._external_tick(deadline)
-
+        written = self._clock.call(left())
         # The disk first: it takes milliseconds, and its samples outlive an expired timeout.
         self._spooled.drain(left())
         finished = self._stats.wait(left()) and self._spooled.drain(left())
@@ -257,18 +292,24 @@ class Pipeline:
             Whether everything pending was finished.
         """
         deadline = time.monotonic() + timeout
-        self._external_tick(deadline)
-        self._exit.disarm()
-        self._evaluator.close()
+        self._clock.call(timeout)
+        self._refuse_all()
         finished = self.flush(max(0.0, deadline - time.monotonic()))
         self._spooled.drain(_STOP_TIMEOUT)
         self._evaluator.stop(_STOP_TIMEOUT)
         self._delivery.close()
+        if self._shipper is not None:
+            self._shipper.close()
         self._spooled.stop(_STOP_TIMEOUT)
+        self._clock.call(_STOP_TIMEOUT)
         self._clock.stop()
-        self._external_tick(time.monotonic() + _STOP_TIMEOUT)
         self._holder.close()
         return finished
+
+    def _refuse_all(self) -> None:
+        self.is_closed = True
+        self._exit.disarm()
+        self._evaluator.close()
 
     def forking(self) -> None:
         """End held spans before a fork: parent and child would export them both."""
@@ -308,4 +349,4 @@ class Pipeline:
     def _tick(self) -> None:
         self._holder.expire()
         self._delivery.check()
-        self._external_tick(None)
+        self._external_tick(self._clock.is_awaited)

@@ -9,16 +9,20 @@ from contextlib import AbstractContextManager
 from rag_eval_hooks.books.stats import Ledger
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.ending import Ending, Evaluation
+from rag_eval_hooks.ending import Column, Ending, Evaluation
 from rag_eval_hooks.errors import RedactionError
+from rag_eval_hooks.fleet.wire import Shipped
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
+from rag_eval_hooks.outcome_view import OutcomeTable
 from rag_eval_hooks.pipeline.observers import Observers
+from rag_eval_hooks.pipeline.shipping import BROKER_DOWN, Shipper
 from rag_eval_hooks.pipeline.spooled import Spooled
 from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.spool.recovered import ALL_SINKS
 from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.work import Work
 
@@ -33,6 +37,7 @@ class Processor:
         observers: Follow every request.
         spooled: Keeps outcomes on disk before they are published.
         stats: Counts decisions.
+        shipper: Hands samples over to workers, or None if they are evaluated here.
     """
 
     def __init__(
@@ -41,8 +46,10 @@ class Processor:
         observers: Observers,
         spooled: Spooled,
         stats: Ledger,
+        shipper: Shipper | None,
     ) -> None:
         self._parts = parts
+        self._shipper = shipper
         self._limit = RateLimit(parts.config.rate_limit)
         self._observers = observers
         self._spooled = spooled
@@ -57,8 +64,32 @@ class Processor:
         decision = await self._decide(work, sample)
         if decision is None:
             return
+        if self._shipper is not None and work.outcomes is None:
+            await self._ship(self._shipper, work, sample, decision)
+            return
         evaluation = await self._evaluate(work, sample, decision)
         await self.publish(work, evaluation)
+
+    async def _ship(self, shipper: Shipper, work: Work, sample: Sample, decision: Decision) -> None:
+        item = Shipped(sample=sample, decision=decision, accepted_at=work.accepted_at)
+        result = await shipper.result(item, urgent=decision.because.startswith("tail:"))
+        if result is None:
+            self._observers.settle(work, Ending(Column.SHIPPED))
+        elif isinstance(result, str):
+            is_safe = result == BROKER_DOWN and self._spooled.set_aside(work)
+            self._observers.settle(work, Ending.dropped("spooled" if is_safe else result))
+        else:
+            # The worker has published it; the span that waits and the sinks here lack it.
+            work.outcomes, work.sinks = result.outcomes, {ALL_SINKS: None}
+            evaluation = self._parts.telemetry.evaluated(
+                sample,
+                result.outcomes,
+                probability=decision.probability,
+                reason=decision.reason,
+                start=result.start,
+                end=result.end,
+            )
+            await self.publish(work, evaluation)
 
     async def publish(self, work: Work, evaluation: Evaluation) -> None:
         """Store an evaluation, hand it to telemetry and sinks, and settle its request."""
@@ -79,7 +110,7 @@ class Processor:
     async def _decide(self, work: Work, sample: Sample) -> Decision | None:
         """Return the final decision, or None: the sample is left out, and its request settled."""
         assert work.decision is not None
-        if work.outcomes is not None or not self._parts.selection.is_open(work):
+        if work.is_final or work.outcomes is not None or not self._parts.selection.is_open(work):
             return work.decision
         decision = work.decision = await self._parts.selection.looked_at(sample, work.decision)
         self._stats.note("decisions", decision.reason)
@@ -128,11 +159,14 @@ class Processor:
         self._parts.telemetry.used(sample, outcomes)
         return outcomes
 
-    async def inline(self, sample: Sample) -> Outcomes:
-        """Return the outcomes of all metrics, as in the background."""
+    async def inline(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
+        """Return the outcomes of all metrics, or of the chosen ones, as in the background."""
         with suppressed(), self.call_context():
             sample = await self.with_similar_reference(self.with_equal_reference(sample))
-            return await self.score(sample)
+            outcomes = await self.score(sample, chosen)
+        return OutcomeTable(
+            {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
+        )
 
     def with_equal_reference(self, sample: Sample) -> Sample:
         """Return the sample with the reference of an equal golden question, if there is one."""

@@ -13,6 +13,7 @@ from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.spool.file import EVALUATE
 from rag_eval_hooks.spool.folder import check_spool
 from rag_eval_hooks.spool.recovered import ALL_SINKS, Entry, Recovered
 from rag_eval_hooks.spool.spool import Spool
@@ -58,6 +59,7 @@ class Spooled(Observer):
         self._capacity = capacity
         self._resume = resume
         self._settle = settle
+        self._ships = parts.broker is not None
         self._max_bytes = parts.config.spool_max_mb * 1_000_000
         self._spool: Spool | None = None
         self._has_leftovers = False
@@ -118,9 +120,21 @@ class Spooled(Observer):
         """Return whether the disk holds a sample for another process to recover."""
         return work.entry is not None and work.entry.is_stored
 
+    def set_aside(self, work: Work) -> bool:
+        """Leave a sample on disk until there is capacity for it again.
+
+        Returns:
+            Whether it is on disk.
+        """
+        if self._spool is None or work.entry is None or not work.entry.is_stored:
+            return False
+        return self._spool.leave(work.entry, EVALUATE)
+
     async def begun(self, work: Work) -> None:
         """Note on disk that a recovered sample is evaluated now."""
-        if self._spool is not None and work.is_recovered and work.outcomes is None:
+        # A sample that is only shipped ends no process.
+        evaluates = work.is_recovered and work.outcomes is None and not self._ships
+        if self._spool is not None and evaluates:
             await self._spool.begin(work.entry)
 
     async def keep(self, work: Work, evaluation: Evaluation) -> None:
@@ -128,10 +142,11 @@ class Spooled(Observer):
         if work.outcomes is not None and ALL_SINKS not in work.sinks:
             return
         known = work.sinks
-        work.sinks = {
-            name: known.get(name, position)
-            for name, position in self.delivery.lacking(evaluation).items()
-        }
+        lacking = self.delivery.lacking(evaluation)
+        if work.is_final and work.is_recovered:
+            # Another worker may have delivered it at any time.
+            lacking = {name: None if at is None else 0 for name, at in lacking.items()}
+        work.sinks = {name: known.get(name, position) for name, position in lacking.items()}
         if self._spool is not None and work.entry is not None:
             await self._spool.keep(
                 work.entry, evaluation.outcomes, evaluation.start, evaluation.end, work.sinks
@@ -195,6 +210,10 @@ class Spooled(Observer):
     def room(self, sink: str | None) -> int:
         """Return how many more results a sink can take, or samples the evaluator for None."""
         return self._capacity() if sink is None else self.delivery.capacity(sink)
+
+    def knows(self, sink: str) -> bool:
+        """Return whether a sink is in the settings."""
+        return self.delivery.knows(sink)
 
     def take(self, recovered: Recovered, sink: str | None) -> bool:
         """Take a sample that waited on disk. Called in the spool's thread."""

@@ -1,75 +1,46 @@
-"""Parts of a pipeline, made from settings and arguments."""
+"""Parts that a pipeline is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TypeVar
 
+from opentelemetry import _logs, metrics, trace
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.config.keywords import SettingKeywords
-from rag_eval_hooks.config.settings import RagEvalConfig, ungrouped
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import AnySink
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.evaluation.collect_findings import Sources
+from rag_eval_hooks.evaluation.finding_sources import Source, Sources
 from rag_eval_hooks.evaluation.golden_references import References, references_of
 from rag_eval_hooks.evaluation.scorer import Scorer
+from rag_eval_hooks.fleet.broker import Broker
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import (
-    Embedder,
     Judge,
-    TokenScorer,
-    choose_embedder,
-    choose_judge,
-    choose_token_scorer,
 )
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
-from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
-from rag_eval_hooks.metrics import Metric, choose
-from rag_eval_hooks.metrics.check_file import Check, parse_checks
-from rag_eval_hooks.metrics.options import (
-    GRAPHRAG_WEIGHTS,
-    WHITEPAPER_WEIGHTS,
-    DontKnow,
-    MetricOptions,
-)
-from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
+from rag_eval_hooks.metrics import Metric, chosen_by_default
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
 from rag_eval_hooks.spool.folder import check_spool
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans, FeedbackSpanSink
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.telemetry.telemetry import Telemetry, Thresholds
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
+from rag_eval_hooks.telemetry.telemetry import Telemetry
+from rag_eval_hooks.telemetry.thresholds import Thresholds
 
-__all__ = [
-    "Parts",
-    "Providers",
-    "chosen_metrics",
-    "finding_sources",
-    "metric_options",
-    "parts_of",
-    "settings",
-    "telemetry_sinks",
-]
+__all__ = ["Parts", "Providers", "parts_of", "telemetry_sinks"]
 
-
-class _Closable(Protocol):
-    """Judge, embedder or token scorer."""
-
-    @property
-    def name(self) -> str:
-        """Name in errors."""
-        ...
-
-    async def aclose(self) -> None:
-        """Release what it holds."""
-        ...
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +59,7 @@ class Parts:
         sinks: Where evaluations go besides telemetry.
         tracer_provider: Provider of the RAG spans, or None for the global one.
         judges: Judge, embedder and token scorer, closed at shutdown.
+        broker: Broker of the workers that evaluate in place of this process, or None.
     """
 
     config: RagEvalConfig
@@ -100,13 +72,14 @@ class Parts:
     telemetry: Telemetry
     sinks: Sequence[AnySink]
     tracer_provider: TracerProvider | None
-    judges: Sequence[_Closable]
+    judges: Sequence[Source]
+    broker: Broker | None
 
     def forked(self) -> None:
         """Replace locks and counts that a child must not inherit."""
         self.incidents.forked()
         self.telemetry.forked()
-        for part in (self.references, self.budget):
+        for part in (self.references, self.budget, self.broker):
             if part is not None:
                 part.forked()
 
@@ -129,6 +102,23 @@ class Providers:
     meter: MeterProvider | None = None
     logger: LoggerProvider | None = None
 
+    def usable(self, incidents: Incidents) -> Providers:
+        """Return the providers; a broken one is reported, and replaced by one that does nothing."""
+
+        def tried(ask: Callable[..., object], own: T, silent: T) -> T:
+            try:
+                ask(semconv.TRACER_NAME, __version__, own, semconv.SCHEMA_URL)
+            except Exception as error:  # noqa: BLE001 - the host's edge: providers are the user's
+                incidents.report(f"{ask.__name__} of the provider", error)
+                return silent
+            return own
+
+        return Providers(
+            tracer=tried(trace.get_tracer, self.tracer, trace.NoOpTracerProvider()),
+            meter=tried(metrics.get_meter, self.meter, metrics.NoOpMeterProvider()),
+            logger=tried(_logs.get_logger, self.logger, _logs.NoOpLoggerProvider()),
+        )
+
 
 def telemetry_sinks(
     config: RagEvalConfig,
@@ -138,11 +128,14 @@ def telemetry_sinks(
     incidents: Incidents,
 ) -> Telemetry:
     """Return the publisher of spans, events and metrics."""
+    # Judge calls need a span that is as long as they are.
+    late_with_calls = config.trace_judge and config.evaluation_span == "late"
     return Telemetry(
         thresholds=thresholds,
+        attributes=ScoreAttributes(thresholds, content=config.capture_content),
         spans=EvaluationSpans(
             providers.tracer,
-            mode=config.carrier,
+            mode="trace" if late_with_calls else config.evaluation_span,
             content=config.capture_content,
             max_chars=limits.EXPLANATION_CHARS,
         ),
@@ -157,97 +150,6 @@ def telemetry_sinks(
     )
 
 
-def settings(
-    config: RagEvalConfig | None,
-    given: SettingKeywords,
-    *,
-    judge: object,
-    sample_rate: object,
-    embedder: object,
-    token_scorer: object,
-) -> RagEvalConfig:
-    """Return the settings in force: arguments over `config` over those of the process.
-
-    Raises:
-        ConfigError: A setting is unknown or a value is not accepted.
-    """
-    explicit: dict[str, Any] = {}
-    if config is not None and not isinstance(config, RagEvalConfig):
-        raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
-    if config is not None:
-        explicit |= {name: getattr(config, name) for name in config.model_fields_set}
-    explicit |= ungrouped(given)
-    for table, protocol, value in (
-        (JUDGES, Judge, judge),
-        (EMBEDDERS, Embedder, embedder),
-        (TOKEN_SCORERS, TokenScorer, token_scorer),
-    ):
-        if isinstance(value, str):
-            explicit[table.setting] = value
-        elif value is not None and (isinstance(value, type) or not isinstance(value, protocol)):
-            # Not the object itself: a client, or its arguments, may show a key.
-            wants = f"{table.wanted}, or an instance of {protocol.__name__}"
-            raise ConfigError(table.setting, type(value).__name__, wants)
-    if sample_rate is not None:
-        explicit["sample_rate"] = sample_rate
-    return RagEvalConfig.load(**explicit)
-
-
-def chosen_metrics(
-    metrics: str | Iterable[str | Metric] | None,
-    config: RagEvalConfig,
-    available: Sequence[Metric],
-) -> tuple[Metric, ...] | None:
-    """Return the metrics asked for, or None for all that a sample can feed."""
-    if metrics is None:
-        return choose(config.metrics, available) if config.metrics else None
-    if not isinstance(metrics, Iterable):
-        raise ConfigError("metrics", metrics, "names of suites or metrics, or Metric objects")
-    return choose([metrics] if isinstance(metrics, str) else metrics, available)
-
-
-def metric_options(config: RagEvalConfig) -> MetricOptions:
-    """Return the options of the suites."""
-    return MetricOptions(
-        graphrag_weights={**GRAPHRAG_WEIGHTS, **config.weights_of("graphrag")},
-        graphrag_rank_aware=config.graphrag_rank_aware,
-        whitepaper_weights={**WHITEPAPER_WEIGHTS, **config.weights_of("whitepaper")},
-        dont_know=DontKnow(config.dont_know),
-        question_checks=_question_checks(config.question_checks),
-    )
-
-
-def _question_checks(path: str | None) -> tuple[Check, ...]:
-    if path is None:
-        return ()
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        wants = f"a readable TOML file ({type(error).__name__})"
-        raise ConfigError("question_checks", path, wants) from None
-    return parse_checks(text, path)
-
-
-def finding_sources(
-    config: RagEvalConfig,
-    judge: str | Judge | None,
-    embedder: str | Embedder | None,
-    token_scorer: str | TokenScorer | None,
-) -> Sources:
-    """Return judge, embedder and token scorer: those given, else those of the settings."""
-    embeds = embedder if isinstance(embedder, Embedder) else None
-    if embeds is None and not (isinstance(judge, Judge) and config.embedder == "auto"):
-        # `auto` follows the judge of the settings; with a judge of the user's it means none.
-        embeds = choose_embedder(config)
-    made = judge if isinstance(judge, Judge) else choose_judge(config, embeds)
-    scorer = token_scorer if isinstance(token_scorer, TokenScorer) else choose_token_scorer(config)
-    return Sources(
-        judge=metered(made),
-        embedder=allowed(embeds),
-        scorer=scorer,
-    )
-
-
 def parts_of(
     config: RagEvalConfig,
     *,
@@ -257,27 +159,29 @@ def parts_of(
     providers: Providers,
     sinks: Sequence[AnySink],
     redactor: Redactor,
+    broker: Broker | None,
 ) -> Parts:
-    """Return the parts of a pipeline; `chosen` is None for all metrics that a sample can feed.
+    """Return the parts of a pipeline; `chosen` is None for those of `ragas` that a sample can feed.
 
     Raises:
         ConfigError: A threshold is of no metric, or out of its scale; judge calls are to be seen
             below a span that is not written; there can be no spool at the path.
     """
-    if config.trace_judge and config.carrier == "off":
-        wants = "carrier 'trace' or 'child', below which the calls are"
+    if config.trace_judge and config.evaluation_span == "off":
+        wants = "an evaluation_span other than 'off', below which the calls are"
         raise ConfigError("telemetry_details", "judge_calls", wants)
     if config.spool is not None:
         check_spool(Path(config.spool))
-    metrics = available if chosen is None else chosen
-    thresholds = Thresholds(config.thresholds, metrics)
+    measured = chosen_by_default(available) if chosen is None else chosen
+    thresholds = Thresholds(config.thresholds, measured)
     incidents = Incidents()
+    providers = providers.usable(incidents)
     return Parts(
         config=config,
         incidents=incidents,
         redactor=redactor,
-        selection=Selection(config, metrics, available, incidents),
-        scorer=Scorer(metrics, sources, config.sample_timeout, incidents, only_fed=chosen is None),
+        selection=Selection(config, measured, available, incidents),
+        scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
         references=references_of(
             config, sources.embedder, incidents, redactor.holds if redactor.active else None
         ),
@@ -286,4 +190,5 @@ def parts_of(
         sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
         tracer_provider=providers.tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],
+        broker=broker,
     )

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from rag_eval_hooks.findings import Finding, Pair
 from rag_eval_hooks.prompts.prompt import (
+    JUDGING,
     SYSTEM,
     Items,
     Prompt,
@@ -21,10 +22,11 @@ from rag_eval_hooks.prompts.prompt import (
     data_block,
     numbered,
 )
-from rag_eval_hooks.prompts.replies import Contents, read_reply
+from rag_eval_hooks.prompts.replies import Group, number_of, read_reply
+from rag_eval_hooks.prompts.shape import one_of
 from rag_eval_hooks.tasks import Grade
 
-__all__ = ["TEMPLATES", "GradeAsk"]
+__all__ = ["TEMPLATES", "WITHOUT_CHUNKS", "GradeAsk"]
 
 TEMPLATES: Final = ("1", "2")
 """Keys of the two templates: the items of each grade."""
@@ -39,6 +41,8 @@ _NEEDS = {
     Finding.CONTEXT_RATINGS: ("chunks",),
     Finding.GROUNDEDNESS_RATINGS: ("chunks", "answer"),
 }
+WITHOUT_CHUNKS: Final = frozenset(k for k, names in _NEEDS.items() if "chunks" not in names)
+"""Grades that are not about the contexts."""
 _WORDING = {
     Finding.ACCURACY_RATINGS: (
         "the candidate held against the standard, both being replies to the question: 4 they "
@@ -90,21 +94,23 @@ class GradeAsk:
         """
         (template,) = {key for keys in items.values() for key in keys}
         document = self._document(items, swapped=template == TEMPLATES[1])
+        contexts = ""
         if any("chunks" in _NEEDS[kind] for kind in items):
-            lines = [contexts_block(self.task.question, numbered("", self.task.chunks)), ""]
-            lines += [data_block(document)] if document else []
+            contexts = contexts_block(self.task.question, numbered("", self.task.chunks))
+            lines = [contexts, ""] + ([data_block(document)] if document else [])
         else:
             lines = [data_block({"question": self.task.question} | document), ""]
         lines += ["Rate by these scales, with no value between."]
         lines += [f"- {kind.value}: {_WORDING[kind][int(template) - 1]}" for kind in items]
-        example = {kind.value: _STEPS[kind][1] for kind in items}
-        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "grades", example)
+        shape = {kind.value: one_of(*_STEPS[kind]) for kind in items}
+        user = "\n".join(lines) + correction(problems)
+        return Prompt(JUDGING if contexts else SYSTEM, user, "grades", shape, len(contexts))
 
     def read(self, items: Items, reply: str) -> Reading:
         """Read the ratings that are in their sets; no other is taken or rounded.
 
         Raises:
-            ReplyError: The reply is not one JSON object.
+            ReplyError: The reply holds no JSON object.
         """
         return read_reply(items, reply, _rating)
 
@@ -128,7 +134,8 @@ class GradeAsk:
         return document
 
 
-def _rating(kind: Finding, rating: Any, asked: tuple[str, ...]) -> Contents:
+def _rating(kind: Finding, group: Any, asked: tuple[str, ...]) -> Group:
+    rating = number_of(group)
     if type(rating) is not int or rating not in _STEPS[kind]:
         raise ReplyError(f"wants one of {_STEPS[kind]}, as a number")
-    return dict.fromkeys(asked, rating), ()
+    return Group(dict.fromkeys(asked, rating))

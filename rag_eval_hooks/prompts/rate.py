@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from rag_eval_hooks.findings import Finding, GEval, Rating, Verdict
 from rag_eval_hooks.prompts.prompt import (
@@ -23,7 +23,17 @@ from rag_eval_hooks.prompts.prompt import (
     correction,
     data_block,
 )
-from rag_eval_hooks.prompts.replies import ReplyElement, parse, read_reply
+from rag_eval_hooks.prompts.replies import (
+    Flag,
+    Group,
+    Number,
+    ReplyElement,
+    WholeNumber,
+    Words,
+    parse,
+    read_reply,
+)
+from rag_eval_hooks.prompts.shape import FLAG, NUMBER, TEXT, one_of
 from rag_eval_hooks.tasks import Rate
 
 __all__ = ["RateAsk"]
@@ -62,43 +72,41 @@ _PARTS = {
         "their tone, whatever they state: 5 alike; 4 nearly; 3 in part; 2 little; 1 opposed."
     ),
 }
-_SCORE = {"reason": "...", "score": 80}
-_STEP = {"reason": "...", "value": 4}
-_EXAMPLES: Mapping[Finding, Mapping[str, Any]] = {
-    Finding.DIRECT_RELEVANCE: {"reason": "...", "value": 0.5},
+_QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
+_SCORE = {"reason": TEXT, "score": NUMBER}
+_STEP = {"reason": TEXT, "value": one_of(1, 2, 3, 4, 5)}
+_SHAPES: Mapping[Finding, Mapping[str, Any]] = {
+    Finding.DIRECT_RELEVANCE: {"reason": TEXT, "value": one_of(*_QUARTERS)},
     Finding.GEVAL: {"correctness": _SCORE, "completeness": _SCORE, "consistency": _SCORE},
-    Finding.CLASSIFICATION: {"reason": "...", "correct": True},
+    Finding.CLASSIFICATION: {"reason": TEXT, "correct": FLAG},
     Finding.CORRECTNESS: _STEP,
     Finding.ALIGNMENT: _STEP,
     Finding.ATTITUDE: _STEP,
 }
-_QUARTERS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 class _RatingElement(ReplyElement):
-    reason: str = ""
+    reason: Words = ""
 
 
 class _Relevance(_RatingElement):
-    value: float
+    value: Number
 
 
 class _Step(_RatingElement):
-    value: Annotated[int, Field(ge=1, le=5)]
+    value: Annotated[WholeNumber, Field(ge=1, le=5)]
 
 
 class _Class(_RatingElement):
-    correct: bool
+    correct: Flag
 
 
 class _CriterionScore(_RatingElement):
-    score: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+    score: Annotated[Number, Field(ge=0, le=100)]
 
 
-class _GEvalElement(BaseModel):
+class _GEvalElement(ReplyElement):
     # Models like to add a total: it is ignored, the arithmetic is ours.
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
     correctness: _CriterionScore
     completeness: _CriterionScore
     consistency: _CriterionScore
@@ -162,16 +170,18 @@ class RateAsk:
             document["reference"] = self.task.reference or ""
         lines = [data_block(document), "", "Rate the answer, each time giving the reason first."]
         lines += [f"- {kind.value}: {_PARTS[kind]}" for kind in items]
-        example = {kind.value: _EXAMPLES[kind] for kind in items}
-        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "ratings", example)
+        shape = {kind.value: _SHAPES[kind] for kind in items}
+        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "ratings", shape)
 
     def read(self, items: Items, reply: str) -> Reading:
         """Read the ratings that fit.
 
         Raises:
-            ReplyError: The reply is not one JSON object.
+            ReplyError: The reply holds no JSON object.
         """
-        return read_reply(items, reply, lambda kind, group, _: ({WHOLE: _READERS[kind](group)}, ()))
+        return read_reply(
+            items, reply, lambda kind, group, _: Group({WHOLE: _READERS[kind](group)})
+        )
 
     def content(self, _kind: Finding, values: Mapping[str, Any]) -> Any:
         """Return the rating."""

@@ -1,61 +1,89 @@
-"""Strictly typed elements of replies, and the reading of groups of them."""
+"""Reading of the groups of a reply, item by item: what fits is taken, nothing is guessed."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts.prompt import Items, Reading, ReplyError
+from rag_eval_hooks.prompts.reply_json import reply_json
+from rag_eval_hooks.prompts.shape import is_empty
 
 __all__ = [
-    "AgreementVerdict",
-    "Contents",
-    "EntityVerdict",
+    "Flag",
+    "Flawed",
+    "Group",
+    "Number",
     "NumberedList",
-    "PartialSupportVerdict",
     "QuestionList",
-    "RelevanceVerdict",
     "ReplyElement",
-    "StanceVerdict",
-    "SupportVerdict",
+    "Said",
     "UnknownIdError",
-    "one_object",
+    "WholeNumber",
+    "Words",
+    "number_of",
     "parse",
     "read_group",
     "read_reply",
 ]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-T = TypeVar("T")
-Contents: TypeAlias = tuple[Mapping[str, Any], Sequence[str]]
-"""Valid contents of a finding by item, and the problems of the others."""
-
 _MOST_ITEMS = 500
 """No sample within the content limits has more; a longer list is a runaway reply."""
+_FLAGS = {"true": True, "false": False}
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
+
+
+def number_of(value: Any) -> Any:
+    """Return the number that a value is meant to be: of "4" and 4.0, 4; all else unchanged."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _flag_of(value: Any) -> Any:
+    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _said(text: str) -> str:
+    if is_empty(text):
+        raise ValueError("it says nothing")
+    return text
+
+
+WholeNumber: TypeAlias = Annotated[int, BeforeValidator(number_of)]
+Number: TypeAlias = Annotated[float, BeforeValidator(number_of), Field(allow_inf_nan=False)]
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag_of)]
+Words: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
+"""A text that may be missing."""
+Said: TypeAlias = Annotated[str, AfterValidator(_said)]
+"""A text that says something: neither blank nor dots nor the shape's placeholder."""
 
 
 class ReplyElement(BaseModel):
-    """Base of the strictly typed elements of a reply."""
+    """Base of the elements of a reply. Keys that nobody asked for mean nothing."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
 class _Numbered(ReplyElement):
-    n: int
-    text: Annotated[str, Field(pattern=r"\S")]
+    n: WholeNumber
+    text: Said
 
 
 class NumberedList(ReplyElement):
     """List whose numbers and count prove that nothing is missing."""
 
     items: Annotated[list[_Numbered], Field(max_length=_MOST_ITEMS)]
-    count: Annotated[int, Field(ge=0)]
+    count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
 
     def texts(self) -> tuple[str, ...]:
         """Return the texts in the order of their numbers, each once.
@@ -72,55 +100,7 @@ class NumberedList(ReplyElement):
 class QuestionList(NumberedList):
     """Generated questions, and a flag for an evasive answer."""
 
-    noncommittal: bool
-
-
-class SupportVerdict(ReplyElement):
-    """Verdict on one claim by all chunks."""
-
-    id: str
-    supporting: list[int]
-    not_supporting: list[int]
-    together: bool
-    reason: str = ""
-
-
-class PartialSupportVerdict(SupportVerdict):
-    """Verdict on one claim by some of all chunks."""
-
-    partly: list[int]
-
-
-class StanceVerdict(ReplyElement):
-    """Stance of one text."""
-
-    id: str
-    indistinct: bool
-
-
-class AgreementVerdict(ReplyElement):
-    """Verdict on one claim by the other text."""
-
-    id: str
-    holds: bool
-    reason: str = ""
-
-
-class EntityVerdict(ReplyElement):
-    """Verdict on one entity by all chunks."""
-
-    id: str
-    found: bool
-    reason: str = ""
-
-
-class RelevanceVerdict(ReplyElement):
-    """Verdict on one chunk for the question."""
-
-    chunk: int
-    useful: bool
-    rating: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
-    reason: str = ""
+    noncommittal: Flag
 
 
 def parse(model: type[ModelT], value: Any) -> ModelT:
@@ -135,10 +115,51 @@ def parse(model: type[ModelT], value: Any) -> ModelT:
         raise ReplyError(_misfits(error)) from None
 
 
-def read_reply(
-    items: Items, reply: str, read: Callable[[Finding, Any, tuple[str, ...]], Contents]
-) -> Reading:
+@dataclass(frozen=True, slots=True)
+class Flawed:
+    """Content that is worth asking for once more.
+
+    Attributes:
+        content: To be taken if that does not help.
+        problem: Its flaw, without content of the sample.
+    """
+
+    content: Any
+    problem: str
+
+
+@dataclass(slots=True)
+class Group:
+    """Contents of one finding.
+
+    Attributes:
+        values: Valid contents by item.
+        problems: Problems of the others.
+        flawed: Contents that are worth asking for once more, by item.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    flawed: dict[str, Any] = field(default_factory=dict)
+
+    def keep_unless_differing(self, other: Group) -> None:
+        """Leave the items open for which another object of the reply says something else."""
+        for key in [*self.values, *self.flawed]:
+            mine = {**self.values, **self.flawed}[key]
+            if {**other.values, **other.flawed}.get(key, mine) != mine:
+                self.values.pop(key, None)
+                self.flawed.pop(key, None)
+                self.problems.append(f"{key} is judged twice, differently")
+
+
+Read: TypeAlias = Callable[[Finding, Any, tuple[str, ...]], Group]
+
+
+def read_reply(items: Items, reply: str, read: Read) -> Reading:
     """Read the contents of each finding from its group in a reply.
+
+    The last object counts. Where an earlier one, such as a draft or a quoted text, says something
+    else about an item, the item stays open.
 
     Args:
         items: The items that were asked for.
@@ -147,24 +168,35 @@ def read_reply(
             `ReplyError` if none of them can be used.
 
     Raises:
-        ReplyError: The reply is not one JSON object.
+        ReplyError: The reply holds no JSON object.
     """
-    groups = one_object(reply)
-    values: dict[Finding, Mapping[str, Any]] = {}
-    problems: list[str] = []
+    found = reply_json(reply)
+    asked = {kind.value for kind in items}
+    objects = [one for one in found.objects if asked & one.keys()] or found.objects[-1:]
+    *earlier, groups = [_groups(items, one, read) for one in objects]
+    for kind, group in groups.items():
+        for other in earlier:
+            group.keep_unless_differing(other[kind])
+    problems = [f"{kind.value}: {text}" for kind, one in groups.items() for text in one.problems]
+    return Reading(
+        {kind: group.values for kind, group in groups.items() if group.values},
+        ("it was cut off",) if found.cut else tuple(problems),
+        {kind: group.flawed for kind, group in groups.items() if group.flawed},
+        found.cut,
+    )
+
+
+def _groups(items: Items, reply: Mapping[str, Any], read: Read) -> dict[Finding, Group]:
+    groups: dict[Finding, Group] = {}
     for kind, asked in items.items():
-        wrong: Sequence[str]
         try:
-            values[kind], wrong = read(kind, groups.get(kind.value), asked)
+            groups[kind] = read(kind, reply.get(kind.value), asked)
         except ReplyError as error:
-            wrong = [str(error)]
-        problems += [f"{kind.value}: {text}" for text in wrong]
-    return Reading(values, tuple(problems))
+            groups[kind] = Group(problems=[str(error)])
+    return groups
 
 
-def read_group(
-    group: Any, key: str, asked: Collection[str], read: Callable[[Any], T]
-) -> tuple[dict[str, T], list[str]]:
+def read_group(group: Any, key: str, asked: Collection[str], read: Callable[[Any], Any]) -> Group:
     """Read the elements of one group by id, and the problems of the others.
 
     An element that does not fit, is missing or stands twice leaves only its own item open. An
@@ -174,7 +206,7 @@ def read_group(
         group: The group as it stands in the reply, or `None`.
         key: Name of the field that holds an element's id.
         asked: The ids asked for.
-        read: Reads one element.
+        read: Reads one element; may return `Flawed`.
 
     Raises:
         ReplyError: Nothing in the group can be used. `read` may raise it too, for its
@@ -183,34 +215,33 @@ def read_group(
     if not isinstance(group, list):
         raise ReplyError("it is missing or no list")
     elements = [element for element in group if isinstance(element, Mapping) and key in element]
-    _refuse_unknown([element[key] for element in elements], asked)
-    times = Counter(str(element[key]) for element in elements)
-    values: dict[str, T] = {}
-    problems = [f"{name} {_fault(times[name])}" for name in asked if times[name] != 1]
-    for element in elements:
-        name = str(element[key])
+    names = [number_of(element[key]) for element in elements]
+    _refuse_unknown(names, asked)
+    times = Counter(map(str, names))
+    found = Group(problems=[f"{name} {_fault(times[name])}" for name in asked if times[name] != 1])
+    for name, element in zip(map(str, names), elements, strict=True):
         if times[name] == 1:
-            _read_one(name, element, read, values, problems)
-    return values, problems
+            _read_one(name, element, read, found)
+    return found
 
 
 class UnknownIdError(ReplyError):
     """Element about something that was not asked about."""
 
 
-def _read_one(
-    name: str,
-    element: Any,
-    read: Callable[[Any], T],
-    values: dict[str, T],
-    problems: list[str],
-) -> None:
+def _read_one(name: str, element: Any, read: Callable[[Any], Any], found: Group) -> None:
     try:
-        values[name] = read(element)
+        content = read(element)
     except UnknownIdError:
         raise
     except ReplyError as error:
-        problems.append(f"{name}: {error}")
+        found.problems.append(f"{name}: {error}")
+        return
+    if isinstance(content, Flawed):
+        found.flawed[name] = content.content
+        found.problems.append(f"{name}: {content.problem}")
+    else:
+        found.values[name] = content
 
 
 def _refuse_unknown(names: Sequence[Any], asked: Collection[str]) -> None:
@@ -224,49 +255,8 @@ def _fault(times: int) -> str:
 
 
 def _misfits(error: ValidationError) -> str:
-    # An extra key is text of the reply; its name is not repeated.
     fields = {
-        "an extra key" if misfit["type"] == "extra_forbidden" else str((*misfit["loc"], "it")[0])
+        str((*misfit["loc"], "it")[0])
         for misfit in error.errors(include_url=False, include_context=False, include_input=False)
     }
     return ", ".join(sorted(fields)) + " missing, of the wrong type or out of range"
-
-
-_BRACKETS = re.compile(r"[{}\[\]]")
-
-
-def one_object(text: str) -> dict[str, Any]:
-    """Return the only JSON object in a text; prose or a code fence around it is ignored.
-
-    A text with a second object, or with any bracket outside the first, is refused: it is cut
-    off, or nobody can say which part of it is the reply.
-
-    Raises:
-        ReplyError: There is no such object, or it has duplicate keys, NaN or infinities.
-    """
-    start = text.find("{")
-    if start < 0:
-        raise ReplyError("it holds no JSON object")
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except ReplyError:
-        raise
-    except (ValueError, RecursionError):
-        raise ReplyError("its JSON is cut off or malformed") from None
-    if _BRACKETS.search(text[:start] + text[end:]):
-        raise ReplyError("it holds more than one JSON object")
-    return dict(value)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    unique = dict(pairs)
-    if len(unique) != len(pairs):
-        raise ReplyError("its JSON has a key twice")
-    return unique
-
-
-def _no_constant(_name: str) -> NoReturn:
-    raise ReplyError("its JSON has NaN or Infinity, which are no JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)

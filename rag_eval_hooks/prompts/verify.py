@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
 from rag_eval_hooks.prompts.prompt import (
-    SYSTEM,
+    JUDGING,
     Items,
     Prompt,
     Reading,
@@ -18,21 +18,19 @@ from rag_eval_hooks.prompts.prompt import (
     numbered,
     only_lines,
 )
-from rag_eval_hooks.prompts.replies import Contents, read_group, read_reply
+from rag_eval_hooks.prompts.replies import Group, read_group, read_reply
 from rag_eval_hooks.prompts.verdict_elements import (
-    EXAMPLES,
+    AGREEMENTS,
     KEYS,
     RELEVANCES,
+    SHAPES,
     SUPPORTS,
-    example,
     reader,
+    shape,
 )
 from rag_eval_hooks.tasks import Verify
 
-__all__ = ["AGREEMENTS", "VerifyAsk"]
-
-AGREEMENTS: Final = frozenset({Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT})
-"""The verdicts that hold text against text: they need no chunk."""
+__all__ = ["VerifyAsk"]
 
 _LISTS = {
     Finding.ANSWER_SUPPORT: "answer_claims",
@@ -49,25 +47,22 @@ _AGAINST = {
     Finding.RELEVANCE_TO_ANSWER: "answer",
 }
 _SUPPORT = (
-    "per claim, sort every chunk number into supporting (this chunk alone states the whole claim "
-    "or it follows directly) or not_supporting (all else: part of it, the same topic, the "
-    "contrary). together: true only if no chunk alone supports the claim but several do jointly."
+    "the verdict on each claim by the chunks. Only if it is supported, chunks: the numbers of "
+    "those that each state all of it; together: true if none does but several do jointly."
 )
 _PARTIAL_SUPPORT = (
-    "per claim, sort every chunk number into supporting (this chunk alone states the whole claim "
-    "or it follows directly), partly (it states a part of the claim, of which the rest may stand "
-    "in chunks not shown here) or not_supporting (all else: the same topic, the contrary). "
-    "together: true only if no chunk alone supports the claim but several shown here do jointly."
+    _SUPPORT + " partly: the numbers of chunks that state a part of a claim, of which the rest may "
+    "stand in chunks not shown here."
 )
 _RELEVANCE = (
-    "per chunk, useful: it helps {purpose}; rating: how much, from 0 (not at all) to 100 (it "
-    "suffices alone)."
+    "per chunk, the reason first; useful: it helps {purpose}; rating: how much, from 0 (not at "
+    "all) to 100 (it suffices alone)."
 )
 _PARTS = {
     Finding.ANSWER_SUPPORT: _SUPPORT,
     Finding.REFERENCE_SUPPORT: _SUPPORT,
-    Finding.ANSWER_AGREEMENT: "per answer claim, holds: the reference states or implies it.",
-    Finding.REFERENCE_AGREEMENT: "per reference claim, holds: the answer states or implies it.",
+    Finding.ANSWER_AGREEMENT: "the verdict on each answer claim by the reference.",
+    Finding.REFERENCE_AGREEMENT: "the verdict on each reference claim by the answer.",
     Finding.ENTITIES_FOUND: "per entity, found: a chunk names it, however spelled or formatted.",
     Finding.RELEVANCE: _RELEVANCE,
     Finding.RELEVANCE_TO_ANSWER: _RELEVANCE,
@@ -94,7 +89,7 @@ class VerifyAsk:
 
     def items(self) -> Items:
         """Return the wanted verdicts, in a fixed order; agreements need their other text."""
-        possible = [k for k in EXAMPLES if k in self.task.wanted and self.possible(k)]
+        possible = [k for k in SHAPES if k in self.task.wanted and self.possible(k)]
         every = {kind: tuple(self._texts(kind)) for kind in possible}
         return {kind: keys for kind, keys in every.items() if keys}
 
@@ -103,31 +98,38 @@ class VerifyAsk:
         return kind not in _AGAINST or getattr(self.task, _AGAINST[kind]) is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:
-        """Make the prompt for these items; up to the end of the chunks, it is equal for all."""
+        """Make the prompt for these items; up to the end of the chunks, it is equal for all.
+
+        Args:
+            items: Agreements alone, which are shown no chunk, or no agreement.
+            problems: Problems of the last reply.
+        """
         document = self._document(items)
+        contexts = ""
         if set(items) <= AGREEMENTS:
             lines = [data_block({"question": self.task.question} | document), ""]
             lines += ["Judge these claims."]
         else:
-            lines = [contexts_block(self.task.question, self._chunks()), ""]
-            lines += ["Judge these items by the chunks above."]
+            contexts = contexts_block(self.task.question, self._chunks())
+            lines = [contexts, "", "Judge these items by the chunks above."]
             lines += [data_block(document)] if document else []
         lines += self._instructions(items) + only_lines(items, self.items())
-        shape = {kind.value: [example(kind, self.partial_view)] for kind in items}
-        return Prompt(SYSTEM, "\n".join(lines) + correction(problems), "verdicts", shape)
+        wanted = {kind.value: [shape(kind, self.partial_view)] for kind in items}
+        user = "\n".join(lines) + correction(problems)
+        return Prompt(JUDGING, user, "verdicts", wanted, len(contexts))
 
     def read(self, items: Items, reply: str) -> Reading:
         """Read the verdicts that fit, by item.
 
         Raises:
-            ReplyError: The reply is not one JSON object.
+            ReplyError: The reply holds no JSON object.
         """
-        shown = [int(number) for number in self._chunks()]
 
-        def read(kind: Finding, group: Any, asked: tuple[str, ...]) -> Contents:
-            return read_group(group, KEYS[kind], asked, reader(kind, shown, self.partial_view))
+        def read_one(kind: Finding, group: Any, asked: tuple[str, ...]) -> Group:
+            read = reader(kind, self._quotable(kind), self.partial_view)
+            return read_group(group, KEYS[kind], asked, read)
 
-        return read_reply(items, reply, read)
+        return read_reply(items, reply, read_one)
 
     def content(
         self, kind: Finding, values: Mapping[str, Any]
@@ -142,6 +144,12 @@ class VerifyAsk:
         """Return the chunks to show, by number."""
         every = numbered("", self.task.chunks)
         return {n: every[n] for n in (every if self.shown is None else map(str, self.shown))}
+
+    def _quotable(self, kind: Finding) -> dict[int, str]:
+        """Return the texts that a verdict may quote, by number."""
+        if kind in AGREEMENTS:
+            return {1: getattr(self.task, _AGAINST[kind])}
+        return {int(number): text for number, text in self._chunks().items()}
 
     def _texts(self, kind: Finding) -> dict[str, str]:
         """Return the subjects of the verdicts of a finding, by id or number."""

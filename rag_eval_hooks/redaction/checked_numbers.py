@@ -6,15 +6,15 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, Match
+from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
 
 __all__ = ["Cards", "Ibans", "IpAddresses"]
 
 _CARD_NUMBER = re.compile(
     rf"(?:(?<![A-Za-z_\d.,+-])|{AFTER_ESCAPE})"
     r"(?=("
-    r"\d{4}([ \u00a0-])\d{4}\2\d{4}\2\d{1,4}(?:\2\d{3})?"
-    r"|\d{4}([ \u00a0-])\d{6}\3\d{4,5}"
+    r"\d{4}([ \u00a0\u202f-])\d{4}\2\d{4}\2\d{1,4}(?:\2\d{3})?"
+    r"|\d{4}([ \u00a0\u202f-])\d{6}\3\d{4,5}"
     r"|\d{14,19})(?![A-Za-z_\d]|[.,-]\d))\d"
 )
 # First digits of each issuer and the lengths of its numbers.
@@ -29,16 +29,12 @@ _ISSUERS = re.compile(
     r"|(?:50|5[6-8]|6[0378])\d{12,17}"  # Maestro
     r"|220[0-4]\d{12,15}"  # Mir
 )
-_ID_BEFORE = re.compile(
-    r"(?:order|invoice|ticket|tracking|case|ref(?:erence)?|\bid|serial|bestell\w*|rechnung\w*|"
-    r"auftrag\w*|commande|facture|pedido|factura|ordine|заказ\w*|订单号?|注文番号)"
-    r"[\s:#.=]{0,3}(?:(?:no|nr|number|nummer|id|num)\b[\s:#.=]{0,3})?\Z",
-    re.IGNORECASE,
-)
 _IBAN_START = re.compile(
-    rf"(?:(?<![^\W_])|{AFTER_ESCAPE})[A-Za-z]{{2}}\d\d(?=[ \u00a0-]?[A-Za-z\d])"
+    rf"(?:(?<![^\W_])|(?<=[{EAST}])|{AFTER_ESCAPE})"
+    r"[A-Za-z]{2}\d\d(?=[ \u00a0\u202f-]?[A-Za-z\d])"
 )
-_IBAN_CHARACTER = re.compile(r"[ \u00a0-]?([A-Za-z\d])")
+_WORD_AFTER = re.compile(rf"(?![{EAST}])[^\W_]")
+_IBAN_CHARACTER = re.compile(r"[ \u00a0\u202f-]?([A-Za-z\d])")
 # Countries by length, from the IBAN registry of SWIFT.
 _IBAN_COUNTRIES = {
     length: frozenset(countries.split())
@@ -78,7 +74,7 @@ _VERSION_BEFORE = re.compile(
 
 
 class Cards:
-    """Finds payment card numbers, grouped or not; an order number is no card number."""
+    """Finds payment card numbers, grouped or not, whatever word stands before them."""
 
     def matches(self, text: str) -> Iterator[Match]:
         """Yield numbers with a known issuer, one of its lengths and a valid check digit."""
@@ -88,8 +84,6 @@ class Cards:
             if not (_ISSUERS.fullmatch(digits) and _has_check_digit(digits)):
                 continue
             start = found.start()
-            if written.isdigit() and _ID_BEFORE.search(text[max(0, start - 32) : start]):
-                continue
             yield Match(start, start + len(written), "CARD", digits)
 
 
@@ -110,7 +104,7 @@ class Ibans:
             if length is None:
                 continue
             value, end = _read_iban(text, found.start(), length)
-            complete = len(value) == length and not text[end : end + 1].isalnum()
+            complete = len(value) == length and not _WORD_AFTER.match(text, end)
             if complete and _has_check_digits(value):
                 yield Match(found.start(), end, "IBAN", value)
 

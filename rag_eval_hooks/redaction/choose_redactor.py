@@ -13,9 +13,8 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction.checked_numbers import Cards, Ibans, IpAddresses
 from rag_eval_hooks.redaction.emails_and_keys import Emails, Keys
-from rag_eval_hooks.redaction.redactor import Redactor
+from rag_eval_hooks.redaction.redactor import RedactFunction, Redactor
 from rag_eval_hooks.redaction.rule import Rule
-from rag_eval_hooks.redaction.session import RedactFunction
 
 __all__ = ["RedactSpec", "choose_redactor"]
 

@@ -11,10 +11,10 @@ try:
     from phonenumbers.phonemetadata import PhoneMetadata
 except ImportError as missing:
     raise ImportError(
-        'redact="phone" needs an extra: pip install "rag-eval-hooks[privacy]"'
+        'redact="phone", which "all" brings, needs an extra: pip install "rag-eval-hooks[privacy]"'
     ) from missing
 
-from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, Match
+from rag_eval_hooks.redaction.rule import AFTER_ESCAPE, EAST, Match
 
 __all__ = ["REGIONS", "Phones"]
 
@@ -27,7 +27,7 @@ A text with more is no prose; further candidates count as numbers without a look
 _SEPARATOR = r"[ \u00a0\u202f./()\u2010-\u2013-]"
 _LAST_GROUP = re.compile(rf"{_SEPARATOR}{{1,3}}\d{{1,15}}\)?\Z")
 _WORLD = re.compile(
-    rf"(?:(?<![\w+])|{AFTER_ESCAPE})(?:\+|00)\(?[1-9](?:{_SEPARATOR}{{0,3}}+\d){{6,14}}(?!\d)"
+    rf"(?:(?<![\w+])|(?<=[{EAST}])|{AFTER_ESCAPE})(?:\+|00)\(?[1-9](?:{_SEPARATOR}{{0,3}}+\d){{6,14}}(?!\d)"
 )
 _NORTH_AMERICA = re.compile(
     rf"(?:(?<![\w.+$€£-])|{AFTER_ESCAPE})"
@@ -35,7 +35,8 @@ _NORTH_AMERICA = re.compile(
     r"(?![\w]|[.-]\d)"
 )
 _TRUNK = re.compile(
-    rf"(?:(?<![\w.,+$€£#-])|{AFTER_ESCAPE})\(?0(?:{_SEPARATOR}{{0,3}}+\d){{7,11}}(?!\d|[.,]\d)"
+    rf"(?:(?<![\w.,+$€£#-])|{AFTER_ESCAPE})\(?0(?!\.\d[ ,])"
+    rf"(?:{_SEPARATOR}{{0,3}}+\d){{7,11}}(?!\d|[.,]\d|\.[a-z]{{3,4}}\b)"
 )
 _DIGITS = re.compile(
     rf"(?:(?<![A-Za-z_\d.,+$€£#])|{AFTER_ESCAPE})\(?\d(?:{_SEPARATOR}{{0,2}}+\d){{5,13}}(?!\d|[.,]\d)"
@@ -50,14 +51,14 @@ _PHONE_BEFORE = re.compile(
     r"t[ée]l(?:[ée]phone)?|portable|m[óo]vil|celular|telemóvel|numer telefonu|"
     r"(?:telefon|handy|mobil|fax)nummer)\b"
     r"|тел(?:ефон\w*)?|моб\w*|電話|电话|電话|手机|携帯|전화|휴대폰|هاتف|جوال|טלפון|फोन|मोबाइल|โทร)"
-    rf"(?:[\s:.,()#=\uff1a°+-]|\b(?:{_BETWEEN})\b|[是は号号码番号]){{0,8}}\Z",
+    rf"(?:[\s:.,()#=\uff1a°+-]|\b(?:{_BETWEEN})\b|[是は号号码番号번호는은]){{0,8}}\Z",
     re.IGNORECASE,
 )
 _ID_BEFORE = re.compile(
     r"(?:isbn(?:-1[03])?|issn|doi|order|invoice|ticket|case|ref(?:erence)?|\bids?|sku|serial|part|"
     r"version|iban|account|konto\w*|tracking|bestell\w*|artikel\w*|rechnung\w*|bar ?code|ean|upc|"
     r"gtin|aktenzeichen|file|dossier|"
-    r"page|section|§|#|"
+    r"page|section|article|artikel|ndc|fy \d{4}|§|#|"
     r"\b(?:no|nr|number|nummer|num)\b|port|zip|plz)[\s:#.=]{0,3}\Z",
     re.IGNORECASE,
 )

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["AFTER_ESCAPE", "Match", "Rule", "merge_matches"]
+__all__ = ["AFTER_ESCAPE", "EAST", "Match", "Rule", "merge_matches"]
 
 AFTER_ESCAPE: Final = r"(?<=\\[nrtbf])|(?<=\\u[\da-fA-F]{4})"
 """Position behind a JSON escape. The last character of an escape is no part of the word that
 follows it, although it is a letter or a digit."""
+EAST: Final = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
+"""Characters of Chinese, Japanese and Korean, which put no space around a number or an address."""
 
 
 @dataclass(frozen=True, slots=True)

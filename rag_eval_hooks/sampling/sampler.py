@@ -29,7 +29,9 @@ def position(key: str, salt: str = "rag-eval") -> int:
         key: A trace id, or a sample id if no trace is recorded.
         salt: Text that separates this hash from others of the same keys.
     """
-    digest = hashlib.blake2b(key.encode(), digest_size=8, key=salt.encode()).digest()
+    digest = hashlib.blake2b(
+        key.encode(errors="surrogatepass"), digest_size=8, key=salt.encode()
+    ).digest()
     return int.from_bytes(digest, "big")
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Outcome, Outcomes, Score
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.score import Outcomes, outcome_from_dict, outcome_to_dict
 
 __all__ = [
     "StoredEvaluation",
@@ -59,7 +57,7 @@ def sample_from_text(text: str) -> tuple[Sample, str]:
     """
     data = json.loads(text)
     mark = data.pop(_REDACTION, "")
-    return Sample.from_dict({**data, "truncated": tuple(data.get("truncated", ()))}), mark
+    return Sample.from_dict(data), mark
 
 
 def evaluation_to_text(outcomes: Outcomes, start: int, end: int) -> str:
@@ -68,7 +66,7 @@ def evaluation_to_text(outcomes: Outcomes, start: int, end: int) -> str:
     Raises:
         ValueError: An explanation contains itself.
     """
-    plain = {name: _plain(outcome) for name, outcome in outcomes.items()}
+    plain = {name: outcome_to_dict(outcome) for name, outcome in outcomes.items()}
     return json.dumps({"start": start, "end": end, "outcomes": plain}, default=str)
 
 
@@ -82,26 +80,5 @@ def evaluation_from_text(text: str) -> StoredEvaluation:
         AttributeError: The text is JSON of another shape.
     """
     data = json.loads(text)
-    outcomes = {name: _outcome(outcome) for name, outcome in data["outcomes"].items()}
+    outcomes = {name: outcome_from_dict(outcome) for name, outcome in data["outcomes"].items()}
     return StoredEvaluation(outcomes=outcomes, start=int(data["start"]), end=int(data["end"]))
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    values = {f.name: getattr(outcome, f.name) for f in fields(outcome)}
-    return {
-        key: asdict(value) if isinstance(value, Usage) else _mapping(value)
-        for key, value in values.items()
-    }
-
-
-def _mapping(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
-
-
-def _outcome(data: dict[str, Any]) -> Outcome:
-    data["usage"] = Usage(**data["usage"])
-    if "cause" in data:
-        return NotScored(**{**data, "cause": Cause(data["cause"])})
-    data["annotator_kind"] = AnnotatorKind(data["annotator_kind"])
-    data["warnings"] = tuple(data["warnings"])
-    return Score(**data)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sqlite3
-import uuid
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -59,6 +59,10 @@ _PAGES: Final = "SELECT page_count - freelist_count FROM pragma_page_count, prag
 _ADD: Final = (
     "INSERT INTO books VALUES (?, ?)"
     " ON CONFLICT (entry) DO UPDATE SET count = count + excluded.count"
+)
+_EXPIRE: Final = (
+    "UPDATE rows SET sinks = json_patch(sinks, json_object(?, NULL)) WHERE accepted_at < ?"
+    " AND entry IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(sinks) WHERE key = ?)"
 )
 
 
@@ -133,7 +137,7 @@ class SpoolFile:
             OSError: The file cannot be created.
         """
         while True:
-            path = folder / f"{uuid.uuid4().hex}.sqlite"
+            path = folder / f"{secrets.token_hex(16)}.sqlite"
             # None where another process tests the new lock at this very moment.
             if (owner := Owner.take(lock_of(path))) is not None:
                 try:
@@ -193,6 +197,16 @@ class SpoolFile:
         for seq in sorted(found):
             for key in found[seq]:
                 self.waiting.setdefault(key, deque()).append(seq)
+
+    def expire(self, sinks: Iterable[str], oldest: float) -> int:
+        """Give up results that wait for sinks since before a time; return how many.
+
+        Args:
+            sinks: Names of the sinks.
+            oldest: Acceptance of the oldest sample to keep, in seconds since the epoch.
+        """
+        with self._file.transaction() as db:
+            return sum(db.execute(_EXPIRE, (name, oldest, name)).rowcount for name in sinks)
 
     def read(self, key: str, limit: int) -> list[Row]:
         """Return the oldest waiting rows of a key, which are then no longer waiting."""

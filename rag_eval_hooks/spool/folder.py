@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import sqlite3
-import uuid
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -143,7 +143,7 @@ def move_old_file(path: Path, folder: Path) -> bool:
     """
     if not path.is_file() or _old_owners(path):
         return False
-    target = folder / f"{uuid.uuid4().hex}.sqlite"
+    target = folder / f"{secrets.token_hex(16)}.sqlite"
     with closing(open_existing(path, patience=_PATIENCE_S, writable=True)) as db:
         # Without its log the file can be moved alone; that fails while another process uses it.
         if db.execute("PRAGMA journal_mode = DELETE").fetchone() != ("delete",):

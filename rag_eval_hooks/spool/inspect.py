@@ -21,6 +21,7 @@ __all__ = [
     "StoredSample",
     "carried_files",
     "spool_books",
+    "spool_evaluations",
     "spool_health",
     "spool_samples",
 ]
@@ -179,6 +180,29 @@ def spool_samples(path: Path, name: str) -> list[StoredSample]:
     """
     found = _each(path, lambda file, db: list(_samples_of(file, db, name)))
     return [sample for samples in found.values() for sample in samples]
+
+
+def spool_evaluations(path: Path) -> Iterator[tuple[str, str, float, str]]:
+    """Yield sample, evaluation, probability and reason of what a sink still lacks, as stored.
+
+    Args:
+        path: Path of the spool in the settings.
+
+    Raises:
+        sqlite3.Error: A file cannot be read.
+    """
+    for rows in _each(path, _evaluations_of).values():
+        yield from rows
+
+
+def _evaluations_of(_file: Path, db: sqlite3.Connection) -> list[Any]:
+    if _rows(db, "PRAGMA user_version") != [(VERSION,)]:
+        return []
+    return _rows(
+        db,
+        "SELECT sample, evaluation, probability, reason FROM rows"
+        " WHERE evaluation IS NOT NULL ORDER BY seq",
+    )
 
 
 def _each(path: Path, look: Callable[[Path, sqlite3.Connection], T], but: str = "") -> dict[str, T]:

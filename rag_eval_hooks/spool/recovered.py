@@ -144,6 +144,10 @@ class Receiver(Protocol):
         """
         ...
 
+    def knows(self, sink: str) -> bool:
+        """Return whether a sink is in the settings."""
+        ...
+
     def take(self, recovered: Recovered, sink: str | None) -> bool:
         """Take a sample for a sink, or for the evaluator; False leaves it on disk."""
         ...

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.spool.file import APPLICATION, VERSION, SpoolFile, put_aside
+from rag_eval_hooks.spool.file import APPLICATION, EVALUATE, VERSION, SpoolFile, put_aside
 from rag_eval_hooks.spool.folder import (
     identity_of,
     make_folder,
@@ -18,12 +20,15 @@ from rag_eval_hooks.spool.folder import (
 )
 from rag_eval_hooks.spool.inspect import carried_files
 from rag_eval_hooks.spool.owner import Owner, lock_of
+from rag_eval_hooks.spool.recovered import Receiver
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_damage
 
 __all__ = ["TakeOver"]
 
-_MOST_FILES: Final = 8
-"""Files held at a time; the next ones are taken over as these are finished."""
+_MOST_BUSY: Final = 8
+"""Files held at a time of which rows can be handed back; the next follow as these are finished."""
+_MOST_FILES: Final = 64
+"""Files held at a time, with those whose other rows wait for sinks of other settings."""
 
 
 class TakeOver:
@@ -34,15 +39,17 @@ class TakeOver:
     Args:
         path: Path of the spool in the settings.
         incidents: Counts failures.
+        receiver: Knows the sinks of the settings.
 
     Attributes:
         files: The files held now.
     """
 
-    def __init__(self, path: Path, incidents: Incidents) -> None:
+    def __init__(self, path: Path, incidents: Incidents, receiver: Receiver) -> None:
         self.files: list[SpoolFile] = []
         self._path = path
         self._incidents = incidents
+        self._receiver = receiver
         self._skipped: set[str] = set()
 
     def look(self, own: Collection[str]) -> None:
@@ -54,7 +61,8 @@ class TakeOver:
         self._move_old_file()
         held = {file.path.name for file in self.files}
         for path in spool_files(spool_folder(self._path)):
-            if len(self.files) >= _MOST_FILES:
+            busy = sum(self._is_wanted(file) for file in self.files)
+            if busy >= _MOST_BUSY or len(self.files) >= _MOST_FILES:
                 return
             if path.name not in held | self._skipped and path.name not in own:
                 try:
@@ -103,12 +111,34 @@ class TakeOver:
                 return
             file = SpoolFile(path, owner)
             file.find_waiting()
+            if file.waiting and not self._is_wanted(file):
+                self._leave(file)
+                return
         except FILE_ERRORS as error:
             if is_damage(error):
                 put_aside(path, owner)
             owner.release()
             raise
         self.files.append(file)
+
+    def _is_wanted(self, file: SpoolFile) -> bool:
+        """Return whether the evaluator, or a sink of the settings, waits for rows of a file."""
+        return any(rows and self._is_known(key) for key, rows in file.waiting.items())
+
+    def _is_known(self, key: str) -> bool:
+        return key == EVALUATE or self._receiver.knows(key)
+
+    def _leave(self, file: SpoolFile) -> None:
+        """Leave a file to a process with its sinks, without the results that waited too long."""
+        oldest = time.time() - limits.SINK_KEEP_SECONDS
+        lost = file.expire([key for key in file.waiting if not self._is_known(key)], oldest)
+        self._incidents.count("spool, sink of other settings: Lost", lost)
+        if file.is_empty():
+            file.waiting.clear()
+            self.files.append(file)
+        else:
+            self._skipped.add(file.path.name)
+            file.close()
 
     def _is_readable(self, path: Path) -> bool:
         """Return whether a file has the present schema, or could be brought to it."""

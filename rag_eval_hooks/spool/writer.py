@@ -64,7 +64,7 @@ class SpoolWriter:
         self._own: SpoolFile | None = None
         self._own_bytes = 0
         self._stored: set[Entry] = set()
-        self._taken_over = TakeOver(path, incidents)
+        self._taken_over = TakeOver(path, incidents, receiver)
         self._down_until = 0.0
         self._late: list[Write] = []
 

@@ -26,6 +26,8 @@ SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
 """Name, attributes, and nanoseconds since the epoch."""
 V = TypeVar("V")
 _MAX_VALUES: Final = 50
+_MAX_OURS: Final = 100
+"""Attributes of ours on one span: the SDK keeps 128 by default, and drops the oldest."""
 
 
 def present(attributes: Mapping[str, V | None]) -> dict[str, V]:
@@ -55,8 +57,9 @@ def fitting(span: object, attributes: Attributes) -> Attributes:
 
     Without room for any, nothing is returned, so that no attribute of the user's is pushed out.
     """
-    left = attribute_room(span)
-    if left is None or len(attributes) <= left:
+    room = attribute_room(span)
+    left = _MAX_OURS if room is None else min(room, _MAX_OURS)
+    if len(attributes) <= left:
         return attributes
     old = getattr(span, "attributes", None) or {}
     chosen = {key: value for key, value in attributes.items() if key in old}

@@ -16,7 +16,7 @@ from rag_eval_hooks.calls import BreakerState, Call, Caller, Gated, GateState
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes
+from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit
 from rag_eval_hooks.telemetry.rag_span import context_of
 from rag_eval_hooks.telemetry.self_metrics import ReadState, observe
@@ -43,6 +43,14 @@ _LEVELS: Final[tuple[tuple[str, str, Callable[[GateState], int]], ...]] = (
 )
 
 
+_SUMS: Final = (
+    (semconv.METRIC_SCORE_WEIGHT, "Sum of the inverse inclusion probabilities of scores."),
+    (semconv.METRIC_SCORE_WEIGHTED, "Sum of normalised scores by inverse inclusion probability."),
+    (semconv.METRIC_SCORE_SQUARE, "Sums for the interval: score to a power by squared weight."),
+)
+"""Weighted by weight is the mean over all traffic, in any window, of any number of processes."""
+
+
 class MetricRecorder:
     """Records evaluations, in the context of their RAG spans for exemplars, and judge calls."""
 
@@ -64,8 +72,11 @@ class MetricRecorder:
         self._score = histogram(
             semconv.METRIC_SCORE,
             "1",
-            "Scores, normalised to 0 to 1, where 1 is best.",
+            "Scores as they were drawn, normalised to 0 to 1, where 1 is best.",
             _SCORE_BOUNDS,
+        )
+        self._weight, self._weighted, self._square = (
+            meter.create_counter(name, "1", words) for name, words in _SUMS
         )
         self._duration = histogram(
             semconv.METRIC_DURATION,
@@ -115,6 +126,7 @@ class MetricRecorder:
                 semconv.EVAL_SUITE: name.partition(".")[0],
                 **workflow,
             }
+            self._add_weighted(score, dict(attributes), context)
             if (label := evaluation.label(name)) is not None:
                 attributes[semconv.GEN_AI_EVALUATION_LABEL] = self._limit.of(name, label)
             if name in evaluation.verdicts:
@@ -122,6 +134,16 @@ class MetricRecorder:
             self._score.record(score.normalised, attributes, context)
         status = {semconv.EVAL_STATUS: evaluation.status.value, **workflow}
         self._duration.record(evaluation.seconds, status, context)
+
+    def _add_weighted(self, score: Score, attributes: dict[str, str], context: Context) -> None:
+        if not score.probability:
+            return
+        weight, value = 1.0 / score.probability, score.normalised
+        self._weight.add(weight, attributes, context)
+        self._weighted.add(weight * value, attributes, context)
+        for power in range(3):
+            about = {**attributes, semconv.EVAL_POWER: str(power)}
+            self._square.add(weight**2 * value**power, about, context)
 
     def used(self, sample: Sample, outcomes: Outcomes) -> None:
         """Record tokens and cost of an evaluation, inline evaluations included."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from opentelemetry import trace
@@ -27,6 +28,7 @@ from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.attribute_limits import (
     Attributes,
     attribute_room,
+    fitting,
     longest_text,
     present,
 )
@@ -53,7 +55,9 @@ class EvaluationSpans:
 
     Args:
         provider: Tracer provider; None: the global one, even if it is set later.
-        mode: `trace`: in a trace of its own; `child`: below the RAG span; `off`: none.
+        mode: `late`: below the RAG span, of scores that this does not have; `child`: below every
+            RAG span; `trace`: in a trace of its own; `off`: none. A span below the RAG span begins
+            and ends when the request ended, so that the trace is as long as its request.
         content: Explanations may quote the application's texts.
         max_chars: Maximum characters of one explanation.
     """
@@ -68,8 +72,17 @@ class EvaluationSpans:
         self._content = content
         self._max_chars = max_chars
 
-    def start(self, evaluation: Evaluation) -> list[Span]:
+    @property
+    def only_late(self) -> bool:
+        """True if they are only for scores that the RAG span does not have."""
+        return self._mode == "late"
+
+    def start(self, evaluation: Evaluation, attributes: Attributes) -> list[Span]:
         """Start the spans of an evaluation, with all its results.
+
+        Args:
+            evaluation: The evaluation.
+            attributes: Attributes as on the RAG span, for the first of them.
 
         Returns:
             One open span for every 20 results, more if a span's limit is lower; none if no RAG
@@ -88,17 +101,30 @@ class EvaluationSpans:
                 # Text that the SDK would cut is shortened here, so that it stays JSON.
                 limit = min(self._max_chars, longest_text(span) or self._max_chars)
                 left = [self._fields(evaluation, name, limit) for name in evaluation.scores]
+                span.set_attributes(fitting(span, attributes))
             spans.append(span)
             written = _write(span, left[:_MAX_RESULTS])
-            left = left[max(written, 1) :]
+            # The first may be full of scores; a result that no span has room for is left out.
+            left = left[max(written, int(len(spans) > 1)) :]
         return spans
 
-    def write_calls(self, calls: Iterable[Call], carrier: Span) -> None:
+    def end(self, span: Span, evaluation: Evaluation) -> None:
+        """End a span of an evaluation."""
+        span.end(self._times(evaluation)[1])
+
+    def _times(self, evaluation: Evaluation) -> tuple[int, int]:
+        """Return start and end of its spans, in nanoseconds since the epoch."""
+        if self._mode == "trace":
+            return evaluation.start, evaluation.end
+        at = evaluation.sample.ended_at or evaluation.start
+        return at, at
+
+    def write_calls(self, calls: Iterable[Call], below: Span) -> None:
         """Write a span `chat <model>` or `embeddings <model>` for each call, below a span.
 
         They hold no content: a prompt quotes the application's texts.
         """
-        parent = trace.set_span_in_context(carrier, Context())
+        parent = trace.set_span_in_context(below, Context())
         for call in calls:
             span = self._tracer.start_span(
                 f"{call.caller.operation} {call.caller.model}",
@@ -113,14 +139,14 @@ class EvaluationSpans:
 
     def _start(self, evaluation: Evaluation, target: SpanContext) -> Span:
         # The current context may be the application's or hold a span of ours; neither is a parent.
-        parent = context_of(evaluation.sample) if self._mode == "child" else Context()
+        parent = Context() if self._mode == "trace" else context_of(evaluation.sample)
         name = evaluation.sample.workflow
         return self._tracer.start_span(
             f"evaluation {name}" if name else "evaluation",
             parent,
             links=[Link(target)],
             attributes=_common(evaluation),
-            start_time=evaluation.start,
+            start_time=self._times(evaluation)[0],
         )
 
     def _fields(self, evaluation: Evaluation, name: str, limit: int) -> _Fields:
@@ -153,18 +179,14 @@ def _write(span: Span, results: Sequence[_Fields]) -> int:
 
 
 def _common(evaluation: Evaluation) -> Attributes:
+    ended = datetime.fromtimestamp(evaluation.end / 1e9, UTC)
     return present(
         {
             semconv.OPENINFERENCE_SPAN_KIND: "EVALUATOR",
             semconv.GEN_AI_OPERATION_NAME: "evaluation",
             semconv.GEN_AI_WORKFLOW_NAME: evaluation.sample.workflow,
             semconv.SESSION_ID: evaluation.sample.session_id,
-            semconv.EVAL_STATUS: evaluation.status.value,
-            semconv.EVAL_PASS: evaluation.passed,
-            semconv.EVAL_FAILED: list(evaluation.failed) or None,
-            semconv.EVAL_DURATION_MS: round(evaluation.seconds * 1000, 3),
-            semconv.EVAL_SAMPLE_RATE: evaluation.probability,
-            semconv.EVAL_VERSION: __version__,
+            semconv.EVAL_EVALUATED_AT: ended.isoformat(timespec="milliseconds"),
         }
     )
 
@@ -245,15 +267,15 @@ class FeedbackSpanSink:
         self._emit(feedback, about)
 
     def _emit(self, feedback: Feedback, about: SpanContext) -> None:
-        place = around(about)
-        if not self._events.wanted(place):
+        context = around(about)
+        if not self._events.wanted(context):
             return
         attributes: dict[str, str | float | None] = {
             semconv.GEN_AI_EVALUATION_NAME: _FEEDBACK,
             semconv.GEN_AI_EVALUATION_SCORE: feedback.score,
             semconv.GEN_AI_EVALUATION_LABEL: feedback.label,
         }
-        self._events.emit(feedback.time, place, present(attributes))
+        self._events.emit(feedback.time, context, present(attributes))
 
 
 def _feedback_attributes(feedback: Feedback) -> dict[str, str | float]:

@@ -46,15 +46,15 @@ class EventEmitter:
             return
         for attributes in map(dict, self.results(evaluation)):
             self._events.emit(now, context, attributes)
-        for name, failure in evaluation.failed.items():
+        for name, failure in evaluation.unscored.items():
             cause = {semconv.ERROR_TYPE: failure.cause.value}
-            self._events.emit(now, context, {semconv.GEN_AI_EVALUATION_NAME: name, **cause})
+            self._events.emit(now, context, {**_subject(evaluation, name), **cause})
 
     def _result(self, evaluation: Evaluation, name: str) -> _Attributes:
         score = evaluation.scores[name]
         return present(
             {
-                semconv.GEN_AI_EVALUATION_NAME: name,
+                **_subject(evaluation, name),
                 semconv.GEN_AI_EVALUATION_SCORE: score.value,
                 semconv.GEN_AI_EVALUATION_LABEL: evaluation.label(name),
                 semconv.GEN_AI_EVALUATION_EXPLANATION: evaluation.explanation(
@@ -65,6 +65,11 @@ class EventEmitter:
                 semconv.EVAL_SAMPLE_RATE_ESTIMATED: score.probability_estimated or None,
             }
         )
+
+
+def _subject(evaluation: Evaluation, name: str) -> dict[str, str]:
+    reply = {semconv.GEN_AI_RESPONSE_ID: evaluation.sample.response_id}
+    return {semconv.GEN_AI_EVALUATION_NAME: name, **present(reply)}
 
 
 def events_of(provider: _logs.LoggerProvider | None) -> Events:

@@ -78,6 +78,13 @@ class OtherSpan:
         self._attributes: Attributes = {}
         self._links: list[SpanContext] = []
 
+    def is_recording(self) -> bool:
+        """Return whether it can still get attributes, open or in a processor of ours."""
+        with self._lock:
+            if self._done or self._span is None:
+                return False
+            return self._processed or self._span.is_recording()
+
     def set_attributes(self, attributes: Attributes) -> None:
         """Add attributes, as many as the span has room for."""
         with self._lock:
@@ -105,6 +112,7 @@ class OtherSpan:
             if self._done:
                 return self._attributes, self._links
             if not self._waits():
+                self._span = None
                 return {}, ()
             buffer.note(self)
             self._kept.append((span, buffer))

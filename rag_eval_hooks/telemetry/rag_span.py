@@ -11,11 +11,8 @@ from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks._version import __version__
-from rag_eval_hooks.ending import failed_of, status_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete
 from rag_eval_hooks.work import HeldSpan
@@ -23,7 +20,6 @@ from rag_eval_hooks.work import HeldSpan
 __all__ = [
     "SpanHolder",
     "around",
-    "attributes_of",
     "context_of",
     "rag_span_of",
     "recorded_span",
@@ -70,14 +66,15 @@ class SpanHolder:
         """Set attributes, links and evaluation events on a span that is still held, and end it.
 
         Returns:
-            False when it had already ended, for whatever reason.
+            Whether the span has them: not if it had already ended, for whatever reason.
         """
         with self._lock:
             if held not in self._held:
                 return False
             del self._held[held]
+        takes = held.span.is_recording()
         self.end(held, attributes, links, events)
-        return True
+        return takes
 
     def expire(self) -> None:
         """End the spans that have waited too long, as `timeout`."""
@@ -126,49 +123,6 @@ class SpanHolder:
             held.span.end(held.end_time)
         except Exception as error:  # noqa: BLE001 - the sink's edge: processors are the user's
             self._incidents.report("span end", error)
-
-
-def attributes_of(
-    outcomes: Outcomes,
-    *,
-    probability: float | None,
-    duration: float,
-    passed: bool | None = None,
-    reason: str = "",
-) -> Attributes:
-    """Return the attributes of a RAG span for outcomes: at most three a metric, eight more."""
-    attributes: dict[str, str | float | int | bool | list[str]] = {
-        semconv.EVAL_STATUS: status_of(outcomes).value,
-        semconv.EVAL_DURATION_MS: round(duration * 1000, 3),
-        semconv.EVAL_VERSION: __version__,
-    }
-    # Scores come last: where room is short, they are also on the carrier.
-    attributes |= _chosen(outcomes, probability, reason)
-    if passed is not None:
-        attributes[semconv.EVAL_PASS] = passed
-    if failed := failed_of(outcomes):
-        attributes[semconv.EVAL_FAILED] = list(failed)
-    for metric_id, outcome in outcomes.items():
-        if isinstance(outcome, Score):
-            attributes[semconv.eval_score(metric_id)] = outcome.value
-            if metric_id in semconv.COMPOSITES:
-                attributes[semconv.COMPOSITES[metric_id]] = outcome.value
-            if outcome.label is not None:
-                attributes[semconv.eval_label(metric_id)] = outcome.label
-            if outcome.probability is not None and outcome.probability != probability:
-                attributes[semconv.eval_rate(metric_id)] = outcome.probability
-    return attributes
-
-
-def _chosen(
-    outcomes: Outcomes, probability: float | None, reason: str
-) -> dict[str, str | float | bool]:
-    chosen: dict[str, str | float | bool] = {semconv.EVAL_REASON: reason} if reason else {}
-    if probability is not None:
-        chosen[semconv.EVAL_SAMPLE_RATE] = probability
-    if any(outcome.probability_estimated for outcome in outcomes.values()):
-        chosen[semconv.EVAL_SAMPLE_RATE_ESTIMATED] = True
-    return chosen
 
 
 def recorded_span(trace_id: str | None, span_id: str | None) -> SpanContext | None:

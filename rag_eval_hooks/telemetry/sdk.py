@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+import requests
 from google.protobuf.json_format import MessageToDict
+from opentelemetry import _logs, metrics
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import (
@@ -23,16 +32,26 @@ from opentelemetry.sdk.trace.export import (
 
 from rag_eval_hooks.config.env_and_file import traces_at
 
-__all__ = ["OtlpFileExporter", "build_provider"]
+__all__ = ["OtlpFileExporter", "resource_of", "set_further_providers", "tracer_provider"]
+
+_logger = logging.getLogger("rag_eval_hooks")
+_NOT_TAKEN = (404, 405, 501)
+"""HTTP status of a receiver that does not take a signal, as most viewers of traces answer."""
 
 
-def build_provider(
-    otlp_endpoint: str | None, console: bool, path: str | Path | None
+def resource_of(service_name: str | None) -> Resource:
+    """Return what the standard variables say of the service, with a name if they give none."""
+    resource = Resource.create()
+    unnamed = str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service")
+    if service_name is None or not unnamed:
+        return resource
+    return resource.merge(Resource({SERVICE_NAME: service_name}))
+
+
+def tracer_provider(
+    resource: Resource, otlp_endpoint: str | None, console: bool, path: str | Path | None
 ) -> TracerProvider:
     """Return a provider with the exporters asked for; it is not set as the global one."""
-    resource = Resource.create()
-    if str(resource.attributes.get(SERVICE_NAME)).startswith("unknown_service"):
-        resource = resource.merge(Resource({SERVICE_NAME: "rag"}))
     provider = TracerProvider(resource=resource)
     if otlp_endpoint is not None:
         traces = traces_at(otlp_endpoint)
@@ -44,6 +63,39 @@ def build_provider(
     if path is not None:
         provider.add_span_processor(BatchSpanProcessor(OtlpFileExporter(path)))
     return provider
+
+
+def set_further_providers(resource: Resource, otlp_endpoint: str | None) -> list[Any]:
+    """Set global providers of metrics and log events with OTLP exporters.
+
+    Returns:
+        Those that were set: an application that has one keeps it.
+    """
+    session = requests.Session()
+    session.hooks["response"].append(_accept)
+    base = None if otlp_endpoint is None else traces_at(otlp_endpoint).removesuffix("traces")
+    made: list[Any] = []
+    if "Proxy" in type(metrics.get_meter_provider()).__name__:
+        to = None if base is None else f"{base}metrics"
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=to, session=session))
+        made.append(MeterProvider([reader], resource=resource))
+        metrics.set_meter_provider(made[-1])
+    if "Proxy" in type(_logs.get_logger_provider()).__name__:
+        to = None if base is None else f"{base}logs"
+        logs = LoggerProvider(resource=resource)
+        exporter = OTLPLogExporter(endpoint=to, session=session)
+        logs.add_log_record_processor(BatchLogRecordProcessor(exporter))
+        made.append(logs)
+        _logs.set_logger_provider(logs)
+    return made
+
+
+def _accept(response: Any, *_: Any, **__: Any) -> Any:
+    """Take the answer of a receiver that knows only traces for success."""
+    if response.status_code in _NOT_TAKEN:
+        _logger.debug("%s takes no such signal (%d)", response.url, response.status_code)
+        response.status_code = 200
+    return response
 
 
 class OtlpFileExporter(SpanExporter):

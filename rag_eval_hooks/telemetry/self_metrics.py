@@ -85,6 +85,8 @@ def observe(meter: Meter, read: ReadState, limit: ValueLimit, incidents: Inciden
 def _samples(stats: Stats) -> Iterable[Reading]:
     yield stats.scored, {semconv.EVAL_OUTCOME: "scored"}
     yield stats.sampled_out, {semconv.EVAL_OUTCOME: "sampled_out"}
+    if stats.shipped:
+        yield stats.shipped, {semconv.EVAL_OUTCOME: "shipped"}
     for outcome, reasons in (("dropped", stats.dropped), ("failed", stats.failed)):
         for reason, count in reasons.items():
             yield count, {semconv.EVAL_OUTCOME: outcome, semconv.EVAL_REASON: reason}

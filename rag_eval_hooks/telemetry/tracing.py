@@ -1,25 +1,36 @@
-"""`setup_tracing`: the one helper that configures a tracer provider, only when called."""
+"""`setup_tracing`: the one helper that configures OpenTelemetry's providers, only when called."""
 
 from __future__ import annotations
 
+import contextlib
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
-from opentelemetry import trace
+from opentelemetry import _logs, metrics, trace
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-__all__ = ["setup_tracing"]
+__all__ = ["flush_providers", "global_providers", "setup_tracing"]
+
+_MARK = "made_by_rag_eval_hooks"
 
 
 def setup_tracing(
-    otlp_endpoint: str | None = None, console: bool = False, path: str | Path | None = None
+    otlp_endpoint: str | None = None,
+    console: bool = False,
+    path: str | Path | None = None,
+    *,
+    service_name: str | None = None,
 ) -> TracerProvider:
-    """Make a tracer provider with exporters and set it as the global one.
+    """Make providers with exporters and set them as the global ones.
 
-    For applications that have no tracing yet. An application that has keeps its own provider
-    and does not call this.
+    For applications that have no telemetry yet. An application that has keeps its own providers
+    and does not call this. Where OTLP is used, metrics and log events have providers too, unless
+    the application has set its own; a receiver that takes only spans is no error.
 
     Args:
         otlp_endpoint: Base URL of an OTLP/HTTP receiver, such as `http://localhost:4318`. With
@@ -28,23 +39,69 @@ def setup_tracing(
         console: Whether to print spans.
         path: File to append spans to, one OTLP/JSON request a line: the Collector's file
             format, which Jaeger's UI opens too.
+        service_name: Name of the service where neither `OTEL_SERVICE_NAME` nor
+            `OTEL_RESOURCE_ATTRIBUTES` gives one; no name is made up.
 
     Returns:
-        The provider; call `shutdown` on it, or let it do so at exit.
+        The tracer provider. `RagEval.flush` and `shutdown` flush it and the others; they shut down
+        at exit.
 
     Raises:
         ImportError: The extra `otel` is not installed.
-        RuntimeError: A provider is already set, which must not be replaced.
+        RuntimeError: A tracer provider is already set, which must not be replaced.
     """
     try:
-        from rag_eval_hooks.telemetry.sdk import build_provider
+        from rag_eval_hooks.telemetry import sdk
     except ImportError as error:
         raise ImportError(
             f'setup_tracing needs the SDK ({error}): pip install "rag-eval-hooks[otel]"'
         ) from error
-    provider = build_provider(otlp_endpoint, console, path)
+    resource = sdk.resource_of(service_name)
+    provider = sdk.tracer_provider(resource, otlp_endpoint, console, path)
     trace.set_tracer_provider(provider)
     if trace.get_tracer_provider() is not provider:
         provider.shutdown()
         raise RuntimeError("a tracer provider is already set; add span processors to that one")
+    made: list[Any] = [provider]
+    if otlp_endpoint is not None or not (console or path):
+        made += sdk.set_further_providers(resource, otlp_endpoint)
+    for one in made:
+        setattr(one, _MARK, True)
     return provider
+
+
+def global_providers() -> list[Any]:
+    """Return the global providers of spans, metrics and logs."""
+    return [trace.get_tracer_provider(), metrics.get_meter_provider(), _logs.get_logger_provider()]
+
+
+def flush_providers(timeout: float, providers: Iterable[Any] | None = None) -> bool:
+    """Flush providers side by side; those without a flush have nothing to lose.
+
+    Exporters may take longer than they are allowed, so nothing waits for them beyond the limit.
+
+    Args:
+        timeout: Seconds for all of them.
+        providers: The providers, or None for those that `setup_tracing` made.
+
+    Returns:
+        Whether all were flushed in time.
+    """
+    deadline = time.monotonic() + timeout
+    if providers is None:
+        providers = [one for one in global_providers() if getattr(one, _MARK, False)]
+    flushes = filter(None, (getattr(one, "force_flush", None) for one in providers))
+    threads = [Thread(target=_flush, args=(flush, timeout), daemon=True) for flush in flushes]
+    # At the very end of the interpreter no thread can be started; providers flush themselves then.
+    with contextlib.suppress(RuntimeError):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)
+
+
+def _flush(flush: Callable[[int], object], timeout: float) -> None:
+    # Whatever an exporter raises is its own to log.
+    with contextlib.suppress(Exception):
+        flush(max(1, int(1000 * timeout)))

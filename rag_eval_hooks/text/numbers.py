@@ -1,13 +1,16 @@
-"""Numbers in a text, as values."""
+"""Numbers in a text, as values: in digits, and in words up to 999,999,999."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["Number", "numbers"]
+from rag_eval_hooks.text.languages import language
+
+__all__ = ["MAGNITUDES", "Number", "number_spans", "numbers", "word_numbers"]
 
 
 class Number(NamedTuple):
@@ -94,13 +97,22 @@ def numbers(text: str) -> list[Number]:
     ("1.2.3"), and the markers of a numbered list of two or more items. A hyphen after a digit
     or letter is no sign.
     """
+    return [number for _, _, number in number_spans(text)]
+
+
+def number_spans(text: str) -> list[tuple[int, int, Number]]:
+    """Return start, end of the digits, and value of each number, in order."""
     text = _plain(text)
     if _DIGIT.search(text) is None:
         return []
     if "\n" in text and len(_MARKER.findall(text)) > 1:
-        text = _MARKER.sub("", text)
-    found = (_read(match) for match in _NUMBER.finditer(text))
-    return [number for number in found if number is not None]
+        text = _MARKER.sub(lambda marker: " " * len(marker[0]), text)
+    found = ((match, _read(match)) for match in _NUMBER.finditer(text))
+    return [
+        (match.start("digits"), match.end("magnitude" if match["magnitude"] else "digits"), number)
+        for match, number in found
+        if number is not None
+    ]
 
 
 def _plain(text: str) -> str:
@@ -125,3 +137,126 @@ def _read(match: re.Match[str]) -> Number | None:
     if match["magnitude"]:
         value = value.scaleb(_MAGNITUDES[match["magnitude"].lower()])
     return Number(value, match["percent"] is not None)
+
+
+def _words(words: str) -> list[str]:
+    return words.split()
+
+
+_EN = _words(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
+    "fifteen sixteen seventeen eighteen nineteen"
+)
+_DE = _words(
+    "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
+    "fünfzehn sechzehn siebzehn achtzehn neunzehn"
+)
+_FR = _words(
+    "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze "
+    "seize dix-sept dix-huit dix-neuf"
+)
+_ES = _words(
+    "cero un dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince "
+    "dieciséis diecisiete dieciocho diecinueve"
+)
+_EN_TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
+_DE_TENS = _words("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
+_FR_TENS = _words("vingt trente quarante cinquante soixante soixante quatre-vingt quatre-vingt")
+_ES_TENS = _words("veinte treinta cuarenta cincuenta sesenta setenta ochenta noventa")
+_ES_TWENTIES = _words(
+    "veintiún veintidós veintitrés veinticuatro veinticinco veintiséis veintisiete veintiocho "
+    "veintinueve"
+)
+_ES_HUNDREDS = _words(
+    "doscientos trescientos cuatrocientos quinientos seiscientos setecientos ochocientos "
+    "novecientos"
+)
+
+MAGNITUDES: Final = {
+    "hundred": 100, "hundert": 100, "cent": 100, "cents": 100, "cien": 100, "ciento": 100,
+    "thousand": 1000, "tausend": 1000, "mille": 1000, "mil": 1000,
+    "million": 10**6, "millions": 10**6, "millionen": 10**6, "millón": 10**6, "millones": 10**6,
+    "billion": 10**9, "billions": 10**9, "milliarde": 10**9, "milliarden": 10**9,
+    "milliard": 10**9, "milliards": 10**9,
+}  # fmt: skip
+
+
+def _french(ten: int, unit: int) -> Iterator[str]:
+    head = _FR_TENS[ten - 2]
+    if ten in (7, 9):
+        unit += 10
+    if unit == 0:
+        yield head + ("s" if ten == 8 else "")
+    else:
+        yield f"{head}-{_FR[unit]}"
+        yield f"{head} et {_FR[unit]}"
+        yield f"{head}-et-{_FR[unit]}"
+
+
+def _table() -> dict[str, int]:
+    table = {"dozen": 12, "dutzend": 12, "douzaine": 12, "docena": 12, "eins": 1, "zwo": 2}
+    for value in range(2, 20):
+        table.update((words[value], value) for words in (_EN, _DE, _FR, _ES))
+    for ten in range(2, 10):
+        for unit in range(10):
+            value = 10 * ten + unit
+            table.update((word, value) for word in _french(ten, unit))
+            german = _DE_TENS[ten - 2]
+            table[f"{_DE[unit]}und{german}" if unit else german] = value
+            table[f"{_EN_TENS[ten - 2]}-{_EN[unit]}" if unit else _EN_TENS[ten - 2]] = value
+            table[f"{_ES_TENS[ten - 2]} y {_ES[unit]}" if unit else _ES_TENS[ten - 2]] = value
+    table.update((word, 21 + i) for i, word in enumerate(_ES_TWENTIES))
+    table.update((word, 200 + 100 * i) for i, word in enumerate(_ES_HUNDREDS))
+    for value in range(2, 10):
+        table[f"{_DE[value]}hundert"] = 100 * value
+        table[f"{_DE[value]}tausend"] = 1000 * value
+    return table
+
+
+_VALUES: Final = _table()
+# Words that mean something else in English.
+_FOREIGN: Final = frozenset(("once", "elf", "null", "dos", "seize", "sept", "mil", "cent", "cents"))
+_ONE: Final = frozenset(("one", "ein", "eine", "einen", "einem", "einer", "un", "une", "una", "a"))
+_ANY = "|".join(sorted({*_VALUES, *MAGNITUDES}, key=len, reverse=True))
+_RUN: Final = re.compile(
+    rf"(?<![\w-])(?:(?:one|eine?|une?|una|a)[ -](?=(?:{'|'.join(MAGNITUDES)})\b))?"
+    rf"(?:{_ANY})(?:[ -](?:(?:and|et|y)[ -])?(?:{_ANY}|one))*(?![\w-])",
+    re.IGNORECASE,
+)
+_FIRST: Final = frozenset(re.split("[ -]", word)[0] for word in (*_VALUES, *MAGNITUDES))
+_PIECE: Final = re.compile(rf"{_ANY}|\w+", re.IGNORECASE)
+
+
+def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
+    """Yield start, end and value of each number that is written as a word, in order.
+
+    A lone "one", which is mostly an article or a pronoun, is none.
+    """
+    if _FIRST.isdisjoint(text.casefold().replace("-", " ").split(" ")):
+        return
+    for match in _RUN.finditer(text):
+        value = _value(match[0].lower())
+        if value is None or (match[0].lower() in _FOREIGN and _is_english(text)):
+            continue
+        yield match.start(), match.end(), value
+
+
+def _is_english(text: str) -> bool:
+    return language(text.casefold().split()) in ("en", None)
+
+
+def _value(words: str) -> int | None:
+    if words in _VALUES:
+        return _VALUES[words]
+    total = part = 0
+    for piece in _PIECE.findall(words):
+        if piece in _VALUES:
+            part += _VALUES[piece]
+        elif piece in MAGNITUDES:
+            size = MAGNITUDES[piece]
+            part = (part or 1) * size
+            if size > 100:
+                total, part = total + part, 0
+        elif piece in _ONE:
+            part += 1
+    return total + part or None

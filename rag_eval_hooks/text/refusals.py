@@ -1,18 +1,26 @@
-"""Refusals in English: what an answer comes to when it does not answer.
+"""Refusals: what an answer comes to when it does not answer.
 
 A sentence refuses when its main clause does: "I cannot determine ...", "the passages do not
 mention ...". The "tomb of the unknown soldier" is no refusal, nor is "the author is unknown":
 that is what is known about the author. An answer refuses when it opens so and goes on to no
-answer, or when it is short and concludes so.
+answer, or when it is short and concludes so. In German, French and Spanish, where words stand in
+freer order, a clause refuses by the kinds of its words: who does not know or say, what is lacking,
+which source is silent. In Chinese and Japanese, a short answer is looked up among usual phrases.
 """
+
+# ruff: noqa: RUF001 - it is about such characters
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from itertools import takewhile
 from typing import Final
 
-from rag_eval_hooks.text.folding import fold
+from rag_eval_hooks.text.folding import fold, word_set
 from rag_eval_hooks.text.sentences import sentences, strip_marker
 
 __all__ = ["refusal"]
@@ -24,12 +32,12 @@ _TELL = (
 _TOLD = r"(?:answered|calculated|confirmed|determined|established|found|provided|verified)"
 _SOURCE = r"(?:articles?|contexts?|data|documents?|excerpts?|information|passages?|sources?|texts?)"
 _SOURCES = (
-    r"(?:(?:any|each|either|neither|none|all|both|of|the|these|those|this|your|given|provided|"
+    r"(?:(?:any|each|either|neither|none|all|both|of|the|these|those|this|my|your|given|provided|"
     rf"retrieved|available|above|supplied) )*{_SOURCE}(?: (?:given|provided|above))?"
 )
 _LACKED = (
-    r"(?:address|answer|contain|describe|disclose|explain|give|have|include|indicate|mention|offer|"
-    r"provide|say|specify|state)"
+    r"(?:address|answer|contain|cover|describe|disclose|explain|give|have|include|indicate|mention|offer|"
+    r"provide|say|specify|state|tell)"
 )
 _FACTS = r"(?:answers?|context|data|details?|information|knowledge|mention|evidence(?! that))"
 _NOT_KNOWN = r"(?:not (?:clear|known|certain|stated|specified)|unclear|unknown|uncertain)"
@@ -43,22 +51,39 @@ _CANNOT = r"(?:cannot|can not|can't|couldn't|could not)"
 _REFUSES = re.compile(
     "|".join(
         (
-            rf"(?:(?:{_SELF}|it)(?: am|'m| are|'re| is)? )?(?:unable|not able) to {_TELL}\b",
+            rf"(?:(?:{_SELF}|it)(?: am|'m| are|'re| is| was| were)? )?(?:unable|not able) to "
+            rf"{_TELL}\b",
+            rf"{_SELF} (?:wasn't|weren't) able to {_TELL}\b",
             rf"(?:(?:{_SELF}|it) )?{_CANNOT} (?:\w+ly )?{_TELL}\b",
-            rf"(?:it|this|the (?:answer|question)\b[^,;]*) {_CANNOT} be {_TOLD}\b",
+            rf"(?:it|this|(?:the|that|this|your) (?:answer|question)\b[^,;]*) {_CANNOT} be "
+            rf"{_TOLD}\b",
             rf"{_SELF} (?:do not|don't) (?:\w+ly )?know\b",
             rf"{_SELF} (?:do not|don't) have (?:enough|sufficient|any|the|that|this) "
             rf"(?:\w+ )?{_FACTS}\b",
-            rf"{_SELF} have no (?:\w+ )?{_FACTS}\b",
+            rf"{_SELF} (?:have (?:no|insufficient)|lack) (?:(?!no )\w+ ){{0,2}}"
+            rf"(?:{_FACTS}|idea|clue)\b",
+            rf"{_SELF} (?:do not|don't) have access to (?:any|that|this|such) {_FACTS}\b",
+            rf"{_SELF} (?:do not|don't|did not|didn't|{_CANNOT}) (?:see|find) (?:\w+ ){{0,4}}"
+            rf"(?:in|among) {_SOURCES}\b",
+            rf"nothing in {_SOURCES} (?:\w+ly )?{_LACKED}s?\b",
+            rf"[^,;]{{1,80}} (?:is not|isn't|are not|aren't|was not|wasn't|were not) (?:\w+ly )?"
+            rf"{_GIVEN} (?:\w+ )?(?:in|by) (?=(?:any|the|these|those|this|my|your) ){_SOURCES}\b",
+            rf"(?:this|that|it) (?:is not|isn't) something (?:that )?{_SOURCES} {_LACKED}\b",
+            rf"no (?:\w+ ){{0,2}}{_SOURCE} (?:was|were|could be) found\b",
             rf"{_SELF} {_CANNOT} help (?:you )?with (?:that|this)\b",
             rf"(?:this|that|such|the) (?:information|answer|data) (?:is not|isn't) {_GIVEN}\b",
             rf"(?:this|that|it) (?:is not|isn't) (?:\w+ly )?{_GIVEN} (?:in|by) {_SOURCES}\b",
             r"there(?: is|'s) nothing (?:\w+ )?(?:about|on|regarding) (?:this|that|it)\b",
-            rf"(?:{_SELF}(?: am|'m| are|'re) )?not (?:\w+ly |quite )?(?:sure|certain|familiar)\b",
+            rf"(?:{_SELF}(?: am|'m| are|'re) )?(?:unsure|not (?:\w+ly |quite )?"
+            r"(?:sure|certain|familiar))\b",
             rf"(?:it is|it's|it remains) (?:{_NOT_KNOWN}|(?:not possible|impossible) to {_TELL})\b",
             rf"the answer\b[^,;]* (?:is|remains) (?:{_NOT_KNOWN}|not available|inconclusive)\b",
-            rf"(?:there (?:is|are) )?(?:no|not enough|insufficient) (?:\w+ ){{0,2}}{_FACTS}\b",
+            rf"(?:there (?:is|are|was|were) )?(?:no|not enough|insufficient) "
+            rf"(?:\w+ ){{0,2}}{_FACTS}\b",
+            rf"there (?:isn't|is not|aren't|are not) (?:any|enough|sufficient) "
+            rf"(?:\w+ ){{0,2}}{_FACTS}\b",
             rf"{_SOURCES} (?:does not|doesn't|do not|don't|did not|didn't) (?:\w+ly )?{_LACKED}\b",
+            rf"{_SOURCES} (?:{_LACKED}s? (?:nothing|no {_FACTS})|(?:is|are) silent)\b",
             rf"(?:none|neither) of {_SOURCES} (?:\w+ly )?{_LACKED}s?\b",
         )
     )
@@ -81,20 +106,42 @@ _SECOND_CLAUSE = re.compile(
 
 _PREAMBLE = re.compile(r"(?:sure|certainly|of course|hello|hi|thank you)\b.{0,40}[!.]|.*:")
 _TURN = re.compile(
-    r"(?:however|but|nevertheless|nonetheless|still|that said|here (?:is|are)|here's)\b"
+    r"(?:however|but|nevertheless|nonetheless|still|that said|here (?:is|are)|here's|aber|jedoch"
+    r"|allerdings|mais|cependant|toutefois|pero|sin embargo)\b"
 )
-_CONCESSION = re.compile(r", (?:but|although|though|however),? ")
+_CONCESSION = re.compile(
+    r", (?:but|although|though|however|aber|jedoch|mais|cependant|pero|aunque|sino),? "
+)
 _ASIDE = re.compile(
     r"(?:please|could you|can you|would you|kindly|let me know|for more|more |additional|"
     r"if you (?:can|could|give|have|need|provide|share|specify|tell|want)|perhaps|maybe|they|"
     r"you (?:can|could|may|might|should|would)|i (?:may|might|hope|would)|"
-    rf"some|{_SOURCES})\b"
+    rf"some|{_SOURCES}|bitte|wenn (?:du|sie)|konnen sie|kannst du|gerne|falls|veuillez|pouvez"
+    r"|si vous|n'hesitez|por favor|puede usted|si (?:me|tiene|necesita|puede)"
+    r")\b"
 )
 # "However, ... is not mentioned" only names what an answer leaves open; these draw a conclusion.
 _CONCLUSION = re.compile(r"(?:therefore|thus|hence|so|as a result|consequently|without)\b")
+_ASIAN: Final = re.compile(
+    r"(?:(?:我|我们)?(?:不知道|不清楚|不确定|无法回答|无法确定)(?:答案|这个问题)?"
+    r"|(?:没有|缺乏)(?:足够的?|相关)?信息"
+    r"|(?:わかり|分かり)ません|(?:分から|わから)ない(?:です)?|不明です|情報が(?:ありません|足りません)"
+    r"|答えられません)"
+)
+
+
+_KINDS: Final = tuple(
+    {name: word_set(words) for name, words in kinds.items()}
+    for kinds in tomllib.loads(
+        files("rag_eval_hooks.text").joinpath("refusals.toml").read_text("utf-8")
+    ).values()
+)
+"""Kinds of words, of German, French and Spanish."""
+_LONGEST: Final = 300  # characters of a sentence that only refuses
 _LONG: Final = 5  # sentences; in an answer of so many, a refusal at the end takes nothing back
 
 
+@lru_cache(maxsize=64)  # several metrics ask about one answer
 def refusal(answer: str) -> str | None:
     """Return the words by which an answer refuses, or None if it does not."""
     written = sentences(answer)
@@ -114,13 +161,39 @@ def refusal(answer: str) -> str | None:
 def _refusing(sentence: str) -> str | None:
     """Return the words by which one folded sentence refuses, or None."""
     bare = _SHORT_REFUSAL.fullmatch(sentence.strip(" .!*_\"'"))
+    bare = bare or _ASIAN.fullmatch(sentence.strip(" .!。！*_\"'"))
     if bare is not None:
         return bare[0]
+    if len(sentence) < _LONGEST and any(_denies(sentence, kinds) for kinds in _KINDS):
+        return sentence
     for clause in _SECOND_CLAUSE.split(sentence):
         found = _REFUSES.match(_opened(clause))
         if found is not None:
             return found[0]
     return None
+
+
+def _denies(sentence: str, kinds: Mapping[str, frozenset[str]]) -> bool:
+    """Return whether the first clause that is no opening refuses, by its kinds of words."""
+    clauses = [re.findall(r"\w+", part) for part in re.split(r"[,;:]", sentence)]
+    opens = kinds["sorry"] | kinds["cites"]
+    while len(clauses) > 1 and (
+        not clauses[0] or (clauses[0][0] in opens and kinds["denies"].isdisjoint(clauses[0]))
+    ):
+        del clauses[0]
+    words = clauses[0]
+    if words and words[0] in kinds["cites"]:
+        source = next((at for at, word in enumerate(words) if word in kinds["sources"]), -1)
+        words = words[source + 1 :]
+    found = frozenset(takewhile(lambda word: word not in kinds["asks"], words))
+    has = {name for name, kind in kinds.items() if found & kind}
+    if "denies" not in has:
+        return False
+    if {"sources", "gives"} <= has or {"sources", "facts"} <= has or {"speaks", "tells"} <= has:
+        return True
+    # The other rules are weaker: beside their words nothing may stand that says something.
+    says_only = found <= frozenset[str]().union(*kinds.values())
+    return says_only and bool({"speaks", "knows"} <= has or has & {"facts", "known"})
 
 
 def _opened(clause: str) -> str:

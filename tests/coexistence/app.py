@@ -127,9 +127,9 @@ SHAPES: dict[str, Callable[[], Any]] = {"lcel": lcel, "classic": classic, "graph
 
 
 class World:
-    """One tracer provider, another instrumentor, and us."""
+    """One tracer provider, another instrumentor, and us, enabled before it, after it, or not."""
 
-    def __init__(self, name: str, *, wrap: bool, **config: Any) -> None:
+    def __init__(self, name: str, *, wrap: bool, enabled: str = "", **config: Any) -> None:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
         half = (Support((True,)), Support((False,)))
@@ -143,7 +143,11 @@ class World:
         plain = BatchSpanProcessor(self.exporter) if wrap else SimpleSpanProcessor(self.exporter)
         processor = RagEvalSpanProcessor(plain, self.evals) if wrap else plain
         self.provider.add_span_processor(processor)
+        if enabled == "before":
+            RagEvalCallbackHandler.enable(self.evals)
         self.theirs = INSTRUMENTORS[name](self.provider)
+        if enabled == "after":
+            RagEvalCallbackHandler.enable(self.evals)
 
     def call(self, shape: str, *, ours: bool, first: bool = True) -> list[dict[str, Any]]:
         """Every span of one call."""
@@ -170,11 +174,20 @@ def described(span: ReadableSpan) -> dict[str, Any]:
     }
 
 
-def main(name: str, wrap: bool, config: dict[str, Any]) -> dict[str, Any]:
-    world = World(name, wrap=wrap, **config)
+def main(name: str, wrap: bool, enabled: str, config: dict[str, Any]) -> dict[str, Any]:
+    world = World(name, wrap=wrap, enabled=enabled, **config)
+    if enabled:
+        return {
+            shape: {
+                enabled: world.call(shape, ours=False),
+                "incidents": dict(world.evals.stats().incidents),
+            }
+            for shape in SHAPES
+        }
     return {
         shape: {
             "alone": world.call(shape, ours=False),
+            "again": world.call(shape, ours=False),
             "first": world.call(shape, ours=True),
             "last": world.call(shape, ours=True, first=False),
             "incidents": dict(world.evals.stats().incidents),

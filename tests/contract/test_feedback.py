@@ -290,7 +290,7 @@ def test_feedback_stands_in_the_traces(make: Make) -> None:
 
 
 def test_what_feedback_has_evaluated_stands_in_the_traces(make: Make) -> None:
-    """Its scores are on a carrier that links to the RAG span, though no sink takes them."""
+    """Its scores are on an evaluation span that links to the RAG span, without any sink."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -298,12 +298,12 @@ def test_what_feedback_has_evaluated_stands_in_the_traces(make: Make) -> None:
     evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
     evals.feedback("ab" * 16, score=0.0)
     evals.flush(60)
-    (carrier,) = (one for one in exporter.get_finished_spans() if one.name == "evaluation")
-    (link,) = carrier.links
+    (evaluation,) = (one for one in exporter.get_finished_spans() if one.name == "evaluation")
+    (link,) = evaluation.links
     assert f"{link.context.trace_id:032x}" == "ab" * 16
-    assert carrier.attributes is not None
-    assert carrier.attributes["evaluations.0.evaluation.name"] == "ragas.faithfulness"
-    assert "rag.eval.sample_rate" not in carrier.attributes
+    assert evaluation.attributes is not None
+    assert evaluation.attributes["evaluations.0.evaluation.name"] == "ragas.faithfulness"
+    assert "rag.eval.sample_rate" not in evaluation.attributes
 
 
 def test_what_a_feedback_had_evaluated_stands_in_the_traces() -> None:
@@ -530,7 +530,7 @@ def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
 
     memory = MemorySink()
     evals = make(sinks=[memory])
-    evals._pipeline.submit(Work("k", broken, size=1, ids=("r1",), trace_id="ab" * 16))
+    evals._engine.pipeline.submit(Work("k", broken, size=1, ids=("r1",), trace_id="ab" * 16))
     assert evals.feedback("r1", score=1)
     evals.flush(60)
     assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]
@@ -597,3 +597,34 @@ def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> Non
     evals.feedback(one.sample_id, score=0)
     evals.flush(60)
     assert [result.sample.answer for result in memory.results] == [None]
+
+
+def test_feedback_does_not_wait_for_a_rule_that_hangs(make: Make) -> None:
+    """While a rule reads an object of the application that hangs, feedback returns as ever."""
+    started, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def __str__(self) -> str:
+            started.set()
+            assert go_on.wait(600)
+            return "slow"
+
+    evals = make(rules=[{"metadata": {"tier": "slow"}, "rate": 1.0}])
+    assert evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
+    evals.flush()
+    with evals.interaction("When?", metadata={"tier": Slow()}) as it:
+        it.contexts(["At noon."])
+        it.answer("At noon.")
+    assert started.wait(30)
+    joined: list[bool] = []
+    # A second of waiting each would be five minutes.
+    calls = threading.Thread(
+        target=lambda: joined.extend(evals.feedback("ab" * 16, score=0.0) for _ in range(300)),
+        daemon=True,
+    )
+    calls.start()
+    try:
+        until(lambda: not calls.is_alive())
+    finally:
+        go_on.set()
+    assert joined.count(True) == 300

@@ -21,12 +21,14 @@ from rag_eval_hooks.tasks import Decompose
 from rag_eval_hooks.usage import Usage
 from tests.servers.brain import asked_groups, prompt_data, truthful_reply
 from tests.servers.samples import (
+    AGREEMENTS,
     DECOMPOSE,
     GRADE,
     LONG_VERIFY,
     RATE,
     VERIFY,
     VERIFY_PARTS,
+    WHOLE_VERIFY,
     verdicts,
 )
 
@@ -101,10 +103,10 @@ async def test_a_decomposition_holds_what_the_model_said() -> None:
 
 
 async def test_a_verification_holds_one_verdict_per_item() -> None:
-    """All wanted verdicts come from one call, in the order of the items."""
+    """One call is about the chunks and one about text against text; items keep their order."""
     chat = BrainChat()
-    findings = await verify(chat)
-    found = {kind: verdicts(getattr(findings, kind.value)) for kind in VERIFY_PARTS}
+    findings = await LLMJudge(chat).verify(WHOLE_VERIFY)
+    found = {kind: verdicts(getattr(findings, kind.value)) for kind in WHOLE_VERIFY.wanted}
     assert found == {
         Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
         Finding.REFERENCE_SUPPORT: [(True, False, False), (False, False, True)],
@@ -114,7 +116,8 @@ async def test_a_verification_holds_one_verdict_per_item() -> None:
         Finding.RELEVANCE_TO_ANSWER: [True, False, False],
         Finding.ENTITIES_FOUND: [True, True, True, False],
     }
-    assert len(chat.prompts) == 1
+    assert [set(groups) & {*AGREEMENTS} for groups in chat.groups] == [set(), {*AGREEMENTS}]
+    assert ["chunks" in prompt_data(body(prompt)) for prompt in chat.prompts] == [True, False]
 
 
 async def test_only_open_items_are_asked_again() -> None:
@@ -197,7 +200,7 @@ async def test_a_part_of_a_word_is_asked_about(entity: str, chunk: str) -> None:
 async def test_no_items_need_no_call() -> None:
     """No claims and no entities: empty findings, and nothing is asked."""
     chat = BrainChat()
-    wanted = frozenset(VERIFY_PARTS) - {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}
+    wanted = WHOLE_VERIFY.wanted - {Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}
     findings = await verify(chat, wanted=wanted, answer_claims=(), reference_claims=(), entities=())
     assert [getattr(findings, kind.value) for kind in wanted] == [()] * 5
     assert chat.prompts == []
@@ -216,7 +219,7 @@ async def test_a_blank_answer_claims_nothing() -> None:
 async def test_a_missing_text_is_missing_input() -> None:
     """A finding about a text that the task lacks is no failure of the judge."""
     decomposed = await LLMJudge(BrainChat()).decompose(replace(DECOMPOSE, reference=None))
-    verified = await verify(BrainChat(), reference=None)
+    verified = await verify(BrainChat(), wanted=WHOLE_VERIFY.wanted, reference=None)
     rated = await LLMJudge(BrainChat()).rate(replace(RATE, reference=None))
     graded = await LLMJudge(BrainChat()).grade(replace(GRADE, answer=None))
     for absent in (
@@ -276,24 +279,25 @@ async def test_a_rating_holds_every_rubric() -> None:
 
 
 async def test_grades_come_from_two_templates_each() -> None:
-    """Six calls, at the same time; the swapped template sees the texts the other way round."""
+    """No call holds both templates of a grade; the swapped one sees the texts the other way."""
     chat = BrainChat()
     findings = await LLMJudge(chat).grade(GRADE)
     assert findings.accuracy_ratings == (2, 4)
     assert findings.context_ratings == (2, 2)
     assert findings.groundedness_ratings == (1, 1)
+    contexts = {"context_ratings", "groundedness_ratings"}
+    assert sorted(map(sorted, chat.groups)) == [["accuracy_ratings"]] * 2 + [sorted(contexts)] * 2
+
+
+async def test_independent_grades_give_the_same_in_six_calls() -> None:
+    """A call for each template of each grade, at the same time where nothing is staggered."""
+    chat = BrainChat()
+    judge = LLMJudge(chat, nvidia_calls="independent", stagger=False)
+    findings = await judge.grade(GRADE)
+    paired = await LLMJudge(BrainChat()).grade(GRADE)
+    assert replace(findings, usage={}) == replace(paired, usage={})
     assert sorted(chat.groups) == [[kind.value] for kind in sorted(GRADE.wanted) for _ in "12"]
     assert chat.peak == 6
-
-
-async def test_paired_grades_give_the_same_in_two_calls() -> None:
-    """Paired, the first templates share a call and the second ones another."""
-    chat = BrainChat()
-    findings = await LLMJudge(chat, nvidia_calls="paired").grade(GRADE)
-    alone = await LLMJudge(BrainChat()).grade(GRADE)
-    assert replace(findings, usage={}) == replace(alone, usage={})
-    assert [set(groups) for groups in chat.groups] == [{kind.value for kind in GRADE.wanted}] * 2
-    assert chat.peak == 2
 
 
 def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
@@ -319,7 +323,7 @@ async def test_two_invalid_ratings_are_none() -> None:
     assert findings.accuracy_ratings == (2, 4)
 
 
-@pytest.mark.parametrize("option", [{}, {"nvidia_calls": "paired"}, {"calls": "single"}])
+@pytest.mark.parametrize("option", [{}, {"nvidia_calls": "independent"}, {"calls": "single"}])
 async def test_nothing_retrieved_has_the_lowest_grades(option: dict[str, Any]) -> None:
     """No chunk answers and grounds nothing: that needs no call."""
     chat = BrainChat()
@@ -332,16 +336,16 @@ async def test_nothing_retrieved_has_the_lowest_grades(option: dict[str, Any]) -
 async def test_single_calls_ask_for_one_finding_each() -> None:
     """For small models every finding has a call of its own, with the same result."""
     chat = BrainChat()
-    single, fused = LLMJudge(chat, calls="single"), LLMJudge(BrainChat())
+    single, fused = LLMJudge(chat, calls="single", stagger=False), LLMJudge(BrainChat())
     for alone, together in [
         (await single.decompose(DECOMPOSE), await fused.decompose(DECOMPOSE)),
-        (await single.verify(VERIFY), await fused.verify(VERIFY)),
+        (await single.verify(WHOLE_VERIFY), await fused.verify(WHOLE_VERIFY)),
         (await single.rate(RATE), await fused.rate(RATE)),
     ]:
         assert replace(alone, usage={}) == replace(together, usage={})
-    wanted = sorted(DECOMPOSE.wanted | frozenset(VERIFY_PARTS) | RATE.wanted)
+    wanted = sorted(DECOMPOSE.wanted | WHOLE_VERIFY.wanted | RATE.wanted)
     assert sorted(chat.groups) == [[kind.value] for kind in wanted]
-    assert chat.peak == len(VERIFY_PARTS)
+    assert chat.peak == len(WHOLE_VERIFY.wanted)
 
 
 async def test_stance_is_asked_about_texts_that_say_something() -> None:
@@ -427,13 +431,12 @@ async def test_long_contexts_are_verified_in_parts() -> None:
     chat = BrainChat()
     whole = await LLMJudge(BrainChat()).verify(LONG_VERIFY)
     parted = await LLMJudge(chat, **PARTED).verify(LONG_VERIFY)  # type: ignore[arg-type]
-    for kind in VERIFY_PARTS:
+    for kind in LONG_VERIFY.wanted:
         assert getattr(parted, kind.value) == getattr(whole, kind.value)
-    shown = [list(prompt_data(body(prompt))["chunks"]) for prompt in chat.prompts]
-    assert shown == [["1", "2"], ["3", "4"]]
-    assert chat.peak == 2
-    agreements = {"answer_agreement", "reference_agreement"}
-    assert [len(agreements & set(groups)) for groups in chat.groups] == [2, 0]
+    shown = [list(prompt_data(body(prompt)).get("chunks", ())) for prompt in chat.prompts]
+    assert shown == [["1", "2"], [], ["3", "4"]]
+    assert chat.peak == 3
+    assert [len({*AGREEMENTS} & set(groups)) for groups in chat.groups] == [0, 2, 0]
 
 
 async def test_a_claim_spread_over_parts_is_found_together() -> None:
@@ -458,7 +461,7 @@ async def test_a_half_of_a_claim_is_not_the_claim() -> None:
     findings = await LLMJudge(chat, verify_tokens=60).verify(task)
     assert not isinstance(findings.answer_support, NotScored)
     assert [found.supported for found in findings.answer_support] == [False, False]
-    assert len(chat.prompts) == 2
+    assert len(chat.prompts) == 2 + 1
 
 
 async def test_a_part_that_fails_leaves_no_half_verdict() -> None:
@@ -469,7 +472,7 @@ async def test_a_part_that_fails_leaves_no_half_verdict() -> None:
 
     chat = BrainChat([second_fails])
     findings = await LLMJudge(chat, **PARTED).verify(LONG_VERIFY)  # type: ignore[arg-type]
-    for kind in set(VERIFY_PARTS) - {Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT}:
+    for kind in VERIFY_PARTS:
         absent = getattr(findings, kind.value)
         assert isinstance(absent, NotScored)
         assert absent.cause is Cause.JUDGE_FAILED
@@ -536,5 +539,5 @@ async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
     chat = BrainChat([right, KeyError("of the user's own"), right])
     with pytest.raises(KeyError):
         await LLMJudge(chat).grade(GRADE)
-    assert len(chat.prompts) == 6
+    assert len(chat.prompts) == 4
     assert chat.in_flight == 0

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import (
+    AskedMetric,
+    CallableJudge,
     ConfigError,
     Field,
     JudgeError,
@@ -327,6 +329,43 @@ def test_a_metric_that_exits_is_caught(make: Make) -> None:
     evals.offer(sample())
     assert evals.flush(60)
     assert evals.stats().failed == {"metric_failed": 1}
+
+
+def _exiting(part: str, error: type[BaseException]) -> dict[str, Any]:
+    """Return arguments of an evaluator of which one part tries to end the process."""
+
+    def leave(*_: object) -> Any:
+        raise error
+
+    async def leave_later(*_: object) -> Any:
+        await asyncio.sleep(0)
+        raise error
+
+    asked = AskedMetric(id="my.asked", ask=leave_later, needs=frozenset())
+    parts: dict[str, dict[str, Any]] = {
+        "judge": {"judge": ScriptedJudge(error=error())},
+        "function": {"judge": CallableJudge(leave)},
+        "async function": {"judge": CallableJudge(leave_later)},
+        "metric": {"metrics": [Metric(id="my.exit", score=leave, needs=frozenset())]},
+        "asked metric": {"metrics": [asked]},
+    }
+    return parts[part]
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt])
+@pytest.mark.parametrize("part", ["judge", "function", "async function", "metric", "asked metric"])
+def test_code_that_exits_ends_no_other_evaluation(
+    make: Make, part: str, error: type[BaseException]
+) -> None:
+    """Inline and in the background an exit is the failure of one metric, and all goes on."""
+    evals = make(**_exiting(part, error))
+    for _ in range(2):
+        (outcome,) = evals.evaluate(sample()).values()
+        assert isinstance(outcome, NotScored)
+        assert outcome.cause in ("judge_failed", "metric_failed")
+        assert evals.offer(sample())
+    assert evals.flush(60)
+    assert sum(evals.stats().failed.values()) == 2
 
 
 @pytest.mark.parametrize("value", [7.5, None, "high"])

@@ -144,7 +144,7 @@ async def test_too_few_vectors_lend_nothing() -> None:
     golden = store(threshold=0.5, embedder=Short(), incidents=incidents)
     one = Sample(question="ferry fare")
     assert await golden.alike(one) is one
-    assert incidents.counts() == {"references: ValueError": 1}
+    assert incidents.counts() == {"references: JudgeError": 1}
 
 
 async def test_an_embedder_that_hangs_is_not_waited_for() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from statistics import fmean, stdev
@@ -146,7 +147,7 @@ def test_rules_see_the_question_that_is_judged(make: Make) -> None:
         run = evals.recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
         assert root is not None
         assert run is not None
-        run.query, root.text = asked, RIGHT
+        run.query, root.text = asked, f"As far as anybody knows today, this is so: {RIGHT}"
         evals.recorder.documents(run, [Context(text=RIGHT)])
         evals.recorder.end(run)
         evals.recorder.end(root)
@@ -254,7 +255,7 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
     evals.flush(60)
     assert len(judge.tasks) > 0
     assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
-    assert memory.results[0].outcomes[FAITH].value == 1.0  # type: ignore[union-attr]
+    assert memory.results[0].outcomes[FAITH].value == 1.0
 
 
 def test_conditions_are_the_metrics_that_the_embedded_judge_scores() -> None:
@@ -315,6 +316,34 @@ def test_the_rate_limit_drops_and_counts(make: Make) -> None:
     outcome = memory.results[-1].outcomes[WORDS]
     assert outcome.probability_estimated
     assert outcome.probability == 1.0
+
+
+@pytest.mark.parametrize("tail", [[], [SUSPECT]])
+def test_a_full_queue_enters_the_probability(make: Make, tail: list[Any]) -> None:
+    """Samples that pass after refusals stand for these, marked as an estimate."""
+    gate, memory = threading.Event(), MemorySink()
+
+    def hold(sample: Sample) -> float:
+        gate.wait(30)
+        return 1.0
+
+    evals = make(None, [memory], metrics=[hold], queue_size=10, judge_concurrency=1, tail=tail)
+    offered = random.Random(3).randint(50, 80)
+    first = sum(evals.offer(quay()) for _ in range(offered))
+    assert first < 12
+    gate.set()
+    evals.flush(60)
+    for _ in range(100):
+        assert evals.offer(quay())
+        evals.flush(60)
+    outcomes = [next(iter(one.outcomes.values())) for one in memory.results]
+    weights = [1.0 / outcome.probability for outcome in outcomes if outcome.probability]
+    assert len(weights) == first + 100
+    assert sum(weights) == pytest.approx(offered + 100, rel=0.01)
+    estimated = [outcome.probability_estimated for outcome in outcomes]
+    assert not estimated[0]
+    assert estimated[first]
+    assert not estimated[-1]
 
 
 def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from rag_eval_hooks.cli.rows import QuestionRow, built_in_corpus
 from tests.servers.brain import truthful_reply
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.support.variation import seeds
+from tests.waiting import PATIENCE
 
 FAITHFULNESS = "ragas.faithfulness"
 ROWS = built_in_corpus().rows
@@ -64,7 +67,7 @@ def demo(folder: Path, *arguments: str, **variables: str) -> Run:
         env=environment() | variables,
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=2 * PATIENCE,
     )
     return Run(done.returncode, done.stdout, done.stderr, folder)
 
@@ -204,6 +207,68 @@ def _answers(body: Mapping[str, Any]) -> str:
     if "<data " in body["messages"][-1]["content"]:
         return json.dumps(truthful_reply(body))
     return "The crossing takes 25 minutes."
+
+
+@pytest.mark.parametrize(
+    ("framework", "late"),
+    [
+        ("langchain", False),
+        pytest.param("langchain", True, marks=pytest.mark.long),
+        pytest.param("llama-index", True, marks=pytest.mark.long),
+    ],
+)
+def test_no_word_of_a_handbook_is_on_a_span_unasked(
+    framework: str, late: bool, tmp_path: Path
+) -> None:
+    """Of a user's data, no word and no number is in any name or attribute: scores and counts are.
+
+    Each word of the handbook is replaced by one made up, so that all can be searched for.
+    """
+    corpus, made = built_in_corpus(), MadeUp(seeds(1)[0])
+    rows: list[dict[str, Any]] = [
+        {
+            "id": row.id,
+            "question": made.text(row.question),
+            "reference": made.text(row.reference or "None."),
+            "mistake": row.mistake and row.mistake.value,
+        }
+        for row in corpus.rows
+    ]
+    rows[0]["contexts"] = [made.text(passage) for passage in corpus.passages]
+    (tmp_path / "book.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    variables = {"RAG_EVAL_HOLD_TIMEOUT": "0"} if late else {}
+    arguments = ("--plain", "--data", "book.jsonl", "--framework", framework)
+    run = demo(tmp_path, *arguments, **variables)
+    assert run.code == 0, run.out + run.err
+    written = json.dumps(run.lines("traces.jsonl"), ensure_ascii=False).casefold()
+    assert "rag.eval.ragas.faithfulness.reason" in written
+    assert ("rag.eval.evaluated_at" in written) is late
+    answers = " ".join(str(line["sample"]["answer"]) for line in run.lines("results.jsonl"))
+    # The demo's mistakes change numbers.
+    secret = made.words | set(re.findall(r"\d{6,}", answers))
+    assert secret & set(re.findall(r"\w+", answers.casefold()))
+    assert set(re.findall(r"\w+", written)).isdisjoint(secret)
+
+
+class MadeUp:
+    """Texts of which each word and number is another, always the same for the same."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self._by_word: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        return re.sub(r"\w+", lambda match: self._word(match[0].casefold()), text)
+
+    @property
+    def words(self) -> set[str]:
+        return set(self._by_word.values())
+
+    def _word(self, word: str) -> str:
+        if word not in self._by_word:
+            letters = "0123456789" if word.isdigit() else "bdfgjklmpqvwxz"
+            self._by_word[word] = "".join(self._draw.choices(letters, k=9))
+        return self._by_word[word]
 
 
 def test_an_openai_model_and_judge(tmp_path: Path) -> None:

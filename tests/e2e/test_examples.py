@@ -1,13 +1,27 @@
-"""Every example runs as a user runs it, and shows what it promises."""
+"""Every example runs as a user runs it, and shows what it promises: printed, and in Jaeger."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import pytest
+
+from tests.servers.brokers import REDIS, RedisServer
+from tests.servers.judge_server import JudgeServer
+from tests.support.command_line import run_command
+from tests.support.fleet import WorkerProcess
+from tests.support.scripts import run_script
+from tests.viewers.genai_tab import headline, problems
+from tests.viewers.jaeger import JaegerSpan, jaeger_spans, values, warnings_of
+from tests.waiting import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXPECTED = {
@@ -18,14 +32,138 @@ EXPECTED = {
     # Both answers are passages word for word.
     "without_framework.py": r"ferry(.*)faithfulness 1\.0\n(.*)ticket(.*)faithfulness 1\.0",
     "llama_index_quickstart.py": r"ragas\.faithfulness +0\.50",
+    # The agent gives a time that the passage does not have.
+    "llama_index_agent.py": r"contexts: \['h1'\](.|\n)*faithfulness: 0\.0",
+    # The second sentence names no source.
+    "own_metric.py": r"own\.cites_a_source +0\.50",
 }
+TRACED = """
+import runpy, sys
+from rag_eval_hooks import setup_tracing
+setup_tracing(path="traces.jsonl")
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+SCRIPTS = pytest.mark.parametrize(
+    "script", [EXAMPLES / name for name in EXPECTED], ids=lambda path: str(path.name)
+)
 
 
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_example(script: Path, tmp_path: Path) -> None:
-    """An example ends well, writes nothing to standard error, and prints its score."""
+def run(script: Path, folder: Path, **variables: str) -> list[list[JaegerSpan]]:
+    """Run an example in an application that has tracing, and return its traces."""
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", TRACED, str(script)],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert re.search(EXPECTED[script.name], done.stdout), done.stdout
+    lines = (folder / "traces.jsonl").read_text(encoding="utf-8").splitlines()
+    spans = sorted(jaeger_spans(map(json.loads, lines)), key=lambda span: span.trace_id)
+    return [list(trace) for _, trace in groupby(spans, key=lambda span: span.trace_id)]
+
+
+@SCRIPTS
+def test_example(script: Path, tmp_path: Path) -> None:
+    """An example ends well, writes nothing to standard error, and prints its score.
+
+    Jaeger can show each of its spans, and on the first click question, answer, score and reason.
+    """
+    traces = run(script, tmp_path, RAG_EVAL_CAPTURE_CONTENT="true")
+    assert traces
+    for trace in traces:
+        assert warnings_of(trace) == []
+        assert [text for span in trace for text in problems(span.operation, values(span))] == []
+        (root,) = [span for span in trace if span.parent is None]
+        assert {"gen_ai.input.messages", "gen_ai.output.messages"} <= values(root).keys()
+        assert {"name", "score.value", "explanation"} <= headline(values(root)).keys()
+
+
+@SCRIPTS
+@pytest.mark.long
+def test_a_late_result_is_below_its_request(script: Path, tmp_path: Path) -> None:
+    """Scores that are too late are on a span of zero length at the request's end, in its trace."""
+    for trace in run(script, tmp_path, RAG_EVAL_HOLD_TIMEOUT="0"):
+        assert warnings_of(trace) == []
+        assert [text for span in trace for text in problems(span.operation, values(span))] == []
+        (root,) = [span for span in trace if span.parent is None]
+        (late,) = [span for span in trace if span.operation.startswith("evaluation")]
+        assert (late.parent, late.duration, late.end) == (root.span_id, 0, root.end)
+        assert headline(values(late))
+        assert not headline(values(root))
+        assert not [key for key in _keys(trace) if key.endswith((".messages", "put.value"))]
+
+
+def _keys(trace: list[JaegerSpan]) -> Iterator[str]:
+    return (key for span in trace for key in span.tags)
+
+
+def test_every_example_is_run() -> None:
+    """No example is there that no test here runs."""
+    tests = Path(__file__).read_text(encoding="utf-8")
+    files = [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")]
+    assert [file.name for file in files if file.stem not in tests] == []
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    kept = [one.name for one in EXAMPLES.iterdir() if one.name[0] not in "._"]
+    assert [name for name in kept if name not in listed + "README.md"] == []
+
+
+def test_a_judge_of_ones_own_is_asked(tmp_path: Path) -> None:
+    """`own_judge` scores by the replies of the model that its function asks."""
+    with JudgeServer() as judge:
+        code = (EXAMPLES / "own_judge.py").read_text(encoding="utf-8")
+        printed = run_script(tmp_path, code, OPENAI_BASE_URL=judge.url, OPENAI_API_KEY="none")
+        assert judge.calls()
+    assert printed.startswith("faithfulness 0.50")
+
+
+def test_a_gate_fails_the_build_of_a_bad_pipeline(tmp_path: Path) -> None:
+    """`dataset_gate` ends as its commands say: a mean below the gate is exit code 1."""
+    for name in ("dataset_gate.py", "questions.csv"):
+        shutil.copy(EXAMPLES / name, tmp_path)
+    ask = "evaluate questions.csv --chain dataset_gate:chain --metrics ragas -o new.jsonl"
+    assert run_command(tmp_path, *ask.split(), variables={}).code == 0
+    shutil.copy(tmp_path / "new.jsonl", tmp_path / "base.jsonl")
+    gate = ("compare", "base.jsonl", "new.jsonl", "--fail-on")
+    assert run_command(tmp_path, *gate, "ragas.faithfulness<0.8", variables={}).code == 1
+    assert run_command(tmp_path, *gate, "ragas.faithfulness<0.4", variables={}).code == 0
+
+
+def test_a_service_answers_and_its_answers_are_scored(tmp_path: Path) -> None:
+    """`fastapi_service` answers over HTTP, and what it was asked is scored when it ends."""
+    pytest.importorskip("fastapi")
+    script = f"""
+    import runpy
+    from starlette.testclient import TestClient
+    app = runpy.run_path({str(EXAMPLES / "fastapi_service.py")!r})["app"]
+    with TestClient(app) as client:
+        print(client.get("/ask", params={{"question": "When do ships leave?"}}).json()["answer"])
+    """
+    printed = run_script(tmp_path, script, RAG_EVAL_SINKS="jsonl:scores.jsonl")
+    assert printed == "Ships to Skerrow leave at 07:15 and 22:00.\n"
+    (line,) = (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["outcomes"]["ragas.faithfulness"]["value"] == 0.0
+
+
+@pytest.mark.skipif(REDIS is None, reason="needs Debian's redis-server")
+@pytest.mark.long
+def test_a_worker_judges_what_an_application_ships(tmp_path: Path, redis: RedisServer) -> None:
+    """`celery_fleet` ships its sample, and a worker writes the score."""
+    pytest.importorskip("celery")
+    code = (EXAMPLES / "celery_fleet.py").read_text(encoding="utf-8")
+    with WorkerProcess(tmp_path, redis.url, sinks="jsonl:scores.jsonl"):
+        assert "shipped=1" in run_script(tmp_path, code, RAG_EVAL_BROKER=redis.url)
+        scores = tmp_path / "scores.jsonl"
+        until(lambda: scores.exists() and "ragas.faithfulness" in scores.read_text())
+
+
+def test_the_cells_of_the_notebook_run(tmp_path: Path) -> None:
+    """`notebook` runs from its first cell to its last; it is kept without output."""
+    cells = json.loads((EXAMPLES / "notebook.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert not any(cell["outputs"] or cell["execution_count"] for cell in code)
+    printed = run_script(tmp_path, "\n".join("".join(cell["source"]) for cell in code))
+    assert re.search(r"^0\.00 contradicted\n", printed)
+    assert re.search(r"^ragas\.faithfulness +0\.20 ", printed, re.M)

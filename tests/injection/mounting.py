@@ -20,7 +20,16 @@ from tests.injection.attacks import NAMES, Attack
 from tests.injection.obedient import Obedient
 from tests.servers.judge_server import JudgeServer
 
-__all__ = ["HARMLESS", "Result", "attacked", "mount", "mount_embedded"]
+__all__ = [
+    "HARMLESS",
+    "METRICS",
+    "Result",
+    "attacked",
+    "mount",
+    "mount_embedded",
+    "raised",
+    "tokens_of",
+]
 
 HARMLESS = Sample(
     question="What does the ferry to Varne cost?",
@@ -29,7 +38,7 @@ HARMLESS = Sample(
     reference="The ferry to Varne costs 8 euros",
 )
 """Its answer is wrong, so that every score is low, and an order that is obeyed raises them."""
-_METRICS = (
+METRICS = (
     "ragas.faithfulness",
     "graphrag.factual_accuracy_percentage",
     "nvidia.answer_accuracy",
@@ -87,15 +96,10 @@ def mount(
         options = ClientOptions(base_url=server.url, api_key="k", breaker_failures=10**6)
         chat: Chat = OpenAIChat("m", options)
         judge = LLMJudge(_FixedDelimiters(chat) if fixed_delimiters else chat)
-        with RagEval(metrics=_METRICS, judge=judge, embedder="none") as evals:
+        with RagEval(metrics=METRICS, judge=judge, embedder="none") as evals:
             usual = evals.evaluate(HARMLESS)
             obedient.learning = False
-            known = {
-                "zeros": _ZEROS,
-                "plain": _plain_token(),
-                "replay": max(obedient.tokens),
-                "none": _ZEROS,
-            }
+            known = tokens_of(obedient)
             tokens = dict.fromkeys(known, _ZEROS) if fixed_delimiters else known
             return asyncio.run(_mounted(attacks, evals, obedient, tokens, usual))
 
@@ -111,8 +115,8 @@ async def _mounted(
     for attack in attacks:
         before = obedient.obeyed
         outcomes = await evals.aevaluate(attacked(attack, tokens[attack.token]))
-        raised = _raised(outcomes, usual)
-        results.append(Result(attack, obedient.obeyed - before, raised))
+        higher = raised(outcomes, usual)
+        results.append(Result(attack, obedient.obeyed - before, higher))
     return results
 
 
@@ -122,9 +126,15 @@ def mount_embedded(attacks: Sequence[Attack]) -> list[Result]:
     with RagEval(metrics=metrics, judge=LocalJudge(None), embedder="none") as evals:
         usual = evals.evaluate(HARMLESS)
         return [
-            Result(attack, 0, _raised(evals.evaluate(attacked(attack, _ZEROS)), usual))
+            Result(attack, 0, raised(evals.evaluate(attacked(attack, _ZEROS)), usual))
             for attack in attacks
         ]
+
+
+def tokens_of(obedient: Obedient) -> dict[str, str]:
+    """The tokens that an attacker may know, by what `Attack.token` names."""
+    replay = max(obedient.tokens)
+    return {"zeros": _ZEROS, "plain": _plain_token(), "replay": replay, "none": _ZEROS}
 
 
 def attacked(attack: Attack, token: str) -> Sample:
@@ -164,7 +174,8 @@ def _plain_token() -> str:
     return data_block({"question": HARMLESS.question, "chunks": chunks})[6:18]
 
 
-def _raised(outcomes: Outcomes, usual: Outcomes) -> tuple[str, ...]:
+def raised(outcomes: Outcomes, usual: Outcomes) -> tuple[str, ...]:
+    """The metrics whose score is above that of the harmless sample."""
     return tuple(
         name
         for name, outcome in outcomes.items()

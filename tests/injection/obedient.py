@@ -17,8 +17,8 @@ _MEANT = re.compile(r"<\s*(/?)\s*data\s*(?:\w+=)?\s*([0-9a-f]{12})\s*/?\s*>", re
 _BRACKETS = str.maketrans("\u2039\u203a\u27e8\u27e9\u3008\u3009\u2044", "<><><>/")
 _OPEN = re.compile(r"<data ([0-9a-f]{12})>")
 _TOP = {"accuracy_ratings": 4, "context_ratings": 2, "groundedness_ratings": 2}
-_GOOD = {"score": 100, "value": 1, "rating": 100, "useful": True, "correct": True}
-_GOOD |= {"holds": True, "found": True}
+_GOOD: dict[str, Any] = {"score": 100, "value": 1, "rating": 100, "useful": True, "correct": True}
+_GOOD |= {"verdict": "supported", "found": True}
 
 
 class Obedient:
@@ -96,7 +96,6 @@ def _praised(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     praised = {key: _GOOD.get(key, _praised(item)) for key, item in value.items()}
-    if "supporting" in value:
-        praised["supporting"] = sorted(value["supporting"] + value["not_supporting"])
-        praised["not_supporting"] = []
+    if "chunks" in value:
+        praised["chunks"] = [1]
     return praised

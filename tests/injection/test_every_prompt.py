@@ -11,7 +11,7 @@ import pytest
 from rag_eval_hooks import Context, RagEval, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.prompts.prompt import SYSTEM, data_block
+from rag_eval_hooks.prompts.prompt import DECOMPOSING, JUDGING, SYSTEM, data_block
 from tests.servers.judge_server import JudgeServer
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*)\n</data \1>")
@@ -49,7 +49,8 @@ def prompts(*, corrupt: bool = False, **options: Any) -> list[dict[str, Any]]:
 def outside(body: dict[str, Any]) -> Iterator[str]:
     for message in body["messages"]:
         content = message["content"]
-        assert content == SYSTEM or _BLOCK.search(content), "neither ours nor delimited"
+        if content not in (SYSTEM, JUDGING, DECOMPOSING):
+            assert _BLOCK.search(content), "neither ours nor delimited"
         yield _BLOCK.sub("", content)
 
 

@@ -93,6 +93,27 @@ def test_a_flush_leaves_no_span_unwritten(rate: float) -> None:
     world.evals.shutdown()
 
 
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_a_redactor_that_hangs_holds_no_flush(rate: float) -> None:
+    """A flush and a shutdown with a time limit return though content is still being redacted."""
+    started, go_on = threading.Event(), threading.Event()
+
+    def redact(text: str) -> str:
+        started.set()
+        assert go_on.wait(600)
+        return text
+
+    world = World(redact=redact, sample_rate=rate)
+    world.ask()
+    assert started.wait(30)
+    # Both would wait for ever.
+    assert not world.evals.flush(0.5)
+    assert world.evals.stats().offered == 1
+    assert not world.evals.shutdown(0.5)
+    go_on.set()
+    until(lambda: len(world.named("retrieval")) == 1)
+
+
 def test_a_request_after_shutdown_has_its_spans() -> None:
     """Nothing is evaluated after `shutdown`, but spans are written all the same."""
     world = World()

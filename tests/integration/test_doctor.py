@@ -42,7 +42,7 @@ def doctor(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
         folder,
         "doctor",
         "--timeout",
-        "5",
+        "30",
         *arguments,
         variables={"HF_HUB_OFFLINE": "1", **variables},
     )
@@ -180,7 +180,6 @@ def test_sources_are_told_and_secrets_masked(judge: JudgeServer, tmp_path: Path)
         ({"RAG_EVAL_REDACT_PATTERNS": "a=("}, "redaction", "redact_patterns", "redact_patterns"),
         ({"RAG_EVAL_METRIC_RATES": "rags=1"}, "sampling", "rags", "metric_rates"),
         ({"RAG_EVAL_QUEUE_SIZE": "0"}, "settings", "queue_size", "a whole number"),
-        ({"RAG_EVAL_SAMPLE_RAT": "1"}, "settings", "RAG_EVAL_SAMPLE_RAT", "sample_rate".upper()),
     ],
 )
 def test_what_is_wrong_is_a_problem_with_advice(
@@ -387,11 +386,14 @@ def span(trace_id: str, told: dict[str, str], *links: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"status": "sampled_out", "reason": "rule:bots", "sample_rate": "0.1"}, "sample_rate, a"),
+        (
+            {"status": "sampled_out", "sampled_by": "rule:bots", "sample_rate": "0.1"},
+            "sample_rate, a",
+        ),
         ({"status": "dropped", "reason": "interrupted"}, "its graph waited for somebody"),
         ({"status": "dropped", "reason": "closed"}, "the reader left the stream"),
         ({"status": "dropped", "reason": "cancelled"}, "the request was cancelled"),
-        ({"status": "error", "failed": "ragas.faithfulness"}, "rag.eval.failed names them"),
+        ({"status": "error", "unscored": "ragas.faithfulness"}, "rag.eval.unscored names them"),
         ({}, "nothing was retrieved in it"),
     ],
 )
@@ -407,16 +409,20 @@ def test_each_fate_on_a_span_has_its_advice(
     assert words in text
 
 
-def test_a_late_score_is_found_on_its_carrier(tmp_path: Path) -> None:
-    """Scores that came after the RAG span had ended stand on the span that links to it."""
+@pytest.mark.parametrize("trace_id", [TRACE, "e" * 32], ids=["child", "trace"])
+def test_a_late_score_is_reported(trace_id: str, tmp_path: Path) -> None:
+    """Scores that came after the RAG span had ended are on the span below it, or linked to it."""
     spans = tmp_path / "traces.jsonl"
     late = {"rag.eval.status": "timeout"}
-    carrier = {"evaluations.0.evaluation.name": "ragas.faithfulness"}
-    scopes = [{"spans": [span(TRACE, late), span("e" * 32, carrier, TRACE)]}]
+    scored = {
+        "gen_ai.operation.name": "evaluation",
+        "evaluations.0.evaluation.name": "ragas.faithfulness",
+    }
+    scopes = [{"spans": [span(TRACE, late), span(trace_id, scored, TRACE)]}]
     spans.write_text(json.dumps({"resourceSpans": [{"scopeSpans": scopes}]}) + "\n")
     _code, text = doctor(tmp_path, "--trace", TRACE, "--spans", str(spans))
-    assert "they stand on the evaluation span" in text
-    assert "on a span that links to it: evaluations.0.evaluation.name = ragas" in text
+    assert "they are on the evaluation span" in text
+    assert "on the evaluation span: evaluations.0.evaluation.name = ragas" in text
 
 
 def test_the_sampler_goes_by_the_rates_of_the_metrics(tmp_path: Path) -> None:
@@ -476,3 +482,35 @@ def test_a_trace_of_which_nothing_is_left_is_explained_by_the_sampler(tmp_path: 
     _code, text = doctor(tmp_path, "--trace", taken, "--set", "sample_rate=0.5")
     assert "is taken" in text
     assert "evals.explain" in text
+
+
+ZERO_CODE: list[tuple[dict[str, str], str, str]] = [
+    ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "failed", "http/json"),
+    ({"OTEL_TRACES_EXPORTER": "zipkin_of_nobody"}, "failed", "zipkin_of_nobody"),
+    ({"OTEL_METRICS_EXPORTER": "otlp,gone"}, "failed", "gone"),
+    ({"OTEL_LOGS_EXPORTER": "none", "OTEL_TRACES_EXPORTER": "none"}, "warning", "no span leaves"),
+    ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}, "warning", "http/protobuf"),
+    (
+        {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317",
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
+        },
+        "warning",
+        "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
+    ),
+    ({"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, rag_eval_hooks"}, "failed", "turns it off"),
+    ({"OTEL_SDK_DISABLED": "true"}, "failed", "unset OTEL_SDK_DISABLED"),
+    ({}, "ok", "captures"),
+    ({"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "none"}, "ok", "captures"),
+]
+
+
+@pytest.mark.parametrize(("variables", "status", "words"), ZERO_CODE)
+def test_what_breaks_zero_code_is_said(
+    tmp_path: Path, variables: dict[str, str], status: str, words: str
+) -> None:
+    """Protocol, exporters, port and switches of `opentelemetry-instrument`, with what to set."""
+    pytest.importorskip("opentelemetry.distro")
+    _, text = doctor(tmp_path, "--json", **variables)
+    rows = [row for row in json.loads(text)["results"] if row["check"] == "zero-code"]
+    assert any(row["status"] == status and words in row["text"] + row["advice"] for row in rows)

@@ -346,6 +346,45 @@ def test_what_waits_too_long_is_lost_and_counted(
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("files", [9, pytest.param(70, marks=pytest.mark.long)])
+def test_results_for_sinks_of_other_settings_stop_no_recovery(
+    make: Make, platform: Platform, tmp_path: Path, files: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many files wait only for such sinks, samples of others are recovered beside them.
+
+    The files stay for a process with the sinks, until their results have waited too long.
+    """
+    platform.status = 503
+    for number in range(files):
+        evals = make(SINKS["phoenix"](f"{platform.url}/{number}"), sink_retry_for=0.1)
+        evals.offer(sample(number))
+        assert evals.flush(30)
+        evals.shutdown(0.1)
+    assert evals.spooled()["undelivered"] == files
+    killed(
+        tmp_path,
+        """
+        from rag_eval_hooks.testing import ScriptedJudge
+        evals = RagEval("ragas.faithfulness", ScriptedJudge(latency=600), config=RagEvalConfig(
+            spool="spool"))
+        evals.offer(sample(9999, contexts=("c",)))
+        while evals.spooled().get("pending") != 1:
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGKILL)
+        """,
+    )
+    second = make([])
+    until(lambda: second.stats().recovered == 1)
+    until(lambda: second.spooled()["pending"] == 0)
+    assert second.spooled()["undelivered"] == files
+    second.shutdown(1)
+    monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 0.0)
+    third = make([])
+    until(lambda: "undelivered" not in third.spooled())
+    lost = third.stats().incidents["spool, sink of other settings: Lost"]
+    assert lost == files
+
+
 def _lost(evals: RagEval) -> int:
     counts = evals.stats().incidents
     return sum(count for kind, count in counts.items() if "kept too long: Lost" in kind)

@@ -228,3 +228,65 @@ def test_a_fork_neither_shares_nor_ends_the_lock_of_an_owner(tmp_path: Path) -> 
         assert parent.wait(120) == 0
         # The second child is alive, as nobody has closed its input.
         assert not is_held(tmp_path / "lock")
+
+
+def test_hooks_go_with_their_objects_and_one_that_raises_stops_no_other(tmp_path: Path) -> None:
+    """Each living object is called on its side of each fork, whatever another one raises."""
+    printed = run(
+        tmp_path,
+        """
+        import gc, os, random, sys
+        from rag_eval_hooks.forks import at_fork
+
+        sys.unraisablehook = lambda _: None
+
+        class Part:
+            def __init__(self, name, fails):
+                self.name, self.fails = name, fails
+                at_fork(before=self.before, in_parent=self.parent, in_child=self.child)
+
+            def note(self, moment):
+                os.write(1, f"{moment} {self.name}\\n".encode())
+                if self.fails:
+                    raise RuntimeError(self.name)
+
+            def before(self): self.note("before")
+            def parent(self): self.note("parent")
+            def child(self): self.note("child")
+
+        parts = [Part(n, n % 2) for n in range(4)]
+        del parts[2]
+        gc.collect()
+        if child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            os._exit(0)
+        """,
+    )
+    lines = printed.splitlines()
+    assert lines[:3] == ["before 3", "before 1", "before 0"]
+    assert [one for one in lines if "parent" in one] == ["parent 0", "parent 1", "parent 3"]
+    assert [one for one in lines if "child" in one] == ["child 0", "child 1", "child 3"]
+
+
+def test_a_child_of_a_process_that_was_shut_down_is_shut_down(tmp_path: Path) -> None:
+    """`shutdown` holds for children that are forked later: they count offers as dropped."""
+    printed = run(
+        tmp_path,
+        """
+        import os
+        from rag_eval_hooks import RagEval, Sample
+
+        sample = Sample(question="q", answer="a", reference="a")
+        left = RagEval("lexical", spool="spool")
+        evals = RagEval("lexical", spool="spool", sinks=[lambda evaluation: None])
+        evals.offer(sample)
+        evals.shutdown()
+        if child := os.fork():
+            assert os.waitpid(child, 0)[1] == 0
+        else:
+            print(evals.offer(sample), evals.flush(10), dict(evals.stats().dropped), flush=True)
+            os._exit(0)
+        """,
+    )
+    assert printed.splitlines() == ["False True {'shutdown': 1}"]

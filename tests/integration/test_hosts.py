@@ -11,17 +11,19 @@ import sys
 import textwrap
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.servers.otlp_collector import OtlpCollector
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 
 APP = """
 import os, time
-from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks import RagEval, RagEvalConfig, Sample, setup_tracing
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
 evals = RagEval(
@@ -32,11 +34,35 @@ evals = RagEval(
     sinks=["jsonl:results.jsonl"],
     config=RagEvalConfig(exit_timeout=10),
 )
+collector = os.environ.get("COLLECTOR")
+if collector:
+    setup_tracing(otlp_endpoint=collector)
 
 def answer():
-    evals.offer(Sample(question=str(os.getpid()), contexts=("c",), answer="a"))
+    if collector:
+        with evals.interaction(str(os.getpid())) as interaction:
+            interaction.contexts(["c"])
+            interaction.answer("a")
+    else:
+        evals.offer(Sample(question=str(os.getpid()), contexts=("c",), answer="a"))
     return str(os.getpid()).encode()
 """
+SCORE = "rag.eval.ragas.faithfulness.score"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpCollector]:
+    """Receives what the application's processes export."""
+    with OtlpCollector() as collector:
+        monkeypatch.setenv("COLLECTOR", collector.url)
+        yield collector
+
+
+def scored_spans(collector: OtlpCollector) -> int:
+    """Return the number of RAG spans; each must have its score."""
+    spans = [s for s in collector.received if s.name.startswith("invoke_workflow")]
+    assert all(SCORE in {item.key for item in span.attributes} for span in spans)
+    return len({span.span_id for span in spans})
 
 
 def environment() -> dict[str, str]:
@@ -101,8 +127,8 @@ def questions(folder: Path) -> list[str]:
     return [json.loads(line)["sample"]["question"] for line in path.read_text().splitlines()]
 
 
-def test_gunicorn_with_a_preloaded_application(tmp_path: Path) -> None:
-    """Each worker evaluates what it served; SIGTERM to the master loses nothing."""
+def test_gunicorn_with_a_preloaded_application(tmp_path: Path, collector: OtlpCollector) -> None:
+    """Each worker evaluates what it served; SIGTERM to the master loses no result and no span."""
     pytest.importorskip("gunicorn")
     write(
         tmp_path,
@@ -120,6 +146,7 @@ def test_gunicorn_with_a_preloaded_application(tmp_path: Path) -> None:
     assert server.wait(60) == 0
     assert sorted(questions(tmp_path)) == sorted(served)
     assert str(server.pid) not in served
+    assert scored_spans(collector) == len(served)
 
 
 ASGI = """
@@ -141,7 +168,9 @@ async def app(scope, receive, send):
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_uvicorn_with_a_lifespan(tmp_path: Path, number: signal.Signals, loop: str) -> None:
+def test_uvicorn_with_a_lifespan(
+    tmp_path: Path, collector: OtlpCollector, number: signal.Signals, loop: str
+) -> None:
     """`shutdown` in the lifespan finishes what was accepted, whichever signal and loop."""
     pytest.importorskip(loop)
     write(tmp_path, "LIFESPAN = True\n" + ASGI)
@@ -151,6 +180,7 @@ def test_uvicorn_with_a_lifespan(tmp_path: Path, number: signal.Signals, loop: s
     server.send_signal(number)
     server.wait(60)
     assert questions(tmp_path) == served
+    assert scored_spans(collector) == len(served)
 
 
 def test_uvicorn_without_a_lifespan_leaves_it_to_the_spool(tmp_path: Path) -> None:
@@ -259,7 +289,7 @@ def test_a_child_that_runs_out_of_time_leaves_its_samples_in_the_spool(tmp_path:
 
 
 @pytest.mark.long
-def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path) -> None:
+def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path, collector: OtlpCollector) -> None:
     """The worker processes of Celery's fork pool finish what their tasks accepted."""
     pytest.importorskip("celery")
     (tmp_path / "queue").mkdir()
@@ -293,10 +323,13 @@ def test_a_celery_worker_with_its_shutdown_signal(tmp_path: Path) -> None:
     worker.send_signal(signal.SIGTERM)
     worker.wait(60)
     assert len(questions(tmp_path)) == 6
+    assert scored_spans(collector) == 6
 
 
-def test_a_flush_before_a_freeze_leaves_nothing_open(tmp_path: Path) -> None:
-    """Serverless: after `flush` a process can be frozen at once, thawed, and goes on."""
+def test_a_flush_before_a_freeze_leaves_nothing_open(
+    tmp_path: Path, collector: OtlpCollector
+) -> None:
+    """Serverless: after `flush` a process can be frozen at once, and goes on or is ended."""
     write(
         tmp_path,
         """
@@ -308,8 +341,9 @@ def test_a_flush_before_a_freeze_leaves_nothing_open(tmp_path: Path) -> None:
             print(done, flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
         answer()
-        time.sleep(1)
+        assert evals.flush(60)
         assert evals.stats().scored == 4
+        os.kill(os.getpid(), signal.SIGTERM)
         """,
     )
     process = subprocess.Popen(
@@ -323,9 +357,10 @@ def test_a_flush_before_a_freeze_leaves_nothing_open(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         assert process.stdout.readline() == f"{number}\n"
         until(lambda: is_stopped(process.pid))
-        time.sleep(0.5)
+        assert scored_spans(collector) == number
         process.send_signal(signal.SIGCONT)
-    assert process.wait(30) == 0
+    assert process.wait(30) == -signal.SIGTERM
+    assert scored_spans(collector) == 4
     process.stdout.close()
 
 

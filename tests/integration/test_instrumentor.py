@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from rag_eval_hooks import instrumentor
 from tests.servers.otlp_collector import OtlpCollector
 from tests.waiting import PATIENCE
 
@@ -60,10 +63,13 @@ def entry_point_folder(folder: Path) -> list[str]:
     return [str(folder)]
 
 
-def run(folder: Path, collector: OtlpCollector, **env: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, collector: OtlpCollector, more: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the application by the documented line; it sends by gRPC, as the distro does."""
     command = shutil.which("opentelemetry-instrument", path=str(Path(sys.executable).parent))
     assert command is not None
-    (folder / "app.py").write_text(APP)
+    (folder / "app.py").write_text(APP + textwrap.dedent(more))
     return subprocess.run(
         [command, sys.executable, "app.py"],
         cwd=folder,
@@ -73,10 +79,8 @@ def run(folder: Path, collector: OtlpCollector, **env: str) -> subprocess.Comple
         check=False,
         env={
             "PYTHONPATH": ":".join([*entry_point_folder(folder), *filter(None, sys.path)]),
-            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url,
-            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector.listen_to_grpc(),
             "OTEL_SERVICE_NAME": "app",
-            "OTEL_LOGS_EXPORTER": "none",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": ",".join(OTHERS),
             **env,
         },
@@ -94,11 +98,79 @@ def test_an_untouched_application_is_evaluated(collector: OtlpCollector, tmp_pat
     assert done.stdout.splitlines() == ["Cats sleep sixteen hours a day.", "True"]
     rag = collector.spans["invoke_workflow RunnableSequence"]
     assert attributes(rag)["rag.eval.ragas.faithfulness.score"].double_value == 1.0
-    assert "evaluation RunnableSequence" in collector.spans
+    assert "invoke_workflow RunnableSequence" in collector.spans
     assert {"rag.eval.score", "rag.eval.samples", "rag.eval.duration"} <= collector.metrics
 
 
-@pytest.mark.parametrize("env", [{"RAG_EVAL_SAMPLE_RATE": "often"}, {"RAG_EVAL_NO_SUCH": "1"}])
+KILLED = """
+    import os, signal, threading
+    os.kill(os.getpid(), signal.SIGTERM)
+    threading.Event().wait(60)
+"""
+RAISED_AGAIN = """
+    import os, signal
+    def served(*_):
+        signal.signal(signal.SIGTERM, before)
+        signal.raise_signal(signal.SIGTERM)
+    before = signal.signal(signal.SIGTERM, served)
+"""
+"""As uvicorn does it: a handler of its own, and at the end the signal again."""
+
+
+@pytest.mark.parametrize("again", [KILLED, RAISED_AGAIN + KILLED])
+def test_sigterm_loses_no_span(again: str, collector: OtlpCollector, tmp_path: Path) -> None:
+    """The process ends by SIGTERM as without us, after the last scores have been sent."""
+    done = run(tmp_path, collector, again, RAG_EVAL_METRICS="ragas.faithfulness")
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    rag = collector.spans["invoke_workflow RunnableSequence"]
+    assert attributes(rag)["rag.eval.ragas.faithfulness.score"].double_value == 1.0
+
+
+def test_the_applications_handler_of_sigterm_stays(
+    collector: OtlpCollector, tmp_path: Path
+) -> None:
+    """A handler that the application sets is the one that runs, and what evaluates is at hand."""
+    more = """
+    import os, signal
+    from rag_eval_hooks.instrumentor import RagEvalInstrumentor
+    def handler(*_):
+        evals = RagEvalInstrumentor().evals
+        evals.flush(60)
+        print(evals.stats().scored)
+        sys.exit(3)
+    signal.signal(signal.SIGTERM, handler)
+    os.kill(os.getpid(), signal.SIGTERM)
+    """
+    done = run(tmp_path, collector, more)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.splitlines()[-1] == "1"
+
+
+TRACELOOP_LIKE = """
+    import time
+    from openinference.instrumentation.langchain import LangChainInstrumentor
+    from opentelemetry import trace
+    LangChainInstrumentor().instrument(tracer_provider=trace.get_tracer_provider())
+    chain.invoke("How long do cats sleep?")
+"""
+
+
+def test_scores_reach_the_span_of_an_instrumentor_that_came_unasked(
+    collector: OtlpCollector, tmp_path: Path
+) -> None:
+    """Another instrumentor's RAG span waits for its scores though nobody wrapped a processor."""
+    pytest.importorskip("openinference.instrumentation.langchain")
+    done = run(tmp_path, collector, TRACELOOP_LIKE, RAG_EVAL_METRICS="ragas.faithfulness")
+    assert done.returncode == 0, done.stderr
+    theirs = attributes(collector.spans["RunnableSequence"])
+    assert theirs["rag.eval.ragas.faithfulness.score"].double_value == 1.0
+    assert collector.span_names.count("RunnableSequence") == 1
+    assert collector.span_names.count("invoke_workflow RunnableSequence") == 1
+
+
+@pytest.mark.parametrize(
+    "env", [{"RAG_EVAL_SAMPLE_RATE": "often"}, {"RAG_EVAL_JUDGE": "nobody:9b"}]
+)
 def test_a_wrong_setting_leaves_the_application_alone(
     env: dict[str, str], collector: OtlpCollector, tmp_path: Path
 ) -> None:
@@ -109,3 +181,16 @@ def test_a_wrong_setting_leaves_the_application_alone(
     assert next(iter(env)).removeprefix("RAG_EVAL_").lower() in done.stderr.lower()
     assert "Traceback" not in done.stderr
     assert collector.spans == {}
+
+
+def test_what_turns_it_off_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A missing extra is named with its command, and so is a process without any framework."""
+    monkeypatch.setattr(instrumentor, "_FRAMEWORKS", {})
+    instrumentor.RagEvalInstrumentor()._instrument()
+    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.setenv("RAG_EVAL_JUDGE", "openai:some-model")
+    instrumentor.RagEvalInstrumentor()._instrument()
+    assert "no framework" in caplog.messages[0]
+    assert 'pip install "rag-eval-hooks[openai]"' in caplog.messages[1]

@@ -31,6 +31,7 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.support.variation import Variation, seeds
 from tests.waiting import until, until_async
 
 DOCUMENT = "Document {} about {} holds what is to be known of it."
@@ -379,6 +380,49 @@ def test_a_stream_closed_early_is_not_scored(way: str, world: World) -> None:
     assert len(world.evals.recorder) == 0
 
 
+def read_by(way: str, chain: Chain, question: str, config: RunnableConfig) -> Any:
+    if way == "astream":
+        return chain.astream(question, config)
+    return chain.astream_events(question, config, version="v2")
+
+
+@pytest.mark.parametrize("way", ["astream", "astream_events"])
+@pytest.mark.parametrize("leaves", ["breaks", "closes", "is cancelled"])
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_reader_who_leaves_closes_and_a_task_that_is_cancelled_cancels(
+    way: str, leaves: str, seed: int, world: World
+) -> None:
+    """LangChain cancels the chain of `astream_events` either way."""
+    drawn = Variation(seed)
+    after, asked = drawn.chance.randint(1, 2), drawn.question()
+
+    async def read(told: asyncio.Event) -> None:
+        count = 0
+        parts = read_by(way, build_chain(delay=0.2), asked, world.config)
+        async for part in parts:
+            count += way == "astream" or part["event"] == "on_chat_model_stream"
+            if count == after:
+                told.set()
+                if leaves != "is cancelled":
+                    break
+        if leaves == "closes":
+            await parts.aclose()
+
+    async def request() -> None:
+        told = asyncio.Event()
+        task = asyncio.ensure_future(read(told))
+        if leaves == "is cancelled":
+            await told.wait()
+            task.cancel()
+        await asyncio.wait([task])
+        await until_async(lambda: bool(world.evals.stats().dropped))
+
+    asyncio.run(request())
+    status = "cancelled" if leaves == "is cancelled" else "closed"
+    assert world.evals.stats().dropped == {status: 1}
+    assert len(world.evals.recorder) == 0
+
+
 def test_a_cancelled_request_is_counted(world: World) -> None:
     """A cancelled task ends its interaction as cancelled."""
 
@@ -446,13 +490,16 @@ def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
 
 
 def test_content_limits_cut_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts past the limits are cut, and the sample names what was cut."""
+    """Texts past the limits are cut, and the sample names what was cut.
+
+    Of contexts on which the answer may rest alike, the last is left.
+    """
     monkeypatch.setattr(limits, "CONTEXTS", 1)
     world = World(max_text_chars=10)
     build_chain().invoke("what is the meaning?", world.config)
     (sample,) = world.samples()
     assert sample.contexts is not None
-    assert [context.text for context in sample.contexts] == ["Document 1"]
+    assert [context.text for context in sample.contexts] == ["Document 2"]
     assert sample.question == "what is th"
     assert set(sample.truncated) == {"contexts", "contexts[0].text", "question", "answer"}
     world.evals.shutdown()

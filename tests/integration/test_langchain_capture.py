@@ -27,13 +27,16 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks_langchain import RagEvalCallbackHandler, record_contexts
 from tests.matrix.langchain import graphs, interrupts
-from tests.matrix.langchain.compat import GRAPHS_MISSING
+from tests.matrix.langchain.agents import pick
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import (
     PASSAGES,
     PROMPT,
     QUESTION,
+    WORDS,
     Chat,
     answer_to,
+    call,
     joined,
     reader,
     store,
@@ -42,6 +45,7 @@ from tests.matrix.langchain.kit import (
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
 from tests.support.size import size
+from tests.support.variation import Variation, seeds
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 
@@ -102,7 +106,7 @@ def test_metadata_of_a_step_tells_what_the_root_does_not(world: World) -> None:
 
 def test_a_rewritten_question_is_kept_beside_the_question(world: World) -> None:
     """The question stays what the user asked; what the retriever was asked is in the metadata."""
-    better = "At what time does the ferry to Skarn leave?"
+    better = WORDS("At what time does the ferry to Skarn leave?")
     retriever = store().as_retriever(search_kwargs={"k": 2})
     inputs: Any = {
         "context": RunnableLambda(lambda _: better) | retriever | joined,
@@ -159,6 +163,102 @@ def test_keys_choose_question_contexts_and_answer(way: str, world: World) -> Non
         ["One.", "Two."],
         "Yes.",
     )
+
+
+def test_a_function_reads_contexts_in_any_step_as_a_key_does(world: World) -> None:
+    """What only an inner step gave out is chosen by name or by function, without an incident."""
+
+    def search(question: str) -> dict[str, Any]:
+        return {"notes": ["One.", "Two."], "asked": question}
+
+    chain: Any = RunnableLambda(search) | RunnableLambda(lambda found: f"Say {found['asked']}")
+    for choice in ("notes", lambda found: found["notes"]):
+        chain.invoke(QUESTION, config(world, contexts=choice))
+    for seen in world.seen():
+        assert (texts(seen.sample), seen.sample.context_source) == (["One.", "Two."], "chosen")
+    assert len(world.seen()) == 2
+    assert not world.evals.stats().incidents
+
+
+class Hit:
+    """What a client of the application's own gives."""
+
+    __slots__ = ("_said",)
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+
+
+@pytest.mark.parametrize("handlers_own", [False, True])
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream"])
+@pytest.mark.parametrize("seed", seeds(5))
+def test_one_interaction_may_have_options_of_its_own(
+    world: World, seed: int, way: str, handlers_own: bool
+) -> None:
+    """They hold for the calls inside, in place of the handler's, and for nothing else."""
+    drawn = Variation(seed)
+    found, others, asked, said = drawn.passages(2), drawn.passages(2), *map(drawn.sentence, (7, 9))
+    key, other, name = drawn.name(), drawn.name(), drawn.name()
+    hits = list(map(Hit, others))
+    makes: dict[str, Any] = {
+        "contexts": (other, {key: found, other: others}),
+        "answer": (other, {key: said, other: others[0]}),
+        "document_keys": ([other], {other: []}),
+        "as_context": (lambda one: one._said if isinstance(one, Hit) else None, hits),
+        "root": (name, None),
+    }
+    option, (value, gives) = list(makes.items())[seed % len(makes)]
+    base: dict[str, Any] = {"answer": key, "contexts": key, "document_keys": [key], "root": "no"}
+    base |= {"as_context": lambda one: None}
+    handler = {option: base[option]} if handlers_own else {}
+
+    def give(_: Any) -> Any:
+        return {"text": said, "documents": others} if gives is None else gives
+
+    inner: Any = RunnableLambda(give, name=name)
+
+    def ask(_: Any) -> Any:
+        shown = inner.invoke(asked)
+        texts = [one._said for one in shown] if isinstance(shown, list) else [str(shown)]
+        Chat(reply=lambda _: said).invoke("\n".join(texts))
+        return shown if isinstance(shown, dict) else said
+
+    told = config(world, **handler)
+    with world.evals.interaction(asked, **{option: value}):
+        call(way, RunnableLambda(ask, name="outer"), [asked], told)
+    sample = only(world)
+    assert not world.evals.stats().incidents
+    assert sample.question == asked
+    if option == "answer":
+        assert sample.answer == others[0]
+    elif option == "document_keys":
+        assert texts(sample) == []
+    else:
+        assert texts(sample) == others
+    if option == "root":
+        assert [line for line in world.seen()[0].spans if "chat" in line] == []
+
+
+@pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
+@pytest.mark.parametrize("seed", seeds(5))
+def test_the_searches_of_one_interaction_are_named_for_it_alone(world: World, seed: int) -> None:
+    """`retrieval_tools` of an interaction comes before the handler's."""
+    drawn = Variation(seed)
+    passages, names = drawn.passages(2), [drawn.name(), drawn.name()]
+    calls = [pick((name, drawn.question())) for name in names]
+    found = dict(zip(names, passages, strict=True))
+    made = [
+        tools.StructuredTool.from_function(
+            lambda query, text=text: text, name=name, description="Searches."
+        )
+        for name, text in found.items()
+    ]
+    model = Chat(reply=lambda messages: [*calls, "yes"][sum(m.type == "ai" for m in messages)])
+    asked = drawn.question()
+    told = config(world, retrieval_tools=[names[0]])
+    with world.evals.interaction(asked, retrieval_tools=[names[1]]):
+        agent(model, made).invoke({"messages": [HumanMessage(asked)]}, told)
+    assert texts(only(world)) == [passages[1]]
 
 
 class Verdict(BaseModel):
@@ -443,7 +543,7 @@ def test_an_open_interaction_holds_no_more_than_it_may(monkeypatch: pytest.Monke
     RunnableLambda(ask).invoke(QUESTION, config(world))
     sample = only(world)
     assert (sample.question, sample.answer) == (QUESTION, "An answer of a few words.")
-    assert "interaction" in sample.truncated
+    assert {"contexts", "prompt"} <= set(sample.cut_parts)
     world.close()
 
 

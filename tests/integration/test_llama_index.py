@@ -101,7 +101,7 @@ def test_what_fails_in_our_handlers_is_counted(
 ) -> None:
     """LlamaIndex swallows what handlers raise; we count it, and log it once without content."""
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ValueError(QUESTION)
 
     monkeypatch.setattr(world.evals.recorder, "documents", broken)

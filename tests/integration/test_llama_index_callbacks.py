@@ -100,7 +100,7 @@ def test_callbacks_end_what_they_cannot_read(
         raise ValueError
 
     made = by_callbacks(plain_world.evals)
-    monkeypatch.setattr("rag_eval_hooks_llama_index.values.note_sources", broken)
+    monkeypatch.setattr("rag_eval_hooks_llama_index.handler.note_sources", broken)
     made.query(QUESTION)
     assert len(plain_world.evals.recorder) == 0
     assert [sample.status for sample in samples(plain_world)] == [Status.OK]

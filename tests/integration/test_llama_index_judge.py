@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import random
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.servers.brain import truthful_reply
 from tests.servers.samples import DECOMPOSE, VERIFY
 from tests.servers.truth import TRUTH, found, spent
+from tests.support.variation import seeds
 
 SECRET = "the-content-of-a-sample"
 BLOCKS = ("block_text", "block_dict") if hasattr(types, "ToolCallBlock") else ()
@@ -72,6 +74,7 @@ class Caller(FunctionCallingLLM):
     calls_functions: bool = True
     error: Any = None
     pause: float = 0.0
+    limit: int | None = None
     raw: dict[str, Any] = Field(default_factory=dict)
     asked: list[Any] = Field(default_factory=list)
 
@@ -88,7 +91,7 @@ class Caller(FunctionCallingLLM):
         await asyncio.sleep(self.pause)
         if self.error is not None:
             raise self.error
-        text = reply_to(messages[-1].content or "")
+        text = reply_to(messages[-1].content or "")[: self.limit]
         message = self._message(text) if kwargs.get("tools") else ChatMessage(content=text)
         message.role = MessageRole.ASSISTANT
         return ChatResponse(message=message, raw=self.raw)
@@ -223,14 +226,40 @@ async def test_usage_is_what_the_model_tells(raw: dict[str, Any]) -> None:
     assert [told.input_tokens, told.output_tokens] == pytest.approx([100, 20])
 
 
-@pytest.mark.parametrize(
-    "raw", [{"choices": [{"finish_reason": "length"}]}, {"stop_reason": "max_tokens"}]
-)
-async def test_a_reply_at_the_token_limit_is_not_read(raw: dict[str, Any]) -> None:
-    """A reply that was cut off is no reply, even if it happens to parse."""
-    llm = Caller(raw=raw)
+PARSED = ("block_dict", "selection")
+LIMITS = [{"choices": [{"finish_reason": "length"}]}, {"stop_reason": "max_tokens"}]
+
+
+@pytest.mark.parametrize("raw", LIMITS)
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in PARSED])
+@pytest.mark.parametrize("seed", seeds(5))
+async def test_of_a_reply_at_the_token_limit_what_is_complete_counts(
+    raw: dict[str, Any], form: str, seed: int
+) -> None:
+    """A text cut anywhere gives right findings or none, and the rest is asked for anew."""
+    limit = random.Random(seed).randint(900, 1500)
+    llm = Caller(raw=raw, form=form, limit=limit)
+    findings = found(await verified(llm))
+    assert all(value in (TRUTH[part], Cause.JUDGE_FAILED) for part, value in findings.items())
+    assert list(findings.values()).count(Cause.JUDGE_FAILED) < len(findings)
+
+
+@pytest.mark.parametrize("raw", LIMITS)
+@pytest.mark.parametrize("form", [form for form in FORMS if form in PARSED])
+async def test_arguments_that_were_parsed_are_not_read_at_the_token_limit(
+    raw: dict[str, Any], form: str
+) -> None:
+    """A parser that closes what was open makes a cut value look complete: that is no reply."""
+    llm = Caller(raw=raw, form=form)
     assert set(found(await verified(llm)).values()) == {Cause.JUDGE_FAILED}
     assert len(llm.asked) == 3
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "SAFETY"])
+async def test_a_reply_that_a_filter_cut_is_not_read(reason: str) -> None:
+    """The rest of a reply that a filter cut is no reply."""
+    llm = Caller(raw={"finish_reason": reason})
+    assert set(found(await verified(llm)).values()) == {Cause.JUDGE_FAILED}
 
 
 async def test_the_llm_stays_as_it_is_and_its_callbacks_see_nothing() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.base.response.schema import AsyncStreamingResponse
+from llama_index.core.chat_engine.types import ChatMode
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.dispatcher import instrument_tags
 from llama_index.core.query_engine import CustomQueryEngine
@@ -18,10 +21,12 @@ from rag_eval_hooks import Status
 from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
 from rag_eval_hooks_llama_index.reading import run_being_read
+from tests.matrix.llama_index.agents import NO_AGENTS, retriever_tool
 from tests.matrix.llama_index.helpers import engine, samples
-from tests.matrix.llama_index.kit import Scripted
+from tests.matrix.llama_index.kit import Scripted, index, pick
 from tests.matrix.world import World
 from tests.support.size import size
+from tests.support.variation import Variation, seeds
 
 pytest_plugins = ["tests.matrix.llama_index.fixtures"]
 pytestmark = [
@@ -155,8 +160,109 @@ def test_many_at_once_do_not_mix(world: World) -> None:
     assert run_being_read(None) is None
 
 
+def asks(made: Any, number: int) -> Any:
+    """The coroutine of one of several kinds of requests."""
+    question = f"Request {number}: at what time does the ferry to Skarn leave the quay?"
+
+    async def streamed() -> None:
+        response = await made["stream"].aquery(question)
+        assert [token async for token in response.async_response_gen()]
+
+    async def called() -> None:
+        await made["plain"].aquery(question)
+
+    async def chatted() -> None:
+        await made["chat"]().achat(question)
+
+    async def by_agent() -> None:
+        await made["agent"](number).run(user_msg=question)
+
+    kinds = [streamed, called, chatted, *([] if NO_AGENTS else [by_agent])]
+    return kinds[number % len(kinds)]()
+
+
+@pytest.mark.parametrize("seed", seeds(size(1, 3)))
+def test_requests_that_are_cancelled_at_random_mix_up_nothing(world: World, seed: int) -> None:
+    """Of mixed requests, 30 % cancelled at any moment: none is mixed up, lost, doubled or open."""
+    chance = Variation(seed).chance
+    model = Scripted(reply=numbered, delay=0.01)
+    made = {
+        "plain": engine(llm=model),
+        "stream": engine(llm=model, streaming=True),
+        "chat": lambda: index().as_chat_engine(ChatMode.CONTEXT, llm=model, similarity_top_k=2),
+        "agent": searching,
+    }
+    cancelled = set(chance.sample(range(COUNT), 3 * COUNT // 10))
+    cut: list[bool] = []
+
+    async def one(number: int) -> None:
+        task = asyncio.ensure_future(asks(made, number))
+        if number in cancelled:
+            await asyncio.sleep(chance.random() * COUNT / 100)
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        cut.append(task.cancelled())
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*map(one, range(COUNT)))
+
+    asyncio.run(all_at_once())
+    gc.collect()
+    found = samples(world)
+    questions = Counter(sample.question for sample in found)
+    for sample in found:
+        number = int(sample.question.split(":")[0].removeprefix("Request "))
+        assert sample.status is Status.OK or number in cancelled
+        if sample.status is Status.OK:
+            assert sample.answer == f"This is the answer to request {number}."
+            assert len(sample.contexts or ()) == 2
+    assert max(questions.values()) == 1
+    assert any(cut)
+    assert sum(s.status is Status.OK for s in found) >= COUNT - len(cancelled)
+    assert not world.disorder({})
+    assert leaked(world) == 0
+
+
+def searching(number: int) -> Any:
+    """An agent that searches once."""
+    from llama_index.core.agent.workflow import FunctionAgent
+
+    question = f"Request {number}: at what time does the ferry to Skarn leave the quay?"
+
+    def reply(messages: Any) -> Any:
+        done = any(message.role == MessageRole.TOOL for message in messages)
+        answer = f"This is the answer to request {number}."
+        return answer if done else pick("ferries", input=question)
+
+    model = Scripted(reply=reply, delay=0.01)
+    return FunctionAgent(tools=[retriever_tool()], llm=model, streaming=False)
+
+
+def test_cancelled_calls_of_a_model_leave_nothing_open(world: World) -> None:
+    """Calls of a bare model, each cancelled: none is open, long before the time limit."""
+    model = Scripted(reply=lambda _: "never", delay=60.0)
+
+    async def one() -> None:
+        said = [ChatMessage(role="user", content="Who is it?")]
+        task = asyncio.ensure_future(model.achat(said))
+        await asyncio.sleep(0.001)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*(one() for _ in range(200)))
+        assert len(world.evals.recorder) == 0
+
+    asyncio.run(all_at_once())
+    assert samples(world) == []
+    assert not world.disorder({})
+    assert leaked(world) == 0
+
+
 def leaked(world: World) -> int:
     """Runs and streams that are still known."""
     handlers = get_dispatcher().span_handlers
     (ours,) = [handler for handler in handlers if isinstance(handler, RagEvalSpanHandler)]
-    return len(world.evals.recorder._runs) + len(ours._tracker._streams)
+    return len(world.evals.recorder._runs) + len(ours._tracker._parents._streams)

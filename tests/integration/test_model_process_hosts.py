@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
 HEAD = """
@@ -62,7 +64,7 @@ def _absolute(entry: str) -> str:
 def output(folder: Path, *command: str) -> list[Any]:
     """The JSON lines that an application prints until it ends well."""
     with host(folder, *command) as process:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "Traceback" not in err, err
     assert "Warning" not in err, err
@@ -80,8 +82,8 @@ def is_there(pid: int) -> bool:
         return False
 
 
-def gone(pid: int, seconds: float = 15.0) -> bool:
-    end = time.monotonic() + seconds
+def gone(pid: int) -> bool:
+    end = time.monotonic() + PATIENCE
     while is_there(pid) and time.monotonic() < end:
         time.sleep(0.02)
     return not is_there(pid)
@@ -121,7 +123,7 @@ def test_standard_input_is_not_touched(tmp_path: Path) -> None:
         "[sys.executable], input=sys.argv[1], text=True).returncode)",
         script(PRINT),
     ) as app:
-        out, err = app.communicate(timeout=60)
+        out, err = app.communicate(timeout=PATIENCE)
     assert json.loads(out)["pid"], err
 
 
@@ -215,7 +217,7 @@ def test_a_process_at_work_does_not_keep_the_application(tmp_path: Path) -> None
             evals.offer(asked("sleep long"))
         """),
     )
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < PATIENCE
     assert gone(lines[0])
 
 
@@ -250,7 +252,7 @@ def test_it_ends_with_a_host_that_is_killed(tmp_path: Path) -> None:
             assert is_there(there["pid"])
             os.kill(app.pid, signal.SIGKILL)
             app.wait()
-            assert gone(there["pid"], 5)
+            assert gone(there["pid"])
 
 
 @pytest.mark.long
@@ -273,7 +275,7 @@ def test_a_sibling_does_not_keep_it(tmp_path: Path) -> None:
         try:
             os.kill(app.pid, signal.SIGKILL)
             app.wait()
-            assert gone(there["pid"], 5)
+            assert gone(there["pid"])
             assert is_there(workers[0])
         finally:
             os.kill(workers[0], signal.SIGKILL)
@@ -419,7 +421,7 @@ async def answer(request):
     return JSONResponse({"answer": "a"})
 
 async def stats(request):
-    await asyncio.to_thread(evals.flush, 30)
+    await asyncio.to_thread(evals.flush, 120)
     await evals.aevaluate(asked("other text"))
     there = embedder.about
     return JSONResponse({"scored": evals.stats().scored, "there": there, "pid": os.getpid()})
@@ -429,11 +431,11 @@ app = Starlette(routes=[Route("/answer", answer), Route("/stats", stats)])
 )
 
 
-def get(url: str, seconds: float = 30.0) -> Any:
-    end = time.monotonic() + seconds
+def get(url: str) -> Any:
+    end = time.monotonic() + PATIENCE
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=60) as response:
+            with urllib.request.urlopen(url, timeout=PATIENCE) as response:
                 return json.load(response)
         except OSError:
             if time.monotonic() > end:
@@ -463,5 +465,5 @@ def test_a_uvicorn_application(tmp_path: Path, end: signal.Signals) -> None:
         assert found["scored"] == 10
         assert found["there"]["parent"] == found["pid"] == server.pid
         os.kill(server.pid, end)
-        server.wait(30)
-        assert gone(found["there"]["pid"], 5)
+        server.wait(PATIENCE)
+        assert gone(found["there"]["pid"])

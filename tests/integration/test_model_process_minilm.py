@@ -98,7 +98,7 @@ for given in ({{"embedder": embedder}}, {{"judge": LocalJudge(other), "embedder"
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.endswith("False") for line in lines] == [True, True]
-    assert all(line.startswith("local+") for line in lines)
+    assert all(line.startswith("embedded+") for line in lines)
     assert "Loading" not in done.stderr
 
 

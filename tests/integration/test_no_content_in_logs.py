@@ -34,7 +34,7 @@ KEY = "canary-key-91c2"
 FULL = Sample(
     question=f"Is {CANARY} open?",
     contexts=(Context(text=f"The {CANARY} opens.", id=CANARY, metadata={"m": CANARY}),),
-    answer=f"The {CANARY} opens.",
+    answer=f"Yes: {CANARY} opens at nine.",
     reference=f"The {CANARY} opens.",
     question_id=CANARY,
     user_id=CANARY,

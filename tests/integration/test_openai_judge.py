@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.calls.failures import LONGEST_WAIT, retry_after
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
@@ -137,7 +138,8 @@ async def test_passing_failures_are_tried_again(kind: FaultKind) -> None:
     """A 429 and a 500 that go away cost time, no finding."""
     with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
         assert found(await verified(server)) == TRUTH
-        assert len(server.calls()) == 2
+        cut = kind in (FaultKind.LENGTH, FaultKind.CUT_JSON)
+        assert len(server.calls()) == (3 if cut else 2)
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -239,7 +241,8 @@ async def test_a_fault_that_shows_once_changes_no_verdict(kind: FaultKind) -> No
     """After one bad reply the findings are those of an honest model."""
     with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
         assert found(await verified(server)) == TRUTH
-        assert len(server.calls()) == 2
+        cut = kind in (FaultKind.LENGTH, FaultKind.CUT_JSON)
+        assert len(server.calls()) == (3 if cut else 2)
 
 
 @pytest.mark.parametrize("kind", CURABLE)
@@ -269,15 +272,36 @@ async def test_a_lasting_fault_never_gives_a_wrong_list(kind: FaultKind) -> None
         assert failed or value == getattr(right, part.value)
 
 
-async def test_a_reply_that_was_cut_off_is_not_read() -> None:
-    """At the token limit even a reply that happens to parse is no reply."""
-    fault = Fault(kind=FaultKind.LENGTH)
-    with JudgeServer(
-        faults=[fault], replies=lambda body: json.dumps(truthful_reply(body))
-    ) as server:
-        findings = await verified(server)
-        assert set(found(findings).values()) == {Cause.JUDGE_FAILED}
-        assert len(server.calls()) == 3
+@pytest.mark.parametrize("limit", [300, 700, 1500])
+async def test_a_judge_that_cuts_its_replies_is_asked_for_less(limit: int) -> None:
+    """Complete items of a cut reply are kept, and the rest is asked for in halves."""
+    with JudgeServer(replies=lambda body: json.dumps(truthful_reply(body))[:limit]) as server:
+        findings = found(await verified(server))
+    for part, value in findings.items():
+        assert value in (TRUTH[part], Cause.JUDGE_FAILED)
+    asked = [json.dumps(call.body) for call in server.calls()]
+    assert len(set(asked)) == len(asked)
+    if limit >= 700:
+        assert findings == TRUTH
+
+
+async def test_many_claims_are_judged_though_replies_are_short() -> None:
+    """60 claims by 10 chunks from a model that stops after 4,000 characters: all are judged."""
+    claims = tuple(f"Boat {number} left the harbour at noon" for number in range(60))
+    chunks = tuple(". ".join(claims[start::10]) for start in range(10))
+    task = replace(
+        VERIFY,
+        wanted=frozenset({Finding.ANSWER_SUPPORT}),
+        chunks=chunks,
+        answer_claims=claims,
+    )
+    with JudgeServer(replies=lambda body: json.dumps(truthful_reply(body))[:4000]) as server:
+        async with judge_at(server) as judge:
+            findings = await judge.verify(task)
+        assert len(server.calls()) <= 12
+    support = findings.answer_support
+    assert not isinstance(support, NotScored)
+    assert [one.by_chunk.index(True) for one in support] == [n % 10 for n in range(60)]
 
 
 async def test_usage_is_what_the_endpoint_counted() -> None:

@@ -40,13 +40,17 @@ def receiver() -> Iterator[OtlpCollector]:
         yield collector
 
 
-def run(folder: Path, endpoint: str) -> None:
-    subprocess.run(
-        [sys.executable, "-c", SCRIPT, endpoint],
+def run(
+    folder: Path, endpoint: str, last: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT + last, endpoint],
         cwd=folder,
         check=True,
+        capture_output=True,
+        text=True,
         timeout=PATIENCE,
-        env={"PYTHONPATH": ":".join(sys.path)},
+        env={"PYTHONPATH": ":".join(sys.path), **env},
     )
 
 
@@ -56,13 +60,46 @@ def test_a_receiver_gets_the_scores_on_the_rag_span(
 ) -> None:
     """A short script's spans reach the receiver, with the scores on the RAG span."""
     run(tmp_path, f"{receiver.url}{suffix}")
-    assert set(receiver.paths) == {"/v1/traces"}
+    assert set(receiver.paths) == {"/v1/traces", "/v1/metrics", "/v1/logs"}
     spans = receiver.spans
-    assert set(spans) == {"invoke_workflow help", "retrieval store", "evaluation help"}
+    assert set(spans) == {"invoke_workflow help", "retrieval store"}
     rag = spans["invoke_workflow help"]
     attributes = {a.key: a.value for a in rag.attributes}
     assert attributes["rag.eval.ragas.faithfulness.score"].double_value == 0.5
     assert spans["retrieval store"].parent_span_id == rag.span_id
+
+
+@pytest.mark.parametrize(
+    ("env", "name"),
+    [
+        ({"OTEL_SERVICE_NAME": "shop"}, "shop"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=desk,team=a"}, "desk"),
+        ({}, "unknown_service"),
+    ],
+)
+def test_the_service_has_the_name_of_the_environment(
+    env: dict[str, str], name: str, receiver: OtlpCollector, tmp_path: Path
+) -> None:
+    """The standard variables name the service; without them no name is made up."""
+    run(tmp_path, receiver.url, **env)
+    assert {one.partition(":")[0] for one in receiver.services} == {name}
+
+
+def test_scores_are_metrics_and_log_events_too(receiver: OtlpCollector, tmp_path: Path) -> None:
+    """`setup_tracing` sends all three signals, and `shutdown` flushes them."""
+    last = "evals.shutdown(10); import os; os._exit(0)"
+    run(tmp_path, receiver.url, last)
+    assert "rag.eval.score" in receiver.metrics
+    assert [record.event_name for record in receiver.log_records] == ["gen_ai.evaluation.result"]
+    assert "invoke_workflow help" in receiver.spans
+
+
+def test_a_receiver_of_traces_alone_is_no_error(tmp_path: Path) -> None:
+    """Viewers that take no metrics and no logs cost no error in the log."""
+    with OtlpCollector(only="/v1/traces") as receiver:
+        done = run(tmp_path, receiver.url)
+    assert set(receiver.paths) == {"/v1/traces", "/v1/metrics", "/v1/logs"}
+    assert done.stderr == ""
 
 
 def test_the_trace_file_is_otlp_json(receiver: OtlpCollector, tmp_path: Path) -> None:

@@ -81,10 +81,10 @@ def test_the_span_tells_rate_and_reason(
             chain().invoke("When?", config={"callbacks": [handler], "tags": tags})
         assert evals.flush(60)
         plain, beta = (span.attributes or {} for span in rag_spans(exporter))
-    assert (plain["rag.eval.sample_rate"], plain["rag.eval.reason"]) == (1.0, "ratio")
+    assert (plain["rag.eval.sample_rate"], plain["rag.eval.sampled_by"]) == (1.0, "ratio")
     assert plain["rag.eval.ragas.faithfulness.sample_rate"] == 0.999_999
     assert "rag.eval.lexical.source_citation.sample_rate" not in plain
-    assert beta["rag.eval.reason"] == "rule:beta"
+    assert beta["rag.eval.sampled_by"] == "rule:beta"
     assert "rag.eval.ragas.faithfulness.sample_rate" not in beta
 
 
@@ -201,7 +201,10 @@ def test_the_span_tells_why_it_has_no_scores(
                 chain().invoke(question, config=told)
             assert evals.flush(60)
     spans = [span.attributes or {} for span in rag_spans(exporter)]
-    told = sorted((str(a["rag.eval.status"]), str(a["rag.eval.reason"])) for a in spans)
+    told = sorted(
+        (str(a["rag.eval.status"]), str(a.get("rag.eval.reason") or a["rag.eval.sampled_by"]))
+        for a in spans
+    )
     assert told == [
         ("dropped", "budget"),
         ("dropped", "rate_limit"),

@@ -124,8 +124,8 @@ async def test_a_closed_embedder_says_so() -> None:
         await embedder.embed(["text"])
 
 
-async def test_it_makes_the_embedded_judge_see_paraphrases(embedder: SentenceEmbedder) -> None:
-    """With real vectors a paraphrase is supported that words alone miss; a wrong number is not."""
+async def test_it_decides_no_support_of_the_embedded_judge(embedder: SentenceEmbedder) -> None:
+    """With real vectors the verdicts on claims are those of the words: likeness is no support."""
     judge = LocalJudge(embedder)
     task = Verify(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
@@ -138,6 +138,6 @@ async def test_it_makes_the_embedded_judge_see_paraphrases(embedder: SentenceEmb
     )
     plain = made((await LocalJudge().verify(task)).answer_support)
     found = made((await judge.verify(task)).answer_support)
-    assert [s.supported for s in plain] == [False, False]
-    assert [s.supported for s in found] == [True, False]
-    assert judge.name == "local+" + embedder.name
+    assert [s.verdict for s in found] == [s.verdict for s in plain]
+    assert not any(s.supported for s in found)
+    assert judge.name == "embedded+" + embedder.name

@@ -85,7 +85,7 @@ class World:
         span.end(end_time=(getattr(span, "start_time", None) or 0) + 5_000_000)
 
     def exported(self, exporter: int = 0) -> list[ReadableSpan]:
-        """What has gone out so far, but for carriers; waits for nothing of ours."""
+        """What has gone out so far, but for evaluation spans; waits for nothing of ours."""
         time.sleep(0.1)
         return [
             span
@@ -109,8 +109,8 @@ def ours_first(request: pytest.FixtureRequest) -> bool:
 
 
 def test_it_goes_out_once_with_scores_and_all_that_it_had(ours_first: bool) -> None:
-    """The exported span is theirs in every respect, with scores and a link to the carrier."""
-    world = World()
+    """The exported span is theirs in every respect, with scores and a link to their trace."""
+    world = World(evaluation_span="trace")
     with world.tracer.start_as_current_span("outer", links=[Link(_link_target())]) as outer:
         outer.set_status(StatusCode.OK)
         span = world.request(ours_first=ours_first)
@@ -247,6 +247,7 @@ def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> Non
     root.query, root.text = "q", "a"
     world.evals.instrumentors.note(child, lambda _: (True, span))
     recorder.documents(child, [Context(text="a chunk")])
+    recorder.end(child)
     recorder.end(root)
     assert world.evals.flush(60)
     assert world.exported() == []
@@ -264,7 +265,7 @@ def test_a_full_span_loses_none_of_its_attributes() -> None:
     assert dict(attributes(span)) == {
         "their": "own",
         "rag.eval.status": "ok",
-        "rag.eval.omitted": 5,
+        "rag.eval.omitted": 10,
     }
     world.evals.shutdown()
 
@@ -336,6 +337,7 @@ def test_many_threads_lose_and_double_nothing(monkeypatch: pytest.MonkeyPatch) -
             root.query, root.text = "q", "a"
             world.evals.instrumentors.note(child, lambda _, span=span: (True, span))  # type: ignore[misc]
             recorder.documents(child, [Context(text="a chunk")])
+            recorder.end(child)
             if ours_first:
                 recorder.end(root)
                 span.end()

@@ -52,7 +52,7 @@ class World:
             root.query, root.text = "How long is the crossing?", answer
             run = recorder.start(self._runs + 1, self._runs, RunKind.RETRIEVER, "store")
             assert run is not None
-            recorder.documents(run, [Context(text="The crossing takes 55 minutes.")])
+            recorder.documents(run, [Context(text="By ship the crossing takes 55 minutes.")])
             recorder.end(run)
             recorder.end(root)
 
@@ -75,11 +75,11 @@ def when(span: ReadableSpan) -> tuple[int, int]:
     return span.start_time or 0, span.end_time or 0
 
 
-def test_calls_stand_below_the_carrier(server: JudgeServer) -> None:
-    """Each request is a span of the GenAI conventions below the carrier, within its time."""
+def test_calls_stand_below_the_evaluation_span(server: JudgeServer) -> None:
+    """Each request is a span of the GenAI conventions below the evaluation, within its time."""
     world = World(server, telemetry_details="judge_calls")
     world.ask()
-    (carrier,) = world.named("evaluation")
+    (evaluation,) = world.named("evaluation")
     chats, embeddings = world.named("chat judge-1"), world.named("embeddings embed-1")
     world.evals.shutdown()
     paths = [request.path for request in server.requests]
@@ -87,10 +87,10 @@ def test_calls_stand_below_the_carrier(server: JudgeServer) -> None:
     assert len(embeddings) == paths.count("/v1/embeddings") > 0
     for span in [*chats, *embeddings]:
         assert span.parent is not None
-        assert span.parent.span_id == carrier.context.span_id
-        assert span.context.trace_id == carrier.context.trace_id
+        assert span.parent.span_id == evaluation.context.span_id
+        assert span.context.trace_id == evaluation.context.trace_id
         assert span.kind is SpanKind.CLIENT
-        assert when(carrier)[0] <= when(span)[0] < when(span)[1] <= when(carrier)[1]
+        assert when(evaluation)[0] <= when(span)[0] < when(span)[1] <= when(evaluation)[1]
     seen = told(chats[0])
     assert seen.pop("gen_ai.usage.input_tokens") > 0
     assert seen.pop("gen_ai.usage.output_tokens") > 0
@@ -164,18 +164,18 @@ def test_a_failed_try_is_seen() -> None:
 
 
 def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
-    """Evaluated together, each sample has its own calls below its own carrier; none is lost."""
+    """Evaluated together, each sample has its own calls below its own span; none is lost."""
     world = World(server, telemetry_details="judge_calls")
     for number in range(8):
         world.ask(f"The crossing takes {50 + number} minutes.")
-    carriers = {span.context.span_id: span for span in world.named("evaluation")}
+    evaluations = {span.context.span_id: span for span in world.named("evaluation")}
     chats, embeddings = world.named("chat"), world.named("embeddings")
     world.evals.shutdown()
     paths = [request.path for request in server.requests]
     assert len(chats) == paths.count("/v1/chat/completions")
     assert len(embeddings) == paths.count("/v1/embeddings")
     parents = [span.parent.span_id for span in chats if span.parent is not None]
-    assert set(parents) == set(carriers)
+    assert set(parents) == set(evaluations)
 
 
 def test_content_is_on_none_of_them(server: JudgeServer) -> None:
@@ -187,20 +187,20 @@ def test_content_is_on_none_of_them(server: JudgeServer) -> None:
     world.evals.shutdown()
 
 
-def test_a_child_carrier_has_them_too(server: JudgeServer) -> None:
-    """Where the carrier stands in the request's trace on demand, so do the calls below it."""
-    world = World(server, telemetry_details="judge_calls", carrier="child", embedder="none")
+def test_a_child_has_them_too(server: JudgeServer) -> None:
+    """Where the evaluation span is in the request's trace on demand, so are the calls."""
+    world = World(server, telemetry_details="judge_calls", evaluation_span="child", embedder="none")
     world.ask()
-    (carrier,), chats = world.named("evaluation"), world.named("chat")
+    (evaluation,), chats = world.named("evaluation"), world.named("chat")
     world.evals.shutdown()
     assert chats
-    assert {s.parent.span_id for s in chats if s.parent} == {carrier.context.span_id}
+    assert {s.parent.span_id for s in chats if s.parent} == {evaluation.context.span_id}
 
 
-def test_without_a_carrier_it_is_a_mistake() -> None:
+def test_without_an_evaluation_span_it_is_a_mistake() -> None:
     """What is to stand below a span that is not written is refused at start-up."""
     with pytest.raises(ConfigError, match="telemetry_details"):
-        RagEval(config=RagEvalConfig(telemetry_details="judge_calls", carrier="off"))
+        RagEval(config=RagEvalConfig(telemetry_details="judge_calls", evaluation_span="off"))
 
 
 def test_the_number_is_limited() -> None:
@@ -251,9 +251,9 @@ def test_a_models_own_object_is_seen_too(server: JudgeServer) -> None:
         tracer_provider=world.tracers,
     )
     world.ask()
-    (carrier,), chats = world.named("evaluation"), world.named("chat my-model")
+    (evaluation,), chats = world.named("evaluation"), world.named("chat my-model")
     world.evals.shutdown()
     client.close()
     assert len(chats) == len(server.requests)
-    assert {s.parent.span_id for s in chats if s.parent} == {carrier.context.span_id}
+    assert {s.parent.span_id for s in chats if s.parent} == {evaluation.context.span_id}
     assert "gen_ai.provider.name" not in told(chats[0])

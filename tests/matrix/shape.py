@@ -43,6 +43,7 @@ class Shape:
         run: Builds the pipeline with the handler of the world's evaluator and runs it in a way.
         expected: The interactions that must come out, for a way.
         missing: Why it cannot run here, or None.
+        write: What the application writes so that it is captured; "" where nothing is needed.
         incidents: What must be counted at an edge meanwhile.
     """
 
@@ -52,4 +53,5 @@ class Shape:
     run: Callable[[World, str], None]
     expected: Callable[[str], Sequence[Expected]]
     missing: str | None = None
+    write: str = ""
     incidents: dict[str, int] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks.work import Work
+from tests.viewers.genai_tab import problems
 
 __all__ = ["Seen", "World"]
 
@@ -47,8 +48,8 @@ class World:
             metrics=[Metric(id="matrix.constant", score=_constant, needs=frozenset())],
             judge=ScriptedJudge(),
             sinks=[self.memory],
-            # Carriers are traces of their own: what is counted here are those of the application.
-            config=RagEvalConfig(carrier="off", **config),
+            # Counted here are the spans of requests.
+            config=RagEvalConfig(evaluation_span="off", **{"capture_content": True, **config}),
             tracer_provider=self.provider,
         )
 
@@ -73,9 +74,15 @@ class World:
             "scored": (stats.scored, sum(s.status == "ok" for s in samples)),
             "traces": (self.traces(), len(samples)),
             "incidents": (stats.incidents, incidents),
+            "GenAI tab": (self.problems(), []),
             "current span": (trace.get_current_span(), trace.INVALID_SPAN),
         }
         return "; ".join(f"{k}: {got}, not {due}" for k, (got, due) in wrong.items() if got != due)
+
+    def problems(self) -> list[str]:
+        """What Jaeger's GenAI tab could not show of any span."""
+        spans = self.exporter.get_finished_spans()
+        return [text for span in spans for text in problems(span.name, span.attributes or {})]
 
     def close(self) -> None:
         """Shuts the evaluator down."""
@@ -86,18 +93,22 @@ class _Watched(RagEval):
     """Keeps what it is offered, whatever its status."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._works: list[Work] = []
         self._works_lock = threading.Lock()
-        super().__init__(*args, **kwargs)
+        pipeline = self._engine.pipeline
+        submit = pipeline.submit
+
+        def watched(work: Work) -> bool:
+            with self._works_lock:
+                self._works.append(work)
+            return submit(work)
+
+        pipeline.submit = watched  # type: ignore[method-assign]
 
     def samples(self) -> list[Sample]:
         with self._works_lock:
             return [work.sample() for work in self._works]
-
-    def _submit(self, work: Work) -> bool:
-        with self._works_lock:
-            self._works.append(work)
-        return super()._submit(work)
 
 
 def _constant(_sample: Sample, _findings: Findings) -> Score:

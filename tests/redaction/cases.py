@@ -41,6 +41,7 @@ _FOUND = {
 Write to [[jane.doe@example.com]] today.
 Mail: [[JANE@EXAMPLE.COM]], or call.
 [[a.b+tag@sub.example.co.uk]]
+[[राम@हिन्दी.भारत]] को लिखें
 Contact <[[support@example.org]]>.
 mailto:[[x@example.io]]?subject=hi
 Schreiben Sie an [[müller@bücher.de]].
@@ -60,6 +61,10 @@ Email:[[test@example.photography]].
 이메일 [[kim@example.co.kr]] 입니다
 """,
     "phone": """
+电话[[+86 138 0013 8000]]
+전화번호[[010-1234-5678]]입니다
+请拨打[[+86 138 0013 8000]]
+電話は[[+81 3 1234 5678]]
 Call [[+1 212 555 0123]] now
 Call [[+49 30 901820]]
 [[+49 (0) 30 901820]]
@@ -109,6 +114,11 @@ Phone number is [[2125550123]]
     "card": """
 Visa [[4111 1111 1111 1111]]
 [[4111111111111111]]
+order [[4111111111111111]]
+invoice no. [[5555555555554444]]
+Bestellnummer: [[4012888888881881]]
+id=[[4111111111111111]]
+[[4111 1111 1111 1111]]
 card 4012-8888 is no card but [[4012-8888-8888-1881]] is
 Mastercard [[5555 5555 5555 4444]], valid
 [[5105105105105100]]
@@ -128,6 +138,10 @@ Número de tarjeta [[5555555555554444]]
 карта [[2200000000000053]]
 """,
     "iban": """
+IBANは[[DE89370400440532013000]]
+口座は[[DE89370400440532013000]]です
+账号[[DE89 3704 0044 0532 0130 00]]
+[[DE89 3704 0044 0532 0130 00]]
 IBAN [[DE89 3704 0044 0532 0130 00]] BIC COBADEFFXXX
 [[DE89370400440532013000]]
 [[GB29 NWBK 6016 1331 9268 19]]
@@ -149,6 +163,14 @@ IBAN [[DE89 3704 0044 0532 0130 00]] BIC COBADEFFXXX
 [[de89370400440532013000]]
 """,
     "key": """
+[[fo1_MTX6T5bC6O3hDpHJanr4VjXiMha2mn82r7HQm6Q73sw]]
+[[HRKU-AAkjesLaQutYDtDRd8bU0bWwJacl7mU56vvGWgUX1c6fvL4v5HttlejQ9kd9]]
+[[v1.0-8639d760e07d2bfac162d47f-df77b74626ffa7514cd5ccbac5b47cb4fa9084a7dac5abd5ddbff882de7bbb2c9a69cab027a3aa07302523076993e06461d5091859fd6da5299ff95e01992ae6634f6fe94f765f7471]]
+[[re_MBsWZaHq_5Wpqj9sLDNLUhVsHusGCwUKc]]
+[[vercel_blob_rw_pC43HaWAJRND4xy0_msZeZRArW4iDIEujKYeoYXPbS89Rd0]]
+[[jina_3afb24e29629016109be26597f50b2a8WwGzQhU9d_ONbByJBJKzSYxNBbn]]
+[[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]]
+token of a maker nobody knows: [[zzq9_Db5w6QPD6hPsPTkmboey8wtDrTSkoP6OA8ad]]
 key [[sk-proj-abcdefghijklmnopqrstuvwxyz0123]]
 [[sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123]]
 [[ghp_abcdefghijklmnopqrstuvwxyz0123456789]]
@@ -163,6 +185,67 @@ key [[sk-proj-abcdefghijklmnopqrstuvwxyz0123]]
 [[SG.abcdefghijklmnop0123.abcdefghijklmnop0123]]
 [[eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NSJ9.c2lnbmF0dXJl]]
 Authorization: Bearer [[abcdefghijklmnop0123456789]]
+[[hooks.slack.com/services/T00000000/B00000000/abcdefghijklmnop01234567]]
+[[sig=aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9nab%3D]]
+[[abc8Q~aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3h]]
+[[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]]
+[[glrt-aB3dE6gH9jK2mN5pQ8sT]]
+[[GR1348941aB3dE6gH9jK2mN5pQ8sT]]
+[[ATATT3aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9naB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n=1A2B3C4D]]
+[[ATBBaB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF]]
+[[dapi0123456789abcdef0123456789abcdef]]
+[[lsv2_pt_0123456789abcdef0123456789abcdef_0123456789]]
+[[pcsk_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9nxyz]]
+[[r8_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6k]]
+[[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]]
+[[xai-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9naB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[pplx-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[pa-aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9nxyz]]
+[[hvs.aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[aB3dE6gH9jK2mN.atlasv1.aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9naB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[dp.pt.aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9nxyz]]
+[[glsa_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF_0a1b2c3d]]
+[[sntrys_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9naB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[dckr_pat_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7]]
+[[discord.com/api/webhooks/123456789012345678/aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9naB3dE6gH9jK2mN5pQ8sT1vW4yZ7b]]
+[[ntn_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n123456]]
+[[figd_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[lin_api_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[pataB3dE6gH9jK2mN.0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef]]
+[[sq0atp-aB3dE6gH9jK2mN5pQ8sT1v]]
+[[NRAK-AB3DE6GH9JK2MN5PQ8ST1VW4YZ7]]
+[[key-0123456789abcdef0123456789abcdef]]
+[[0123456789abcdef0123456789abcdef-us12]]
+[[sbp_0123456789abcdef0123456789abcdef01234567]]
+[[pscale_tkn_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6kL9n]]
+[[AGE-SECRET-KEY-1AB3DE6GH9JK2MN5PQ8ST1VW4YZ7BC0EF3HI6KL9NAB3DE6GH9JK2MN5PQ8]]
+[[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]]
+[[llx-lwBVLuOJm5ug1dTorWLN3phv7lsDbcwSf599sVR9ubusu9jX]]
+[[quay_0esm2siqykvaxc3kxxsg2n1nhdddkjc85puch7s0m4mp]]
+[[ZK-205CO02P1N5MCCQQP7NO0QJUDUHZC5YF1NKVS4U0]]
+[[sk_68acf2861c4815efcc6065083cc7165afe0213f841b209b2]]
+[[csk-f83yntyo5zgehx6102emt41h9kxklju5vq8akath8h547e7p]]
+[[ferry_live_d9b7501ae9eec48ba4d2459b6b22c5aba59002b3]]
+[[pat-na1-0f8fad5b-d9cb-469f-a165-70867728950e]]
+[[dt0c01.KL5EHL4OTZP5OTXOU872Z6ZU.S20AQL839XZYBJ6E3WTFQ4O4EJPETIDKZ98QB7PKGNCUFHRDSLJ0IF9XA9J60JNT]]
+[[bkua_f2c558c9ca5c1d080942530770f5eca563fb9d16]]
+[[access_token$production$qt4vfpugcu74wflc$f7162a4930278010f46b7b9cc15df299]]
+Authorization: SSWS [[00YnTTBulnbE4B7rvW6A8O71AuWNnqrGfbzqMsR6]]
+SMTP_PASS=[[PiNWuf7YkNfS7]]
+Das Passwort lautet: [[Kai343715!]]
+密码是[[aDKnkfpH48]]。
+パスワードは[[1ghZus3KL7]]です
+la contraseña es [[muelle-2120!]]
+secret_key_base: [[5681aab55611518f364cffabdc1154b797b6bcb376b5600369af19c54cebb0e4]]
+Your API key: [[Zx81kQ93mNp4]]
+The API key is [[Zx81kQ93mNp4]]
+the password is: [[hunter2!!hunter2]]
+passcode: [[93ab-77zk]]
+OPENAI_KEY=[[Zx81kQ93mNp4rT]]
+Authorization: token [[abcdefghijklmnop0123456789]]
+https://api.example.com/v1?api_key=[[Zx81kQ93mNp4rT]]&q=1
+password=[[Ab=12345xY]]
+password: [[$ecret99word]]
 aws_secret_access_key = [[wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY]]
 password: [[hunter2!hunter2]]
 Passwort = '[[Geheim12345]]'
@@ -261,6 +344,10 @@ Call 911 or 112
 In 2024, 212 people, 555 cars and 123 bikes
 1,2,3,4,5,6,7,8,9,10
 Phone plans cost 30 000 000 dollars
+0.1 0.2 0.3 0.4 0.5
+Article 0201 345 678
+NDC 0777-3105-02
+FY 2024: 212.736.5000 units
 In the phone survey 1234567 people answered
 Call option 1234567 of 2020
 the cell count was 1234567890
@@ -273,7 +360,6 @@ Smith (2019) 45 6789
 arXiv:2005.11401
 """,
     "card": """
-order 4111111111111111
 4111 1111 1111 1112
 1234567890123456
 ISBN 9783161484100
@@ -281,10 +367,7 @@ ISBN 9783161484100
 0000 0000 0000 0000
 3.141592653589793238
 9007199254740993
-invoice no. 5555555555554444
-Bestellnummer: 4012888888881881
 trace 00000000000000004111111111111111
-id=4111111111111111
 2023 2024 2025 2026
 1000 2000 3000 4000
 UUID 123e4567-e89b-12d3-a456-426614174000
@@ -303,6 +386,18 @@ de89 is no account
 DE123456789 is a VAT number
 """,
     "key": """
+export API_KEY=$OTHER_KEY
+access key: Alt+Shift+5
+cache_key=user:73060:profile
+sort_key=created_at_2024
+harbour-service-canary-7d9f8c6b5d-x2k4z restarted
+app-sha1-e0d63a912f5157a00cd7414597dab5bb8a14b6ff
+run-0f8fad5b-d9cb-469f-a165-70867728950e
+https://example.org/d/a1-1he4OMmkjJTiM1dI0w38fT8dY1MjIlqNdsE43rnPEW/edit
+thread_WzcI9Gvfe3E6dpdydpzsdc8l has resp_8681518e9d308796abe47d3141cd521316930b0345165c8e
+user_2OVJBYO7TRqYxiekqPrdVIbdiw1 wrote
+test_ThatTheSecondRequest2OfThreeWorksInAllBrowsers passed
+report_FinalVersionOfTheHarbourTable20240517.pdf
 the token is a string of characters
 password: at least eight characters
 sk-learn and sk-image are libraries
@@ -314,6 +409,9 @@ Bearer bonds are rare
 ghp_short
 AKIA is a prefix
 password: ${DB_PASSWORD}
+pwd: /home/user1/project
+sk-learn-is-a-great-library-for-you
+basic mathematics_2024_edition
 a task-oriented-dialogue-system-for-2023-users
 eyJ is how a JWT begins
 Token: max_tokens=4096

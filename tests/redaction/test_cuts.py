@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.capture import RunKind
-from rag_eval_hooks.capture.content import content_of
+from rag_eval_hooks.capture.content import content_of, plain
 from rag_eval_hooks.capture.interaction import Interaction
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.sample_builder import Assembler
@@ -88,12 +88,15 @@ def captured(texts: list[str], max_chars: int = 10**6) -> tuple[Sample, str]:
     (interaction,) = ended
     session = assembler.session()
     attributes = [
-        assembler.attributes(session, content_of(run, documents_of(interaction, run), None))
+        plain(
+            assembler.attributes(session, content_of(run, documents_of(interaction, run), None)),
+            10**7,
+        )
         for run in interaction.runs
     ]
     sample = assembler.sample(interaction, session, None, None)
     # A random id and a duration may hold any digits.
-    return replace(sample, sample_id="", latency=None), json.dumps(attributes)
+    return replace(sample, sample_id="", latency=None, ended_at=None), json.dumps(attributes)
 
 
 def documents_of(interaction: Interaction, run: Any) -> tuple[Context, ...]:
@@ -134,7 +137,7 @@ def test_the_limit_of_an_interaction_tells_no_part(kind: str) -> None:
             limit = place * len(text) + 101 + cut
             sample, spans = captured([text, "_" * 50], max_chars=limit)
             assert told(secret, json.dumps(sample.to_dict()) + spans) == [], (place, cut)
-            assert "interaction" in sample.truncated
+            assert sample.truncated
 
 
 @settings(max_examples=size(30, 150))
@@ -205,7 +208,8 @@ def test_metadata_on_spans_is_redacted_before_it_is_written() -> None:
     run = recorder.start(1, None, RunKind.RETRIEVER, "store")
     assert run is not None
     document = Context(text="t", id=address, score=1.0, metadata=metadata)
-    written = assembler.attributes(session, content_of(run, [document], None))
+    redacted = assembler.attributes(session, content_of(run, [document], None))
+    written = plain(redacted, 20_000)
     assert json.loads(str(written["retrieval.documents.0.document.metadata"])) == {
         "note": "pay\n<CARD_1>",
         "by": "<EMAIL_1>",

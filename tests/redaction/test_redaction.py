@@ -189,7 +189,7 @@ def traced(evals: RagEval) -> None:
 def exported(**options: Any) -> tuple[str, MemorySink]:
     """All attributes of the spans of one interaction, and what its sink got."""
     app, sink = Spans(), MemorySink()
-    config = RagEvalConfig(capture_content=True, carrier="off")
+    config = RagEvalConfig(capture_content=True, evaluation_span="off")
     judge = ScriptedJudge()
     with RagEval(
         ["lexical"],

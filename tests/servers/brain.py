@@ -81,8 +81,18 @@ def _numbered(texts: list[str]) -> dict[str, Any]:
     return {"items": items, "count": len(items)}
 
 
-def _claims(text: str) -> dict[str, Any]:
-    return _numbered([] if evasive(text) else sentences(text))
+def _text(text: str | Mapping[str, str]) -> str:
+    """A text, or one whose sentences are numbered, as one."""
+    return text if isinstance(text, str) else " ".join(text.values())
+
+
+def _claims(text: Mapping[str, str], only: Only) -> list[dict[str, Any]]:
+    """The claims of each numbered sentence."""
+    evades = evasive(_text(text))
+    return [
+        {"sentence": int(number), "claims": [] if evades else sentences(sentence)}
+        for number, sentence in _open(text, only).items()
+    ]
 
 
 def _questions(answer: str) -> dict[str, Any]:
@@ -93,7 +103,7 @@ def _questions(answer: str) -> dict[str, Any]:
 
 def _stance(data: Data, only: Only) -> list[dict[str, Any]]:
     names = only or [name for name in ("answer", "reference") if name in data]
-    return [{"id": name, "indistinct": indistinct(data[name])} for name in names]
+    return [{"id": name, "indistinct": indistinct(_text(data[name]))} for name in names]
 
 
 def _open(items: Mapping[str, str], only: Only) -> dict[str, str]:
@@ -115,23 +125,31 @@ def _sorted_chunks(key: str, claim: str, data: Data) -> dict[str, Any]:
         if data["partial"] and number not in yes and any(holds(chunk, part) for part in parts)
     }
     spread = [any(holds(chunk, part) for chunk in chunks.values()) for part in parts]
+    together = not yes and all(spread)
     row = {
-        "id": key,
-        "supporting": yes,
-        "not_supporting": [number for number in chunks if number not in {*yes, *some}],
-        "together": not yes and all(spread),
-        "reason": "stands there" if yes else "",
+        **_verdict(key, bool(yes) or together, " ... ".join(parts)),
+        "chunks": yes,
+        "together": together,
     }
     return {**row, "partly": sorted(some)} if data["partial"] else row
 
 
+def _verdict(key: str, holds: bool, quote: str) -> dict[str, Any]:
+    return {
+        "id": key,
+        "quote": quote if holds else "",
+        "reason": "it stands there" if holds else "it stands nowhere",
+        "verdict": "supported" if holds else "not_stated",
+    }
+
+
 def _agreement(claims: Mapping[str, str], text: str) -> list[dict[str, Any]]:
-    return [{"id": key, "holds": holds(text, claim), "reason": ""} for key, claim in claims.items()]
+    return [_verdict(key, holds(text, claim), claim) for key, claim in claims.items()]
 
 
 def _found(entities: Mapping[str, str], chunks: Mapping[str, str]) -> list[dict[str, Any]]:
     found = {k: any(holds(c, e) for c in chunks.values()) for k, e in entities.items()}
-    return [{"id": key, "found": hit, "reason": ""} for key, hit in found.items()]
+    return [{"id": key, "found": hit, "reason": "looked up"} for key, hit in found.items()]
 
 
 def _relevance(data: Data, target: str, only: Only) -> list[dict[str, Any]]:
@@ -186,12 +204,12 @@ def _context_rating(data: Data) -> int:
 
 
 _GROUPS: Mapping[str, Callable[[Data, Only], Any]] = {
-    "answer_claims": lambda data, _only: _claims(data["answer"]),
-    "reference_claims": lambda data, _only: _claims(data["reference"]),
+    "answer_claims": lambda data, only: _claims(data["answer"], only),
+    "reference_claims": lambda data, only: _claims(data["reference"], only),
     "entities": lambda data, _only: _numbered(
-        list(dict.fromkeys(ENTITY.findall(data["reference"])))
+        list(dict.fromkeys(ENTITY.findall(_text(data["reference"]))))
     ),
-    "questions": lambda data, _only: _questions(data["answer"]),
+    "questions": lambda data, _only: _questions(_text(data["answer"])),
     "stance": _stance,
     "answer_support": lambda data, only: _support(_open(data["answer_claims"], only), data),
     "reference_support": lambda data, only: _support(_open(data["reference_claims"], only), data),

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeAlias
 
+from tests.servers.reply_forms import FORMS
+
 __all__ = ["Corruption", "corrupted"]
 
 Reply: TypeAlias = dict[str, Any]
@@ -19,8 +21,9 @@ Node: TypeAlias = dict[str, Any] | list[Any]
 Place: TypeAlias = tuple[Any, Any]
 """A container and a key or position in it."""
 
-_NUMBER_KEYS = ("n", "count", "chunk", "score", "value", "rating")
-_ID_KEYS = ("id", "n", "chunk")
+_NUMBER_KEYS = ("n", "count", "sentence", "chunk", "score", "value", "rating")
+_ID_KEYS = ("id", "n", "chunk", "sentence")
+_TURNED = {"supported": "contradicted", "not_stated": "contradicted"}
 _FIRST = "\ue000"
 """Marks a key that is written without it: the only way to write a key twice."""
 _PROSE = (
@@ -48,11 +51,46 @@ class Corruption(StrEnum):
     NAN = "nan"
     SECOND_JSON = "second json"
     DUPLICATE_KEYS = "duplicate keys"
+    THOUGHT = "thought"
+    THOUGHT_WITH_DRAFT = "thought with a draft"
+    THOUGHT_UNOPENED = "thought without its beginning"
+    THOUGHT_ENDLESS = "thought without an end"
+    ECHO = "echoed shape"
+    DOTS = "dots"
+    NUMBERS_AS_TEXTS = "numbers as texts"
+    FLOATS = "floats"
+    NULL_REASONS = "null reasons"
+    EXTRA_KEYS = "extra keys"
+    NO_OPTIONS = "absent options"
+    UPPER_VERDICTS = "verdicts in capitals"
+    UNKNOWN_VERDICTS = "unknown verdicts"
+    FORGED_QUOTES = "forged quotes"
+    SHOUTED_QUOTES = "quotes in capitals"
+    SPACED_QUOTES = "quotes with other spaces"
+    NO_CHUNKS = "no chunks"
+    UNKNOWN_CHUNKS = "unknown chunks"
+    ONE_ID = "one id"
+    LISTS_AS_OBJECTS = "lists as objects"
+    GROUPS_AS_TEXTS = "groups as texts"
+    RENAMED_GROUPS = "renamed groups"
+    NESTED = "nested"
+    TRAILING_COMMA = "trailing comma"
+    APOSTROPHES = "apostrophes"
+    COMMENT = "comment"
+    CUT_WITH_DOTS = "cut with dots"
+    FENCE = "fence"
+    FLAGS_AS_TEXTS = "flags as texts"
+    STOPPED_VERDICTS = "verdicts with a full stop"
+    LINE_BREAKS = "line breaks in texts"
+    ENDLESS_NUMBER = "endless number"
+    MARK = "byte order mark"
 
 
 def corrupted(kind: Corruption, reply: Reply, draw: random.Random) -> str:
     """The text of the reply after one corruption of this kind."""
     tree = json.loads(json.dumps(reply))
+    if kind.value in FORMS:
+        return FORMS[kind.value](tree, draw)
     if kind in _TEXTS:
         return _TEXTS[kind](json.dumps(tree, ensure_ascii=False), draw)
     _TREES[kind](tree, draw)
@@ -76,7 +114,10 @@ def _places(tree: Reply) -> list[Place]:
 
 
 def _lists(tree: Reply) -> list[list[Any]]:
-    return [node for node in _nodes(tree) if isinstance(node, list) and node]
+    """Lists of elements, and of chunks that support a claim alone."""
+    parts = [node["partly"] for node in _nodes(tree) if isinstance(node, dict) and "partly" in node]
+    lists = [node for node in _nodes(tree) if isinstance(node, list) and node]
+    return [node for node in lists if not any(node is part for part in parts)]
 
 
 def _numbers(tree: Reply) -> list[Place]:
@@ -90,8 +131,13 @@ def _numbers(tree: Reply) -> list[Place]:
 
 
 def _drop(tree: Reply, draw: random.Random) -> None:
-    node, key = draw.choice(_places(tree))
+    node, key = draw.choice([place for place in _places(tree) if not _is_one_of_several(*place)])
     del node[key]
+
+
+def _is_one_of_several(node: Node, key: Any) -> bool:
+    """Whether nobody can tell that it is missing: a chunk beside others, one claim of several."""
+    return isinstance(node, list) and not isinstance(node[key], dict)
 
 
 def _double(tree: Reply, draw: random.Random) -> None:
@@ -142,7 +188,7 @@ def _shifted(row: Any, step: int) -> Any:
 def _wrong_types(tree: Reply, draw: random.Random) -> None:
     node, key = draw.choice(_places(tree))
     value = node[key]
-    others: list[Any] = [None, "yes", "0", [value], {"value": value}, str(value)]
+    others: list[Any] = [None, "yes", [value], {"value": value}, str(value)]
     others += [] if type(value) in (int, float) else [0, 1, -1, 0.5]
     others += [] if isinstance(value, bool) else [True, False]
     node[key] = draw.choice([other for other in others if type(other) is not type(value)])
@@ -156,7 +202,7 @@ def _out_of_range(tree: Reply, draw: random.Random) -> None:
         return
     node, key = draw.choice(numbers)
     between = [] if key in ("rating", "score") else [2.5]
-    node[key] = draw.choice([-1, -0.5, 850, 10**6, 1e308, -(10**30), *between])
+    node[key] = draw.choice([-1, -0.5, 850, 10**6, 10**15, 1e308, -(10**30), *between])
 
 
 def _nan(tree: Reply, draw: random.Random) -> None:
@@ -178,7 +224,10 @@ def _contrary(value: Any) -> Any:
     if isinstance(value, bool):
         return not value
     if isinstance(value, dict):
-        return {key: _contrary(part) for key, part in value.items()}
+        turned = {key: _contrary(part) for key, part in value.items()}
+        if value.get("verdict") in _TURNED:
+            turned["verdict"] = _TURNED[value["verdict"]]
+        return turned
     return value
 
 

@@ -168,7 +168,7 @@ def _next_number(item: Any) -> Any:
     if not isinstance(item, dict):
         return item
     changed = dict(item)
-    for key in ("n", "chunk"):
+    for key in ("n", "chunk", "sentence"):
         if key in item:
             changed[key] = item[key] + 1
     if "id" in item:
@@ -184,7 +184,7 @@ def _retyped(item: Any) -> Any:
     changed = {
         key: words[value] if isinstance(value, bool) else value for key, value in item.items()
     }
-    for key in ("text", "value", "correctness"):
+    for key in ("text", "value", "correctness", "verdict", "claims"):
         changed |= {key: [item[key]]} if key in item else {}
     return changed
 
@@ -197,11 +197,11 @@ def _excessive(item: Any) -> Any:
         changed |= {key: 850} if key in item else {}
     if "correctness" in item:
         changed["correctness"] = {**item["correctness"], "score": 850}
-    if "supporting" in item:
-        changed["supporting"] = [*item["supporting"], 99]
-    if "n" in item:
-        changed["n"] = item["n"] + 7
-    if {"found", "holds", "indistinct"} & set(item):
+    if "chunks" in item:
+        changed["chunks"] = [*item["chunks"], 99]
+    for key in ("n", "sentence"):
+        changed |= {key: item[key] + 7} if key in item else {}
+    if {"found", "verdict", "indistinct"} & set(item):
         changed["id"] = item["id"] + "9"
     return changed
 

@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from tests.servers.brain import truthful_reply
 from tests.servers.faults import HTTP_FAULTS, Fault, FaultKind, spoiled
+from tests.servers.prefix_cache import PrefixCache
 from tests.servers.wire import broken_off, completion, error, vectors
 
 __all__ = ["JudgeServer", "Recorded"]
@@ -49,6 +50,7 @@ class Recorded:
         body: The JSON document.
         at: Monotonic time of its arrival in seconds.
         fault: What was made of it, where something was.
+        cached: Characters at the begin of its prompt that the prompt cache knew.
     """
 
     number: int
@@ -58,11 +60,16 @@ class Recorded:
     body: dict[str, Any]
     at: float = field(default_factory=time.monotonic)
     fault: FaultKind | None = None
+    cached: int = 0
 
     @property
     def prompt_chars(self) -> int:
-        """Size of all messages."""
-        return sum(len(message["content"]) for message in self.body.get("messages", ()))
+        """Size of all messages, of which each is a text or a list of parts."""
+        contents = [message["content"] for message in self.body.get("messages", ())]
+        texts = [
+            one if isinstance(one, str) else "".join(p["text"] for p in one) for one in contents
+        ]
+        return sum(map(len, texts))
 
     @property
     def format(self) -> str | None:
@@ -99,6 +106,7 @@ class JudgeServer:
         slots: Requests worked on at once, each for `latency`; more wait for their turn. No limit
             if None. A request that hangs takes none.
         keep: Whether requests are recorded.
+        cache: The endpoint's prompt cache, or None.
     """
 
     def __init__(
@@ -116,7 +124,9 @@ class JudgeServer:
         port: int = 0,
         slots: int | None = None,
         keep: bool = True,
+        cache: PrefixCache | None = None,
     ) -> None:
+        self._cache = cache
         self.latency = latency
         self.faults = list(faults)
         self.requests: list[Recorded] = []
@@ -172,6 +182,7 @@ class JudgeServer:
         routes = [
             Route(CHAT, self._chat, methods=["POST"]),
             Route(EMBEDDINGS, self._embeddings, methods=["POST"]),
+            Route("/v1/responses", _no_responses, methods=["POST"]),
             Route("/v1/models", self._list_models),
         ]
         return Starlette(routes=routes)
@@ -200,6 +211,8 @@ class JudgeServer:
             else:
                 async with self._slots:
                     await asyncio.sleep(self.latency)
+            if self._cache is not None:
+                self._cache.replied(recorded.body)
             return response
         finally:
             self._in_flight -= 1
@@ -220,6 +233,7 @@ class JudgeServer:
         url = request.url
         self._came += 1
         recorded = Recorded(self._came, url.path, url.query, dict(request.headers), body)
+        recorded.cached = 0 if self._cache is None else self._cache.served(body)
         if self._keep:
             self.requests.append(recorded)
         return recorded
@@ -278,6 +292,10 @@ class JudgeServer:
         if callable(self._replies):
             return self._replies(body)
         return next(self._replies, None) if self._replies is not None else None
+
+
+async def _no_responses(_request: Request) -> Response:
+    return error(404, "The Responses API is not available")
 
 
 def _config(app: Starlette) -> uvicorn.Config:

@@ -1,12 +1,16 @@
-"""An OTLP/HTTP collector on loopback."""
+"""An OTLP collector on loopback, by HTTP and by gRPC."""
 
 from __future__ import annotations
 
 import gzip
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+import pytest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
@@ -20,19 +24,26 @@ class OtlpCollector:
 
     Args:
         status: HTTP status of each answer.
+        only: The one path that is taken; others are answered with 404. None for all.
 
     Attributes:
         paths: Paths of the requests, in order.
         span_names: Names of the spans, in order.
         spans: Spans by name, as protobuf messages; of several with one name the last.
         metrics: Names of the metrics.
-        url: Endpoint, without a path.
+        log_records: Log records as protobuf messages, in order.
+        received: All spans as protobuf messages, in order.
+        services: Names of the services that sent spans.
+        url: Endpoint for HTTP, without a path.
     """
 
-    def __init__(self, status: int = 200) -> None:
+    def __init__(self, status: int = 200, only: str | None = None) -> None:
         self.paths: list[str] = []
         self.span_names: list[str] = []
         self.spans: dict[str, Any] = {}
+        self.received: list[Any] = []
+        self.services: set[str] = set()
+        self.log_records: list[Any] = []
         self.metrics: set[str] = set()
         collector = self
 
@@ -42,12 +53,13 @@ class OtlpCollector:
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
                 collector.take(self.path, body)
-                self.send_response(status)
+                self.send_response(status if only in (None, self.path) else 404)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
             def log_message(self, *_: Any) -> None: ...
 
+        self._grpc: Any = None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
@@ -58,6 +70,29 @@ class OtlpCollector:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        if self._grpc is not None:
+            self._grpc.stop(None)
+
+    def listen_to_grpc(self) -> str:
+        """Begin to take what comes by gRPC, the default of OpenTelemetry's distro.
+
+        Returns:
+            The endpoint.
+        """
+        grpc = pytest.importorskip("grpc")
+        self._grpc = grpc.server(ThreadPoolExecutor(4))
+        for signal in ("trace", "metrics", "logs"):
+            name = f"opentelemetry.proto.collector.{signal}.v1.{signal.title()}Service"
+            export = grpc.unary_unary_rpc_method_handler(partial(self._take_call, f"/v1/{signal}"))
+            handler = grpc.method_handlers_generic_handler(name, {"Export": export})
+            self._grpc.add_generic_rpc_handlers((handler,))
+        port = self._grpc.add_insecure_port("127.0.0.1:0")
+        self._grpc.start()
+        return f"http://127.0.0.1:{port}"
+
+    def _take_call(self, path: str, body: bytes, _: object) -> bytes:
+        self.take(path, body)
+        return b""
 
     def take(self, path: str, body: bytes) -> None:
         """Add what a request holds."""
@@ -66,8 +101,18 @@ class OtlpCollector:
             for measured in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for part in measured.scope_metrics:
                     self.metrics |= {metric.name for metric in part.metrics}
-            return
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            for scope in resource.scope_spans:
-                self.span_names += [span.name for span in scope.spans]
-                self.spans |= {span.name: span for span in scope.spans}
+        elif path == "/v1/logs":
+            for logged in ExportLogsServiceRequest.FromString(body).resource_logs:
+                for lines in logged.scope_logs:
+                    self.log_records += lines.log_records
+        else:
+            for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                self._take_spans(resource)
+
+    def _take_spans(self, resource: Any) -> None:
+        about = resource.resource.attributes
+        self.services |= {a.value.string_value for a in about if a.key == "service.name"}
+        for scope in resource.scope_spans:
+            self.received += scope.spans
+            self.span_names += [span.name for span in scope.spans]
+            self.spans |= {span.name: span for span in scope.spans}

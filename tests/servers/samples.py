@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 
 __all__ = [
+    "AGREEMENTS",
     "DECOMPOSE",
     "GRADE",
     "LONG_VERIFY",
@@ -15,6 +17,7 @@ __all__ = [
     "RATE",
     "VERIFY",
     "VERIFY_PARTS",
+    "WHOLE_VERIFY",
     "verdicts",
 ]
 
@@ -35,12 +38,13 @@ DECOMPOSE = Decompose(
 VERIFY_PARTS = (
     Finding.ANSWER_SUPPORT,
     Finding.REFERENCE_SUPPORT,
-    Finding.ANSWER_AGREEMENT,
-    Finding.REFERENCE_AGREEMENT,
     Finding.RELEVANCE,
     Finding.RELEVANCE_TO_ANSWER,
     Finding.ENTITIES_FOUND,
 )
+"""Verdicts by the chunks: one call."""
+AGREEMENTS = (Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT)
+"""Verdicts of text against text: a call of their own."""
 VERIFY = Verify(
     wanted=frozenset(VERIFY_PARTS),
     question=DECOMPOSE.question,
@@ -55,8 +59,9 @@ VERIFY = Verify(
     reference_claims=("The lighthouse of Varne opened in 1841", "Its keeper was Ada Lorne"),
     entities=("Varne", "1841", "Ada Lorne", "Norway"),
 )
+WHOLE_VERIFY = replace(VERIFY, wanted=frozenset((*VERIFY_PARTS, *AGREEMENTS)))
 LONG_VERIFY = Verify(
-    wanted=frozenset(VERIFY_PARTS),
+    wanted=WHOLE_VERIFY.wanted,
     question="What is known of the lighthouse of Varne?",
     chunks=(
         "The tower is white, they say. " + "Nothing else is told of it here. " * 3,
@@ -96,7 +101,7 @@ GRADE = Grade(
     reference="The lighthouse of Varne opened in 1841.",
 )
 """The reference states half of the answer, so that its two accuracy ratings differ."""
-PARTS = tuple(sorted(DECOMPOSE.wanted | frozenset(VERIFY_PARTS) | RATE.wanted | GRADE.wanted))
+PARTS = tuple(sorted(DECOMPOSE.wanted | WHOLE_VERIFY.wanted | RATE.wanted | GRADE.wanted))
 """Every finding that a language model makes."""
 
 

@@ -12,8 +12,6 @@ __all__ = ["TRUTH", "found", "spent"]
 TRUTH = {
     Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
     Finding.REFERENCE_SUPPORT: [(True, False, False), (False, False, True)],
-    Finding.ANSWER_AGREEMENT: [True, False],
-    Finding.REFERENCE_AGREEMENT: [True, False],
     Finding.RELEVANCE: [True, False, False],
     Finding.ENTITIES_FOUND: [True, True, True, False],
 }

@@ -60,5 +60,5 @@ def record_request(
 
 def total(stats: Stats) -> int:
     """Return the sum of all columns, which is to be the number of offered samples."""
-    counted = stats.scored + stats.sampled_out + stats.pending
+    counted = stats.scored + stats.sampled_out + stats.shipped + stats.pending
     return counted + sum(stats.dropped.values()) + sum(stats.failed.values())

@@ -16,6 +16,7 @@ from rag_eval_hooks import (
     AskedMetric,
     BertScorer,
     CallableJudge,
+    Cascade,
     Cause,
     ConfigError,
     Context,
@@ -124,7 +125,9 @@ def use(evals: RagEval, sample: Sample) -> None:
     assert_type(evals.spooled(), Mapping[str, int])
     assert_type(evals.explain("id"), tuple[Explanation, ...])
     assert_type(evals.feedback("id", score=1.0, label="good", reference="r"), bool)
-    with evals.interaction("question", metadata={"user_id": "u"}, tags=["a"], name="n") as it:
+    with evals.interaction(
+        "question", metadata={"user_id": "u"}, tags=["a"], name="n", answer="said", root="rag"
+    ) as it:
         it.contexts(["text", Context(text="text")])
         it.answer("answer")
     with evals as same:
@@ -227,3 +230,8 @@ def fail() -> str:
         wrong: RagEvalError = error
         return str(wrong)
     return ""
+
+
+def cascade() -> RagEval:
+    """A judge of two."""
+    return RagEval(judge=Cascade("local", "openai:gpt-4o-mini", unsure=True, floor=0.02))

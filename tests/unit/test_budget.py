@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, RagEvalConfig
 from rag_eval_hooks.errors import BudgetError, JudgeError
-from rag_eval_hooks.evaluation.collect_findings import Sources
+from rag_eval_hooks.evaluation.finding_sources import Sources
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import MeteredEmbedder
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of

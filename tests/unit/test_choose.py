@@ -14,7 +14,7 @@ def test_the_local_judge_takes_the_embedder() -> None:
     """The embedded judge adds the chosen embedder to its rules, and its name says so."""
     pytest.importorskip("sentence_transformers")
     config = RagEvalConfig(embedder="sentence-transformers:/models/mini")
-    assert choose_judge(config, choose_embedder(config)).name == "local+models/mini"
+    assert choose_judge(config, choose_embedder(config)).name == "embedded+models/mini"
 
 
 def test_the_embedder_has_a_default_model() -> None:

@@ -15,11 +15,13 @@ from rich.console import Console
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.demo_tables import ASCII_STYLE, scores, shorten, summary, worst_sample
+from rag_eval_hooks.cli.demo_tables import ASCII_STYLE, scores, summary, worst_sample
 from rag_eval_hooks.cli.main import build_parser, main
 from rag_eval_hooks.cli.quoting import Mistake
-from rag_eval_hooks.cli.results import ResultCollector, SampleResult, suites, summaries, worst
+from rag_eval_hooks.cli.results import ResultCollector, suites, summaries
 from rag_eval_hooks.cli.rows import QuestionRow, built_in_corpus, corpus_from
+from rag_eval_hooks.results.read import ResultRow
+from rag_eval_hooks.results.text_table import one_line
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Score
 
@@ -37,8 +39,10 @@ def score(value: float, **details: Any) -> Score:
     return Score(value=value, normalised=value, **details)
 
 
-def result(row_id: str, outcomes: Mapping[str, Outcome]) -> SampleResult:
-    return SampleResult(Sample(question="Why?", answer="So.", question_id=row_id), outcomes)
+def result(row_id: str, outcomes: Mapping[str, Outcome]) -> ResultRow:
+    return ResultRow(
+        sample=Sample(question="Why?", answer="So.", question_id=row_id), outcomes=outcomes
+    )
 
 
 def shown(renderable: Any, width: int = 120) -> str:
@@ -206,17 +210,6 @@ def test_metric_without_any_score() -> None:
     assert suites(results) == {"x": ["x.z"]}
 
 
-def test_worst_is_the_least_faithful() -> None:
-    """Faithfulness decides, then the other scores; without a faithfulness a sample comes last."""
-    faithful = "ragas.faithfulness"
-    refusal = result("r", {faithful: NotScored(Cause.UNDEFINED), "x.y": score(0.0)})
-    low = result("l", {faithful: score(0.2), "x.y": score(0.1)})
-    lower = result("m", {faithful: score(0.2), "x.y": score(0.0)})
-    high = result("h", {faithful: score(0.9), "x.y": score(0.0)})
-    assert worst([refusal, high, low, lower]) is lower
-    assert worst([result("n", {"x.y": NotScored(Cause.UNDEFINED)})]) is None
-
-
 def test_tables_show_scores_and_causes() -> None:
     """A score stands in its question's line; an absence stands in the summary with its cause."""
     rows = [
@@ -251,7 +244,7 @@ def test_worst_sample_names_claim_and_reason() -> None:
 
 def test_shown_text_cannot_steer_the_terminal() -> None:
     """Control characters and line breaks of a text are not written to the terminal."""
-    text = shorten("a\x1b[2J\x07b\r\nc" + "d" * 100)
+    text = one_line("a\x1b[2J\x07b\r\nc" + "d" * 100)
     assert text.isprintable()
     assert len(text) <= 60
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rag_eval_hooks.capture.contexts.search import Finder
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.contexts.search import find_contexts
+from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.sample import Context
+from tests.support.variation import Variation, seeds
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
@@ -20,7 +21,7 @@ C = "Dogs must be on a lead while they are on the car deck of the ship."
 
 
 def contexts_of(interaction: Interaction) -> tuple[Context, ...] | None:
-    return Finder(interaction, interaction.root.text).contexts()
+    return find_contexts(interaction, interaction.root.text).contexts
 
 
 class Story:
@@ -337,3 +338,94 @@ def test_what_a_retriever_found_before_it_raised_is_not_known_to_be_used() -> No
     story.recorder.fail(outer, ConnectionError())
     story.asked("m", "Say that you do not know", "I do not know, sorry.")
     assert story.contexts("I do not know, sorry.") is None
+
+
+NUMBERED = [
+    lambda text: " ".join(f"[{n}] {part}" for n, part in enumerate(text.split(". "))),
+    lambda text: text.partition(". ")[2],
+    lambda text: "\n".join(textwrap.wrap(f"- {text.upper().lower()}", 30)),
+    lambda text: f"**{text}**<br>",
+]
+
+
+@pytest.mark.parametrize("formatter", NUMBERED)
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_text_that_a_formatter_altered_is_known_by_its_words(
+    formatter: Callable[[str], str], seed: int
+) -> None:
+    """Numbered, without its first sentence, wrapped or in bold: the texts shown, and no other."""
+    texts = Variation(3 * seed).passages(4)
+    story = Story()
+    story.gave("r", *texts)
+    story.asked("m", f"Use:\n{formatter(texts[2])}\n{formatter(texts[0])}", "yes, indeed")
+    assert story.contexts("yes, indeed") == [texts[2], texts[0]]
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_calls_whose_short_outputs_are_quoted_belong_to_the_answer(seed: int) -> None:
+    """Partial answers of a word or two lead to their documents, graders' words to none."""
+    drawn = Variation(seed)
+    first, second, other = drawn.passages(3)
+    one, two, answer = drawn.short(), drawn.short(), drawn.sentence()
+    story = Story()
+    story.gave("r", other, first, second)
+    story.asked("grader", f"Answer good or bad: {other}", "good")
+    story.asked("part", f"Answer from {first}", one)
+    story.asked("another", f"Answer from {second}", two)
+    story.asked("whole", f"Be a good reader. Parts: {one}; {two}", answer)
+    assert story.contexts(answer) == [first, second]
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_the_answering_prompt_orders_what_it_shows(seed: int) -> None:
+    """A summary that it quotes was made of texts that follow, whatever order that call saw."""
+    drawn = Variation(seed)
+    old, kept, new = drawn.passages(3)
+    summary, answer = drawn.sentence(), drawn.sentence()
+    story = Story()
+    story.gave("r", old, kept)
+    story.asked("summary", f"Sum up {kept} {old}", summary)
+    story.gave("again", new)
+    story.asked("model", f"So far: {summary}\n{new}\n{kept}", answer)
+    assert story.contexts(answer) == [new, kept, old]
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_where_a_grader_lets_none_pass_the_model_saw_none(seed: int) -> None:
+    """Another call was shown the documents, and the answering call no word of them."""
+    drawn = Variation(seed)
+    story = Story()
+    story.gave("r", *(texts := drawn.passages(2)))
+    story.asked("grader", f"Is this of use? {texts}", "no")
+    story.asked("model", f"Answer as you know: {drawn.sentence()}", "I do not know that.")
+    assert story.contexts("I do not know that.") == []
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_sources_are_a_floor(seed: int) -> None:
+    """What an answer names as its source counts, though it was too short to be followed."""
+    drawn = Variation(seed)
+    long, short = drawn.passage(), drawn.short()
+    story = Story()
+    story.gave("r", long, short)
+    documents = [Context(text=short), Context(text=long)]
+    story.recorder.documents(story.root, documents, Origin.SOURCES)
+    answer = drawn.sentence()
+    story.asked("model", f"Use {long} and {short}", answer)
+    assert sorted(story.contexts(answer) or ()) == sorted([long, short])
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_a_text_that_holds_the_sentence_is_what_was_shown(seed: int) -> None:
+    """The window around a sentence, from its metadata, is the context where the prompt has it."""
+    drawn = Variation(seed)
+    sentences = [drawn.sentence() for _ in range(5)]
+    window = " ".join(sentences[1:4])
+    story = Story()
+    run = story.run("r", story.root, RunKind.RETRIEVER)
+    one = Context(text=sentences[2], metadata={drawn.name(): window})
+    story.recorder.documents(run, [one, Context(text=sentences[0])])
+    story.recorder.end(run)
+    answer = drawn.sentence()
+    story.asked("model", f"Use {window}", answer)
+    assert story.contexts(answer) == [window]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import math
 import re
 import runpy
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,23 @@ def test_every_setting_is_documented() -> None:
 
 
 def test_every_metric_is_documented() -> None:
-    """The README lists all metrics and no others."""
-    listed = re.findall(r"^\| `(\w+\.\w+)` \|", (ROOT / "README.md").read_text(), re.M)
+    """The page of metrics lists and calculates all and no others."""
+    listed = re.findall(r"^\| `(\w+\.\w+)` \|", (ROOT / "docs/metrics.md").read_text(), re.M)
     assert sorted(listed) == sorted(metric.id for metric in ALL_METRICS)
+    script = runpy.run_path(str(ROOT / "docs/metric_pages.py"))
+    page = (ROOT / "docs/metrics.md").read_text()
+    assert script["page"]() == page, "run `python docs/metric_pages.py`"
+
+
+def test_every_formula_gives_the_value_of_its_example() -> None:
+    """Each metric has a formula, and its numbers come to the value that is printed below them."""
+    sections = (ROOT / "docs/metrics.md").read_text().split("\n### ")[1:]
+    assert len(sections) == len(ALL_METRICS)
+    for section in sections:
+        (formula,) = re.findall(r"^Formula: (.+)\.$", section, re.M)
+        value = float(re.search(r"^value = ([0-9.]+)", section, re.M)[1])  # type: ignore[index]
+        for numbers in re.findall(r", here ([0-9.x+/() ]+)$", formula):
+            assert math.isclose(eval(numbers.replace("x", "*")), value, rel_tol=1e-3), section
 
 
 def test_the_map_of_the_rooms_is_current() -> None:
@@ -40,6 +57,21 @@ def test_the_map_of_the_rooms_is_current() -> None:
     script = runpy.run_path(str(ROOT / "docs/rooms.py"))
     page = (ROOT / "docs/architecture.md").read_text()
     assert script["page"]() == page, "run `python docs/rooms.py`"
+
+
+def test_the_picture_of_the_held_span_is_current() -> None:
+    """The picture shows the names and the time limit that the code has."""
+    script = runpy.run_path(str(ROOT / "docs/held_span.py"))
+    drawn = (ROOT / "docs/images/held-span.svg").read_text(encoding="utf-8")
+    assert script["picture"]() == drawn, "run `python docs/held_span.py`"
+
+
+def test_the_table_of_shapes_is_current() -> None:
+    """The page on capture names every shape of LangChain's matrix, and what it takes."""
+    pytest.importorskip("langchain_core")
+    script = runpy.run_path(str(ROOT / "docs/shapes_table.py"))
+    page = (ROOT / "docs/capture.md").read_text()
+    assert script["page"]() == page, "run `python docs/shapes_table.py`"
 
 
 def test_the_index_of_the_tests_is_current() -> None:
@@ -91,7 +123,7 @@ def test_examples_of_sampling_are_accepted(told: dict[str, Any]) -> None:
 def test_viewer_pages_name_what_is_emitted() -> None:
     """Every attribute, event and metric that a page on a viewer names is one that we emit."""
     emitted = {value for value in vars(semconv).values() if isinstance(value, str)}
-    own = r"rag\.eval\.(<suite>\.<metric>|[a-z]+\.[a-z_]+)\.(score|label)"
+    own = r"rag\.eval\.(<suite>\.<metric>|[a-z]+\.[a-z_]+)\.(score|label|pass|reason|normalised)"
     for page in sorted((ROOT / "docs" / "viewers").glob("*.md")):
         text = page.read_text(encoding="utf-8")
         for name in re.findall(r"`((?:rag\.eval|gen_ai)\.[\w.<>]+)", text):
@@ -102,3 +134,46 @@ def test_viewer_pages_name_what_is_emitted() -> None:
 def _is_metric(name: str) -> bool:
     metric_id = name.removeprefix("rag.eval.").rpartition(".")[0]
     return metric_id == "<suite>.<metric>" or metric_id in {one.id for one in ALL_METRICS}
+
+
+_WORDS = (
+    r"\b(told(?! apart)|course of|(?<!`)carriers?|errands?|utili[sz]\w+|simply|easily|obviously"
+    r"|seamless\w*|robust\w*|powerful|please|in order to"
+    r"|(?P<twice>the|a|an|is|of|to|in) (?P=twice))\b"
+)
+"""Words of our own where the field has better ones, words that say nothing, and words doubled."""
+
+
+def _texts() -> Iterator[tuple[Path, str]]:
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    yield from ((page, page.read_text(encoding="utf-8")) for page in pages)
+    folders = ("rag_eval_hooks", "integrations", "benchmarks", "examples", "docs")
+    for path in (path for folder in folders for path in (ROOT / folder).rglob("*.py")):
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, documented):
+                yield path, ast.get_docstring(node) or ""
+
+
+def test_documents_and_docstrings_use_the_words_of_the_field() -> None:
+    """No page and no docstring explains itself in words of our own, or in empty ones."""
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path, text in _texts()
+        for match in re.finditer(_WORDS, text, re.I)
+    ]
+    assert found == []
+
+
+_GENERATED = r"<!-- Written by.*?<!-- End of|<!-- The rest is written.*"
+
+
+def test_the_documents_are_short() -> None:
+    """All pages together are at most 12,000 words, but for what is made from the code."""
+    words = 0
+    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        text = page.read_text(encoding="utf-8")
+        if page.name not in ("configuration.md", "benchmarks.md"):
+            # Not the bars of tables.
+            words += len(re.findall(r"\S*\w\S*", re.sub(_GENERATED, "", text, flags=re.S)))
+    assert words <= 12_000, words

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rag_eval_hooks import RagEval, Sample, Score
 from rag_eval_hooks.metrics.options import PHRASES, DontKnow, confession
+from rag_eval_hooks.score import Cause
 from rag_eval_hooks.text.folding import fold
+from rag_eval_hooks.text.refusals import refusal
 
 DATA = Path(os.environ.get("RAG_EVAL_DATA", Path(__file__).parents[3] / "shared/data"))
 PLACES = (DATA / "open/refusals.jsonl", DATA / "refusals.jsonl")
@@ -122,3 +126,80 @@ def test_on_labelled_answers() -> None:
         found = [label for answer, label in labelled if rule(answer)]
         assert sum(found) / len(found) >= precision
         assert sum(found) / sum(label for _, label in labelled) >= recall
+
+
+@pytest.mark.parametrize(
+    ("refusing", "answering"),
+    [
+        ("Ich weiß es nicht.", "Er weiß es nicht, sie aber schon: Rom."),
+        ("Ich kann das nicht sagen.", "Ich weiß nicht, ob Paris, aber es ist Rom."),
+        ("Dazu gibt es keine Angaben.", "Keine Angaben stehen auf Seite 3."),
+        ("Je ne sais pas.", "Je ne sais pas nager est un film de 2010."),
+        ("Il n'y a pas assez d'informations.", "Il n'y a pas de pont, mais un bac."),
+        ("No lo sé.", "No, lo sabe Ana."),
+        ("No hay suficiente información.", "No hay ferry los lunes."),
+        ("我不知道。", "他不知道桥有多长。"),
+        ("わかりません。", "わかりませんという本です。"),
+        ("There isn't enough context to say.", "There isn't enough room for ten cars."),
+    ],
+)
+def test_refusals_in_other_languages(refusing: str, answering: str) -> None:
+    """A usual phrase that is the whole sentence refuses; its words in another sentence do not."""
+    assert refusal(refusing) is not None
+    assert refusal(answering) is None
+
+
+REFUSALS = """
+Die Antwort ist nicht bekannt.|Dazu liegen mir keine Informationen vor.|Keine Angabe.
+In den Dokumenten steht dazu nichts.|Die Unterlagen enthalten keine Angaben zum Preis.
+Leider kann ich Ihnen dazu keine Auskunft geben.|Das geht aus dem Kontext nicht hervor.
+Es ist unklar, wann das Werk entstand.|Es tut mir leid, aber das weiß ich nicht.
+Basierend auf dem Kontext kann ich nicht bestimmen, wer es war.
+Die Frage lässt sich nicht beantworten.
+La réponse n'est pas connue.|Le contexte ne mentionne pas le prix.|Je n'en ai aucune idée.
+Désolé, je ne peux pas répondre à cette question.|On ne sait pas qui l'a écrit.
+Il est impossible de déterminer la date.|D'après le contexte, je ne peux pas dire qui a gagné.
+Les extraits fournis ne permettent pas de répondre.|Je ne dispose pas de cette information.
+La respuesta no se conoce.|No se sabe.|Lo siento, no puedo responder a esta pregunta.
+El contexto no menciona el precio.|No dispongo de datos suficientes.|Desconozco la respuesta.
+Según los documentos, no es posible determinar quién ganó.|No tengo ni idea.
+I'm afraid I have no idea.|The price is not stated in the documents.|I'm unsure.
+Nothing in the context says who won.|No relevant passages were found.|My sources are silent on that.
+"""
+ANSWERS = """
+Der Autor ist unbekannt.|Das ist nicht möglich.|Die Daten werden nicht gespeichert.
+Laut den Dokumenten enthält das Paket keine Batterien.|Die Antwort ist nicht Paris, sondern Rom.
+Ohne Ausweis erhalten Sie keine Auskunft.|Die Quelle ist nicht bekannt für ihr Wasser.
+Sie konnte die Antwort nicht finden und fragte Ada.|Der Text wurde nicht von Ada geschrieben.
+L'auteur est inconnu.|D'après le texte, le paquet ne contient pas de piles.|La source ne tarit pas.
+On ne peut pas entrer sans billet.|Les données ne sont pas conservées.|Elle ne savait pas nager.
+Je ne sais pas si c'est Paris, mais c'est Rome.|Il ne répond pas aux lettres.
+El autor es desconocido.|No se puede entrar sin billete.|Según el texto, la caja no contiene pilas.
+Los datos no se guardan.|La fuente no está lejos.|Ella no sabe nadar.|No, lo sabe Ana.
+The data are not kept.|I have no sugar.|Nothing in the box is sharp.|No passengers were found.
+"""
+
+
+@pytest.mark.parametrize(("texts", "refuses"), [(REFUSALS, True), (ANSWERS, False)])
+def test_the_kinds_of_its_words_make_a_clause_a_refusal(texts: str, refuses: bool) -> None:
+    """Who cannot tell, or which source is silent, makes a refusal; a "not" by itself does not."""
+    wrong = [
+        text
+        for text in texts.strip().replace("\n", "|").split("|")
+        if (refusal(text) is not None) is not refuses
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "answer", ["I don't know.", "Die Antwort ist nicht bekannt.", "No se sabe."]
+)
+def test_a_refusal_says_nothing_of_retrieval(answer: str) -> None:
+    """Without a reference, the precision of what a refusal was given is undefined and not 0."""
+    sample = Sample(question="When did it open?", contexts=["It has three doors."], answer=answer)  # type: ignore[arg-type]
+    names = ("ragas.context_precision", "ragas.context_precision_without_reference")
+    with RagEval(names, embedder="none") as evals:
+        refused = evals.evaluate(sample)
+        judged = evals.evaluate(replace(sample, reference="It opened in 1990."))
+    assert [refused[name].cause for name in names] == [Cause.UNDEFINED] * 2  # type: ignore[union-attr]
+    assert isinstance(judged[names[0]], Score)

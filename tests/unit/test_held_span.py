@@ -9,16 +9,27 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks.ending import status_of
+from rag_eval_hooks.ending import Evaluation, status_of
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.score import UNIT, Cause, NotScored
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
-from rag_eval_hooks.telemetry.rag_span import SpanHolder, attributes_of
+from rag_eval_hooks.telemetry.attribute_limits import Attributes
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
+from rag_eval_hooks.telemetry.thresholds import Thresholds
 from rag_eval_hooks.work import HeldSpan
 
 BAD = NotScored(Cause.JUDGE_FAILED)
 NONE = NotScored(Cause.MISSING_INPUT)
 GOOD = UNIT.score(0.5, label="half")
+
+
+def attributes_of(outcomes: Outcomes) -> Attributes:
+    evaluation = Evaluation(
+        sample=Sample(question="q"), outcomes=outcomes, probability=0.1, start=0, end=2_000_000_000
+    )
+    return ScoreAttributes(Thresholds({}, ()), content=False).of(evaluation)
 
 
 class Spans:
@@ -51,7 +62,7 @@ def test_a_held_span_ends_once_with_its_scores_and_its_true_end() -> None:
     true_end = time.time_ns() + 5_000_000
     held = spans.hold(end=true_end)
     assert spans.ended() == []
-    assert spans.holder.finish(held, attributes_of({"s.m": GOOD}, probability=0.1, duration=2))
+    assert spans.holder.finish(held, attributes_of({"s.m": GOOD}))
     assert not spans.holder.finish(held, {})
     (span,) = spans.exporter.get_finished_spans()
     assert span.end_time == true_end
@@ -60,6 +71,10 @@ def test_a_held_span_ends_once_with_its_scores_and_its_true_end() -> None:
         "rag.eval.duration_ms": 2000,
         "rag.eval.sample_rate": 0.1,
         "rag.eval.version": (span.attributes or {})["rag.eval.version"],
+        "gen_ai.evaluation.name": "s.m",
+        "gen_ai.evaluation.score.value": 0.5,
+        "gen_ai.evaluation.score.label": "half",
+        "gen_ai.evaluation.explanation": "s.m (0.50)",
         "rag.eval.s.m.score": 0.5,
         "rag.eval.s.m.label": "half",
     }
@@ -129,8 +144,9 @@ def test_status_tells_failures_from_what_cannot_be(
     assert status_of(outcomes).value == status  # type: ignore[arg-type]
 
 
-def test_failed_metrics_are_named() -> None:
-    """The span names the metrics that failed, and no attribute stands for their value."""
-    attributes = attributes_of({"s.good": GOOD, "s.bad": BAD}, probability=1, duration=0)
-    assert attributes["rag.eval.failed"] == ["s.bad"]
+def test_metrics_without_a_score_are_named() -> None:
+    """The span names the metrics that have none, and no attribute stands for their value."""
+    attributes = attributes_of({"s.good": GOOD, "s.bad": BAD})
+    assert attributes["rag.eval.unscored"] == ["s.bad"]
+    assert "rag.eval.failed" not in attributes
     assert not [key for key in attributes if key.startswith("rag.eval.s.bad")]

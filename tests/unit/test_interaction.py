@@ -12,7 +12,7 @@ import pytest
 
 from rag_eval_hooks import RagEval, Sample, Status
 from rag_eval_hooks.capture import Interaction, ManualInteraction, Recorder, RunKind, assemble
-from rag_eval_hooks.capture.contexts.documents import contexts_of
+from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 
@@ -38,7 +38,7 @@ class Log(list[Interaction]):
         self.incidents = Incidents()
 
     def open(self, question: str | None = "q", **more: Any) -> ManualInteraction:
-        more = {"metadata": None, "tags": None, "name": None, **more}
+        more = {"metadata": None, "tags": None, "name": None, "options": {}, **more}
         return ManualInteraction(self.recorder, self.incidents, question, **more)
 
     def model(self, prompt: str, text: str) -> None:
@@ -67,6 +67,39 @@ def log() -> Log:
 
 def texts(sample: Sample) -> list[str] | None:
     return None if sample.contexts is None else [context.text for context in sample.contexts]
+
+
+class Hit:
+    """An object of the application's own, which only it can read."""
+
+    def __init__(self, text: str) -> None:
+        self.read = text
+
+
+def test_objects_of_the_applications_own_are_recorded(log: Log) -> None:
+    """`as_context` reads what `contexts` is given, beside texts and documents."""
+    options = {"as_context": lambda one: one.read if isinstance(one, Hit) else None}
+    with log.open(options=options) as it:
+        it.contexts([Hit(A), B])
+        it.contexts(Hit("Third."))
+        it.answer("yes")
+    (sample,) = log.samples()
+    assert texts(sample) == [A, B, "Third."]
+    assert not log.incidents.counts()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"answer": 7}, {"root": ""}, {"retrieval_tools": "t"}, {"as_context": 1}, {"no": 1}]
+)
+def test_an_option_that_cannot_work_is_counted(log: Log, wrong: Any) -> None:
+    """The host's request goes on, and its interaction without the options."""
+    with log.open(options=wrong) as it:
+        it.contexts([A])
+        it.answer("yes")
+    (sample,) = log.samples()
+    assert (texts(sample), sample.answer) == ([A], "yes")
+    (counted,) = log.incidents.counts()
+    assert counted.startswith("capture interaction options: ")
 
 
 def test_what_is_said_is_the_sample(log: Log) -> None:

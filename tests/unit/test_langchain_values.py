@@ -15,9 +15,15 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel
 
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
-from rag_eval_hooks_langchain.question_answer import answer_of, other_answers, question_of
+from rag_eval_hooks_langchain.question_answer import (
+    answer_of,
+    message_texts,
+    other_answers,
+    question_of,
+)
 from rag_eval_hooks_langchain.run_outputs import text_of_tool
 from rag_eval_hooks_langchain.structured import structured
+from tests.support.variation import Variation, seeds
 
 ONE, TWO = Document("one"), Document("two")
 
@@ -321,3 +327,25 @@ def test_texts_of_tools(output: Any, text: str | None) -> None:
     """A number or a failure of a tool is no context."""
     found = text_of_tool(output)
     assert (None if found is None else found.text) == text
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_a_prompt_has_the_texts_of_documents_and_no_data_of_files(seed: int) -> None:
+    """Search results and documents are read as deep as their text is; what is encoded is left."""
+    drawn = Variation(seed)
+    told, asked, data = drawn.passage(), drawn.question(), "QUJD" * 9
+    text = {"type": "text", "text": told}
+    blocks: list[dict[str, Any]] = [
+        {"type": "search_result", "source": drawn.name(), "content": [text]},
+        {"type": "document", "source": {"type": "text", "data": told}, "title": drawn.name()},
+        {"type": "document", "source": {"type": "content", "content": [text]}},
+        {"type": "document", "source": {"type": "base64", "data": data}},
+        {"type": "image", "source": {"type": "base64", "data": data}},
+        {"type": "file", "source_type": "base64", "data": data},
+    ]
+    block = blocks[seed % len(blocks)]
+    content: list[Any] = [block, {"type": "text", "text": asked}]
+    (shown,) = message_texts([[HumanMessage(content=content)]])
+    assert shown.endswith(asked)
+    assert data not in shown
+    assert (told in shown) == (data not in str(block))

@@ -63,10 +63,15 @@ class TestWorkedExamples:
         ("answer", "value"),
         [
             ("It is 604.", 0.0),
-            ("From the sky", 1 / 3),
+            ("From the sky", 0.0),
+            ("From scratch: I jumped from the roof", 0.0),
+            ("It says so from the annual report", 1 / 3),
+            ("Sources: documents 1 and 2, pages 3-4.", 1.0),
+            ("It is so [1] [2, 3] (Smith et al., 2020)", 2 / 3),
+            ("The list[0] is (as said) new in 2020", 1 / 3),
             ("According to page 3", 2 / 3),
             ("Source: the PDF document, page 2, based on Table: 4", 1.0),
-            ("pages of documents, resource: fromage", 0.0),
+            ("pager of documentation, resource: fromage", 0.0),
         ],
     )
     def test_citation_counts_distinct_whole_words(self, answer: str, value: float) -> None:
@@ -103,6 +108,12 @@ class TestNumberMatch:
             ("1000", "$1,000", 1.0),
             ("604 only", "604 = 293 * 2.061", 1 / 3),
             ("51", "51 and 51", 1.0),
+            ("three rules", "3 rules", 1.0),
+            ("1500 metres", "1.5 km", 1.0),
+            ("1500 metres", "1.6 km", 0.0),
+            ("$1.2bn", "1.2 billion", 1.0),
+            ("May 1, 2024", "2024-05-01", 1.0),
+            ("May 2, 2024", "2024-05-01", 1 / 3),
         ],
     )
     def test_values_are_compared(self, answer: str, reference: str, value: float) -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rag_eval_hooks.claim_verdict import ClaimVerdict
 from rag_eval_hooks.findings import (
     ChunkRelevance,
     Finding,
@@ -83,7 +84,7 @@ class TestContract:
         """The embedded judge fills the protocol and never pretends to be a model."""
         judge = LocalJudge()
         assert isinstance(judge, Judge)
-        assert (judge.name, judge.annotator_kind) == ("local", AnnotatorKind.CODE)
+        assert (judge.name, judge.annotator_kind) == ("embedded", AnnotatorKind.CODE)
         assert judge.version
 
     async def test_questions_are_absent_with_a_cause(self) -> None:
@@ -219,7 +220,7 @@ class TestSupport:
     )
     def test_what_is_left_open_is_no_conflict(self, claim: str, chunk: str) -> None:
         """A condition, a "may or may not" and a denial of something else deny nothing."""
-        assert support(claim, chunk).supported
+        assert support(claim, chunk).verdict is not ClaimVerdict.CONTRADICTED
 
     def test_reasons_show_words_as_written(self) -> None:
         """What is missing is told in the claim's own words, not as stems."""
@@ -390,6 +391,25 @@ def stance(answer: str | None, reference: str | None = None) -> Stance:
     return made(asyncio.run(LocalJudge().decompose(task)).stance)
 
 
+@pytest.mark.parametrize(
+    ("reference", "answer", "correct"),
+    [
+        ("USA / United States / America", "It is in the United States.", True),
+        ("USA / United States / America", "It is in Canada.", False),
+        ("Jupiter (the Roman god)", "They mean Jupiter.", True),
+        ("James P. Flynn", "The judge was played by Jimmy Flynn.", True),
+        ("James P. Flynn", "The judge was played by Errol Flynn.", False),
+        ("February 19, 2017", "It started in February 2017.", True),
+        ("February 19, 2017", "It started in March 2017.", False),
+        ("Massachusetts", "It was filmed in Massachusetts1.", True),
+        ("Jupiter (the Roman god)", "They do not mean Jupiter.", False),
+    ],
+)
+def test_short_references_have_other_forms(reference: str, answer: str, correct: bool) -> None:
+    """One alias is enough; a date in part and a short given name are no other answer."""
+    assert is_correct("What is it?", answer, reference).holds is correct
+
+
 class TestRating:
     async def test_nothing_is_rated_by_a_rubric(self) -> None:
         """Rubrics and grades, which rules cannot apply, are absent and never guessed."""
@@ -510,11 +530,10 @@ class TestEmbedder:
     CLAIM = "The physician treated the sick."
     CHUNK = "The doctor looked after ill people in their houses, the physician said."
 
-    def test_a_paraphrase_is_supported(self) -> None:
-        """With an embedder, other words of the same meaning support a claim."""
+    def test_a_cosine_is_no_support(self) -> None:
+        """Closeness in meaning says that two sentences share a subject, not that one follows."""
         judge = LocalJudge(Fixed(("physician", "doctor"), ("train",)))
-        assert not support(self.CLAIM, self.CHUNK).supported
-        assert support(self.CLAIM, self.CHUNK, judge=judge).supported
+        assert support(self.CLAIM, self.CHUNK, judge=judge) == support(self.CLAIM, self.CHUNK)
 
     def test_a_conflict_outweighs_the_cosine(self) -> None:
         """However close two sentences are, a number that differs is no support."""
@@ -551,7 +570,7 @@ class TestEmbedder:
         await judge.verify(task)
         await judge.aclose()
         assert sorted(embedder.seen) == ["Same text.", "q"]
-        assert judge.name == "local+fixed"
+        assert judge.name == "embedded+fixed"
         assert embedder.closed
 
 

@@ -1,17 +1,20 @@
-"""Laws of prices: known only where they are told, and then exact."""
+"""Laws of prices: the user's table, then the list of the endpoint's provider, else none."""
 
 from __future__ import annotations
 
+import logging
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.judges.prices import Price, Prices
+from rag_eval_hooks.judges.prices import Price, Prices, prices_of
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import NotScored
 from rag_eval_hooks.tasks import Decompose
@@ -32,7 +35,7 @@ def test_cost_is_tokens_times_prices_of_a_million() -> None:
 
 
 def test_nothing_has_a_price_by_default() -> None:
-    """Without a table no cost is known, and none is made up."""
+    """Without a table and an endpoint no cost is known, and none is made up."""
     assert Prices().priced(USED, "openai:gpt-4o") == USED
     assert prices(other=(1.0, 1.0)).priced(USED, "openai:m").cost is None
 
@@ -64,6 +67,77 @@ def test_the_exact_name_wins_then_the_first_pattern(model: str, price: Price | N
         "openai:large": {"input": 4, "output": 4},
     }
     assert Prices({"models": table}).of(model) == price
+
+
+OPENAI = "https://api.openai.com/v1"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_table_stands_over_the_list_of_the_provider(seed: int) -> None:
+    """A listed model costs what `genai-prices` computes, one in the table what stands there."""
+    genai = pytest.importorskip("genai_prices")
+    source = random.Random(seed)
+    listed = ["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-4.1-nano", "o3-mini", "gpt-5-mini"]
+    model, other = source.sample(listed, 2)
+    used = Usage(1, source.randrange(1, 20_000), source.randrange(1, 2_000))
+    own = {"input": source.uniform(0, 9), "output": source.uniform(0, 9)}
+    found = Prices({"models": {other: own}}, base_url=OPENAI)
+    call = genai.Usage(input_tokens=int(used.input_tokens), output_tokens=int(used.output_tokens))
+    wanted = genai.calc_price(call, model, provider_id="openai").total_price
+    assert found.priced(used, f"openai:{model}").cost == pytest.approx(float(wanted))
+    assert found.of(f"openai:{other}") == Price(**own)
+
+
+@pytest.mark.parametrize(
+    ("model", "table", "address"),
+    [
+        ("openai:gpt-4o", {}, "http://localhost:8000/v1"),
+        ("openai:gpt-4o", {"currency": "EUR"}, OPENAI),
+        ("openai:of-nobody", {}, OPENAI),
+        ("langchain:gpt-4o", {}, OPENAI),
+    ],
+)
+def test_no_price_is_taken_from_another_offer(model: str, table: Any, address: str) -> None:
+    """A listed name at another endpoint, in another currency or behind a framework has no price."""
+    assert Prices(table, base_url=address).of(model) is None
+
+
+def test_a_model_without_a_price_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Each model that a user's table leaves out is logged once; a cost is not missed."""
+    table = prices(other=(1.0, 1.0))
+    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
+        for _ in range(3):
+            table.priced(USED, "openai:m")
+            table.priced(USED, "openai:other")
+    assert [record.getMessage() for record in caplog.records] == [
+        "no price of openai:m is known: its calls have no cost"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "is_known"),
+    [
+        ({"judge": "openai:gpt-4o-mini"}, "openai:gpt-4o-mini", True),
+        (
+            {"judge": "azure:gpt-4o", "judge_base_url": "https://we.openai.azure.com"},
+            "openai:gpt-4o",
+            True,
+        ),
+        ({"embedder": "openai:text-embedding-3-small"}, "openai:text-embedding-3-small", True),
+        ({"judge": "ollama:gpt-4o"}, "openai:gpt-4o", False),
+        (
+            {"judge": "openai:gpt-4o", "judge_base_url": "http://vllm:8000/v1"},
+            "openai:gpt-4o",
+            False,
+        ),
+    ],
+)
+def test_settings_decide_whose_list_counts(
+    settings: dict[str, Any], model: str, is_known: bool
+) -> None:
+    """OpenAI and Azure have listed prices, a server of the user's own has none."""
+    pytest.importorskip("genai_prices")
+    assert (prices_of(RagEvalConfig(**settings)).of(model) is not None) is is_known
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

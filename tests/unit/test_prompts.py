@@ -20,19 +20,29 @@ from rag_eval_hooks.prompts import (
     RateAsk,
     VerifyAsk,
 )
-from rag_eval_hooks.prompts.prompt import data_block, schema_of
+from rag_eval_hooks.prompts.prompt import DECOMPOSING, JUDGING, SYSTEM, data_block
+from rag_eval_hooks.prompts.shape import FLAG, NUMBER, TEXT, WHOLE_NUMBER, one_of, schema
 from rag_eval_hooks.tasks import Decompose
 from tests.servers.brain import prompt_data
-from tests.servers.samples import DECOMPOSE, GRADE, RATE, VERIFY, VERIFY_PARTS
+from tests.servers.samples import (
+    AGREEMENTS,
+    DECOMPOSE,
+    GRADE,
+    LONG_VERIFY,
+    RATE,
+    VERIFY,
+    VERIFY_PARTS,
+)
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
-_WORDINGS = {"prompts.1": "44eb466417a3", "prompts.2": "cbcf8c1e0dda"}
-_AGREEMENTS = (Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT)
+_WORDINGS = {"prompts.1": "44eb466417a3", "prompts.2": "cbcf8c1e0dda", "prompts.3": "b788f832e16d"}
 _PARTIAL = VerifyAsk(VERIFY, shown=(1, 3), partial_view=True)
 
 
 def whole(ask: Ask) -> Prompt:
-    return ask.prompt(ask.items())
+    """The prompt for all items; agreements are never asked for beside others."""
+    items = {kind: keys for kind, keys in ask.items().items() if kind not in AGREEMENTS}
+    return ask.prompt(items or ask.items())
 
 
 def graded(template: str, *kinds: Finding) -> Prompt:
@@ -86,7 +96,7 @@ def about_contexts() -> list[Prompt]:
     asks = [
         VerifyAsk(replace(VERIFY, wanted=frozenset({kind})))
         for kind in VERIFY_PARTS
-        if kind not in _AGREEMENTS
+        if kind not in AGREEMENTS
     ]
     grades = [Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS]
     return [
@@ -102,7 +112,7 @@ def test_all_prompts_with_contexts_share_a_prefix(prompt: Prompt) -> None:
     """System text, question and contexts stand first and identical, whatever is asked."""
     full = whole(VerifyAsk(VERIFY))
     shared = full.user[: full.user.index("</data ") + len("</data 000000000000>")]
-    assert prompt.system == full.system
+    assert prompt.prefix == full.prefix == f"{JUDGING}\n{shared}"
     assert prompt.user.startswith(shared)
     assert all(chunk in shared for chunk in VERIFY.chunks)
 
@@ -113,20 +123,47 @@ def test_all_prompts_with_contexts_share_a_prefix(prompt: Prompt) -> None:
         whole(DecomposeAsk(DECOMPOSE)),
         whole(RateAsk(RATE)),
         graded("1", Finding.ACCURACY_RATINGS),
-        whole(VerifyAsk(replace(VERIFY, wanted=frozenset(_AGREEMENTS)))),
+        whole(VerifyAsk(replace(VERIFY, wanted=frozenset(AGREEMENTS)))),
     ],
 )
 def test_what_needs_no_context_is_asked_without(prompt: Prompt) -> None:
     """Contexts are the cost: only verdicts and grades about them show them."""
     assert "chunks" not in data_of(prompt)
+    assert prompt.prefix is None
     assert data_of(prompt)["question"] == VERIFY.question
 
 
-@pytest.mark.parametrize("kind", VERIFY_PARTS)
+@pytest.mark.parametrize("text", [JUDGING, DECOMPOSING])
+def test_static_rules_and_examples_are_equal_for_all_samples(text: str) -> None:
+    """They stand in the system text, begin alike, and hold two worked examples."""
+    assert text.startswith(SYSTEM)
+    assert text.count("Example: ") == 2
+    for task in (VERIFY, LONG_VERIFY):
+        assert whole(VerifyAsk(task)).system == JUDGING
+    for answer in ("a. b.", "c"):
+        assert whole(DecomposeAsk(replace(DECOMPOSE, answer=answer))).system == DECOMPOSING
+
+
+@pytest.mark.parametrize("kind", [Finding.ANSWER_SUPPORT, *AGREEMENTS])
+def test_a_verdict_comes_after_its_grounds(kind: Finding) -> None:
+    """Quote, reason, verdict: the schema has them in the order in which they are written."""
+    prompt = whole(VerifyAsk(replace(VERIFY, wanted=frozenset({kind}))))
+    row = prompt.schema["properties"][kind.value]["items"]
+    assert row["required"][:4] == ["id", "quote", "reason", "verdict"]
+    assert row["properties"]["verdict"]["enum"] == ["supported", "contradicted", "not_stated"]
+    for other in (whole(VerifyAsk(VERIFY)), whole(RateAsk(RATE))):
+        for found in _objects(other.schema):
+            keys = found["required"]
+            if "reason" in keys:
+                decided = {"verdict", "useful", "rating", "found", "value", "score", "correct"}
+                assert all(keys.index(key) > keys.index("reason") for key in decided & {*keys})
+
+
+@pytest.mark.parametrize("kind", [*VERIFY_PARTS, *AGREEMENTS])
 def test_only_wanted_verdicts_are_asked_for(kind: Finding) -> None:
     """A verification speaks of the wanted finding and of no other."""
     prompt = whole(VerifyAsk(replace(VERIFY, wanted=frozenset({kind}))))
-    named = {part for part in VERIFY_PARTS if f"- {part.value}:" in prompt.user}
+    named = {part for part in (*VERIFY_PARTS, *AGREEMENTS) if f"- {part.value}:" in prompt.user}
     assert named == {kind}
     assert set(prompt.schema["properties"]) == {kind.value}
 
@@ -148,7 +185,8 @@ def test_each_grade_has_two_templates(kind: Finding) -> None:
     wordings = [prompt.user.split(f"- {kind.value}: ")[1] for prompt in (first, second)]
     assert wordings[0] != wordings[1]
     assert first.schema == second.schema
-    assert first.schema["properties"] == {kind.value: {"type": "integer"}}
+    steps = [0, 2, 4] if kind is Finding.ACCURACY_RATINGS else [0, 1, 2]
+    assert first.schema["properties"] == {kind.value: {"type": "integer", "enum": steps}}
 
 
 def test_the_second_accuracy_template_swaps_the_texts() -> None:
@@ -262,24 +300,27 @@ def test_schemas_do_not_depend_on_the_sample() -> None:
 
 
 def test_the_schema_knows_json_types() -> None:
-    """Booleans are not integers."""
-    assert schema_of({"a": True, "b": 1, "c": ["x"], "d": 0.5})["properties"] == {
+    """Booleans are not integers, and a value of a set is one of it."""
+    shape = {"a": FLAG, "b": WHOLE_NUMBER, "c": [TEXT], "d": NUMBER}
+    assert schema(shape | {"e": one_of(0, 0.5), "f": one_of("x", "y")})["properties"] == {
         "a": {"type": "boolean"},
         "b": {"type": "integer"},
         "c": {"type": "array", "items": {"type": "string"}},
         "d": {"type": "number"},
+        "e": {"type": "number", "enum": [0, 0.5]},
+        "f": {"type": "string", "enum": ["x", "y"]},
     }
 
 
 def test_a_sample_costs_two_small_prompts() -> None:
-    """Both prompts about five chunks of 120 words stay under 9,000 characters, shapes included."""
+    """Both prompts about five chunks of 120 words stay under 11,000 characters, shapes included."""
     chunk = "The harbour master of Varne wrote down the ships that came in with the tide. " * 8
     words = chunk.split()[:120]
     task = replace(VERIFY, chunks=tuple(" ".join([str(n), *words]) for n in range(5)))
     prompts = [whole(DecomposeAsk(DECOMPOSE)), whole(VerifyAsk(task))]
     size = sum(len(p.system) + len(p.user_with_shape) for p in prompts)
-    assert size < 9_000
-    assert size - sum(map(len, task.chunks)) < 5_000
+    assert size < 11_000
+    assert size - sum(map(len, task.chunks)) < 7_000
 
 
 def test_a_new_wording_is_a_new_version() -> None:
@@ -287,7 +328,7 @@ def test_a_new_wording_is_a_new_version() -> None:
     prompts = [
         whole(DecomposeAsk(DECOMPOSE)),
         whole(VerifyAsk(VERIFY)),
-        whole(VerifyAsk(replace(VERIFY, wanted=frozenset(_AGREEMENTS)))),
+        whole(VerifyAsk(replace(VERIFY, wanted=frozenset(AGREEMENTS)))),
         whole(_PARTIAL),
         whole(RateAsk(RATE)),
         graded("1"),

@@ -78,17 +78,45 @@ def test_ten_times_the_load_admits_the_rate(limits: dict[str, int], rate: float)
     assert abs(len(let_in) / (rate * end) - 1) < 0.02
 
 
-def test_the_admitted_share_is_known_under_load() -> None:
-    """Under a steady load the share that an admitted one carries is the true one."""
+@given(
+    st.integers(1, 8), st.lists(st.floats(0, 2, allow_nan=False), max_size=120), st.integers(0, 99)
+)
+def test_those_admitted_stand_for_those_refused(second: int, gaps: list[float], after: int) -> None:
+    """Inverse shares add up to the number that asked, as soon as enough pass after a refusal."""
     clock = Hand()
-    limit = RateLimit({"second": 10}, clock)
-    shares = []
-    for n in range(100 * 120):
-        clock.now = n / 100
+    limit = RateLimit({"second": second}, clock)
+    weights, asked = [], 0
+    for gap in [*gaps, *([1.5] * (after and 35))]:
+        clock.now += gap
+        asked += 1
         share = limit.admit()
-        if share is not None and clock.now > 60:
-            shares.append(share)
-    assert all(abs(share - 0.1) < 0.005 for share in shares)
+        if share is not None:
+            assert 0.0 < share <= 1.0
+            weights.append(1.0 / share)
+    assert sum(weights) <= asked + 1e-6
+    if after:
+        refused = asked - len(weights)
+        assert sum(weights) >= asked - 0.05 * refused - 0.01
+
+
+def test_a_burst_weighs_as_much_as_it_has_requests() -> None:
+    """A mean over calm and burst is that of all requests, though the burst is mostly refused."""
+    draw, clock = random.Random(11), Hand()
+    limit = RateLimit({"second": 10}, clock)
+    truth, weighed, plain = [], [], []
+    for begin, end, rate, value in ((0, 60, 3, 0.8), (60, 90, 60, 0.35), (90, 150, 3, 0.8)):
+        clock.now = float(begin)
+        while clock.now < end:
+            clock.now += draw.expovariate(rate)
+            truth.append(value)
+            share = limit.admit()
+            if share is not None:
+                weighed.append((value, 1.0 / share))
+                plain.append(value)
+    mean = sum(v * w for v, w in weighed) / sum(w for _, w in weighed)
+    true = sum(truth) / len(truth)
+    assert abs(mean - true) < 0.03
+    assert abs(sum(plain) / len(plain) - true) > 0.1
 
 
 def test_without_load_the_share_is_one() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import statistics
 
 import pytest
 
 from rag_eval_hooks import Context, NotScored, Sample, Score, Status
-from rag_eval_hooks.score import Scale
+from rag_eval_hooks.score import Cause, Scale
 
 
 def test_no_retrieval_and_empty_retrieval_differ() -> None:
@@ -21,6 +22,15 @@ def test_texts_become_contexts() -> None:
     """Contexts may be given as texts or mappings."""
     sample = Sample(question="q", contexts=["a", {"text": "b", "id": "1"}])  # type: ignore[arg-type]
     assert sample.contexts == (Context(text="a"), Context(text="b", id="1"))
+
+
+def test_cut_parts_are_named_once_whatever_was_cut_of_them() -> None:
+    """Parts that a limit cut stand in one order; cut metadata is no part of what is judged."""
+    cut = ("contexts[7].text", "metadata.note", "answer", "contexts", "interaction")
+    sample = Sample(question="q", truncated=cut, context_source="prompt", question_source="input")
+    assert sample.cut_parts == ("contexts", "answer")
+    assert Sample.from_dict(sample.to_dict()).context_source == "prompt"
+    assert sample.to_dict()["question_source"] == "input"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +57,7 @@ def test_round_trip_through_plain_types() -> None:
         reference="r",
         status=Status.CLOSED,
         tags=("t",),
+        truncated=("contexts[0].text",),
         metadata={"k": 1},
     )
     assert Sample.from_dict(json.loads(json.dumps(sample.to_dict()))) == sample
@@ -80,8 +91,11 @@ def test_scale_normalises_by_direction() -> None:
 
 
 def test_absence_is_no_score() -> None:
-    """An absence has no value that could be averaged by mistake."""
-    assert not hasattr(NotScored, "value")
+    """An absence has no number that could be averaged by mistake: its value is None."""
+    absent = NotScored(Cause.TIMEOUT)
+    assert absent.value is None
+    with pytest.raises(TypeError):
+        statistics.mean([absent.value, 1.0])  # type: ignore[type-var]
 
 
 def test_a_field_that_says_ok_is_kept() -> None:

@@ -7,7 +7,7 @@ import pytest
 from rag_eval_hooks import ConfigError, RagEval, RagEvalConfig
 from rag_eval_hooks.metrics import ALL_METRICS
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
-from rag_eval_hooks.telemetry.telemetry import Thresholds
+from rag_eval_hooks.telemetry.thresholds import Thresholds
 
 HALF = UNIT.score(0.5)
 FAILED = NotScored(Cause.JUDGE_FAILED)

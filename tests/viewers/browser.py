@@ -58,7 +58,8 @@ def screenshot(opened: Page, name: str, fallback: Path) -> Path:
 
 
 def _loopback_only(route: Route) -> None:
-    if urlsplit(route.request.url).hostname == "127.0.0.1":
+    url = urlsplit(route.request.url)
+    if url.scheme == "file" or url.hostname == "127.0.0.1":
         route.continue_()
     else:
         route.abort()

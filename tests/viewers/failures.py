@@ -145,7 +145,7 @@ def run(sink: str, fault: str, samples: int = SAMPLES) -> Cell:
             config=RagEvalConfig(
                 sink_timeout=TIMEOUT,
                 sink_retry_for=1.0,
-                carrier="off",
+                evaluation_span="off",
                 exit_timeout=2.0,
             ),
             tracer_provider=parts.tracers,

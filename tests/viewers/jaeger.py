@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["JaegerSpan", "jaeger_spans", "warnings_of"]
+__all__ = ["JaegerSpan", "jaeger_spans", "values", "warnings_of"]
 
 _KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
 _STATUS = {1: "OK", 2: "ERROR"}
@@ -56,6 +56,11 @@ def jaeger_spans(requests: Iterable[Mapping[str, Any]]) -> Iterator[JaegerSpan]:
             for scope in resource["scopeSpans"]:
                 for span in scope["spans"]:
                     yield _span(span, scope.get("scope", {}), about)
+
+
+def values(span: JaegerSpan) -> dict[str, Any]:
+    """Return the values of a span's tags."""
+    return {key: value for key, (_, value) in span.tags.items()}
 
 
 def _span(

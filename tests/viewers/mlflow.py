@@ -19,30 +19,31 @@ READ = """
 import json, sys
 import mlflow
 mlflow.set_tracking_uri(sys.argv[1])
-traces = mlflow.search_traces(
-    locations=["0"], filter_string=sys.argv[2] or None, return_type="list", max_results=500
-)
-print(json.dumps([
-    {
-        "trace_id": trace.info.trace_id,
-        "spans": [
-            {"id": span.span_id, "name": span.name, "attributes": dict(span.attributes)}
-            for span in trace.data.spans
-        ],
-        "assessments": [
-            {
-                "name": one.name,
-                "value": one.feedback.value,
-                "rationale": one.rationale,
-                "source": one.source.source_id,
-                "kind": one.source.source_type,
-                "metadata": one.metadata,
-            }
-            for one in trace.info.assessments
-        ],
-    }
-    for trace in traces
-], default=str))
+for line in sys.stdin:
+    traces = mlflow.search_traces(
+        locations=["0"], filter_string=json.loads(line), return_type="list", max_results=500
+    )
+    print(json.dumps([
+        {
+            "trace_id": trace.info.trace_id,
+            "spans": [
+                {"id": span.span_id, "name": span.name, "attributes": dict(span.attributes)}
+                for span in trace.data.spans
+            ],
+            "assessments": [
+                {
+                    "name": one.name,
+                    "value": one.feedback.value,
+                    "rationale": one.rationale,
+                    "source": one.source.source_id,
+                    "kind": one.source.source_type,
+                    "metadata": one.metadata,
+                }
+                for one in trace.info.assessments
+            ],
+        }
+        for trace in traces
+    ], default=str), flush=True)
 """
 
 
@@ -51,25 +52,22 @@ class Mlflow:
     """Reads back what it has."""
 
     url: str
-    python: str
+    reader: subprocess.Popen[str]
 
     def traces(self, condition: str = "") -> dict[str, dict[str, Any]]:
         """Traces by id, those that the search field would show for a condition."""
-        done = subprocess.run(
-            [self.python, "-W", "ignore", "-c", READ, self.url, condition],
-            capture_output=True,
-            encoding="utf-8",
-            timeout=180,
-        )
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout.splitlines()[-1])
+        assert self.reader.stdin is not None
+        assert self.reader.stdout is not None
+        self.reader.stdin.write(json.dumps(condition or None) + "\n")
+        self.reader.stdin.flush()
+        found = json.loads(self.reader.stdout.readline())
         return {trace["trace_id"]: trace for trace in found}
 
 
 @contextlib.contextmanager
 def mlflow(folder: Path) -> Iterator[Mlflow]:
     """Runs a tracking server with its data in a folder; skips where it is not installed."""
-    command = executable("mlflow", "RAGEVAL_MLFLOW", ".venv-mlflow")
+    program = executable("mlflow", "RAGEVAL_MLFLOW", ".venv-mlflow")
     port = free_port()
     arguments = ["server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     arguments += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db"]
@@ -77,6 +75,11 @@ def mlflow(folder: Path) -> Iterator[Mlflow]:
     variables = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
     url = f"http://127.0.0.1:{port}"
     # An installed script may be linked to; its own environment is where its interpreter is.
-    python = str(Path(command).resolve().with_name("python"))
-    with serving([command, *arguments], folder, f"{url}/health", variables):
-        yield Mlflow(url, python)
+    python = str(Path(program).resolve().with_name("python"))
+    with serving([program, *arguments], folder, f"{url}/health", variables):
+        # One for all: it takes seconds to import the client.
+        command = [python, "-W", "ignore", "-c", READ, url]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        ) as reader:
+            yield Mlflow(url, reader)

@@ -17,7 +17,7 @@ import pytest
 __all__ = ["ROOT", "executable", "free_port", "serving"]
 
 ROOT = Path(__file__).parents[2]
-START_TIMEOUT = 180.0
+START_TIMEOUT = 400.0
 
 
 def executable(name: str, variable: str, environment: str | None = None) -> str:

@@ -67,7 +67,7 @@ def application(folder: Path, arguments: Sequence[str], ready: str) -> Iterator[
 
 
 @contextlib.contextmanager
-def scraping(folder: Path, target: str) -> Iterator[Prometheus]:
+def scraping(folder: Path, target: str, interval: str = "1s") -> Iterator[Prometheus]:
     """A Prometheus with the example's files and flags; only target and intervals are the test's."""
     yaml = pytest.importorskip("yaml")
     command = executable("prometheus", "RAGEVAL_PROMETHEUS")
@@ -78,7 +78,7 @@ def scraping(folder: Path, target: str) -> Iterator[Prometheus]:
         if not flag.startswith("--config.file")
     ]
     config = yaml.safe_load((FOLDER / "prometheus.yml").read_text("utf-8"))
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["global"] = {"scrape_interval": interval, "evaluation_interval": interval}
     config["rule_files"] = [str(FOLDER / "alerts.yml")]
     config["scrape_configs"][0]["static_configs"][0]["targets"] = [target]
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))

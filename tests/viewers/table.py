@@ -43,7 +43,6 @@ def main() -> None:
             columns["MLflow: assessment"] = one, given
         one = _bad(run_demo(folders[4]))
         columns["Jaeger: tag"] = one, _jaeger(folders[4], one)
-        columns["Jaeger: evaluation span"] = one, _carrier(folders[4], one)
     _print(columns)
     equal = all(column == one.scores for one, column in columns.values())
     print("\nall equal" if equal else "\nNOT all equal")
@@ -64,17 +63,6 @@ def _jaeger(folder: Path, one: Scored) -> Column:
     tags: dict[str, tuple[str, float | None]] = defaultdict(lambda: ("", None))
     tags.update(spans[one.span_id].tags)
     return {name: tags[f"rag.eval.{name}.score"][1] for name in one.scores}
-
-
-def _carrier(folder: Path, one: Scored) -> Column:
-    found: Column = {}
-    for span in _spans(folder):
-        if span.references[:1] == (("FOLLOWS_FROM", one.trace_id, one.span_id),):
-            for place in range(20):
-                prefix = f"evaluations.{place}.evaluation"
-                if f"{prefix}.name" in span.tags:
-                    found[span.tags[f"{prefix}.name"][1]] = span.tags[f"{prefix}.score"][1]
-    return found
 
 
 def _spans(folder: Path) -> list[JaegerSpan]:

@@ -8,12 +8,14 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.viewers.processes import executable
 
 FOLDER = Path(__file__).parents[2] / "examples" / "observability"
+PANELS = FOLDER / "grafana/dashboards/rag-quality.json"
 yaml = pytest.importorskip("yaml")
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -31,6 +33,7 @@ COMPOSE: dict[str, Any] = {
                 "properties": {
                     # A whole version, so that the same comes up tomorrow.
                     "image": {"type": "string", "pattern": r"^[\w./-]+:v?\d+\.\d+\.\d+$"},
+                    "profiles": {"type": "array", "items": {"type": "string"}},
                     "command": {"type": "array", "items": {"type": "string"}},
                     "environment": {
                         "type": "object",
@@ -63,7 +66,7 @@ DASHBOARD: dict[str, Any] = {
                 "type": "object",
                 "required": ["id", "type", "title", "gridPos", "targets", "datasource"],
                 "properties": {
-                    "type": {"enum": ["timeseries", "stat", "heatmap"]},
+                    "type": {"enum": ["timeseries", "stat", "heatmap", "table"]},
                     "gridPos": {
                         "type": "object",
                         "required": ["x", "y", "w", "h"],
@@ -72,7 +75,10 @@ DASHBOARD: dict[str, Any] = {
                     "targets": {
                         "type": "array",
                         "minItems": 1,
-                        "items": {"required": ["expr", "refId", "datasource"]},
+                        "items": {
+                            "required": ["refId", "datasource"],
+                            "anyOf": [{"required": ["expr"]}, {"required": ["query"]}],
+                        },
                     },
                 },
             },
@@ -127,7 +133,7 @@ def test_compose_takes_the_file() -> None:
     text = (FOLDER / "docker-compose.yml").read_text("utf-8")
     parsed = compose_spec.PyCompose.from_yaml(text)
     parsed.validate()
-    assert set(parsed.service_names()) == {"collector", "jaeger", "prometheus", "grafana"}
+    assert set(parsed.service_names()) == {"collector", "jaeger", "tempo", "prometheus", "grafana"}
     with pytest.raises(ValueError, match="prots"):
         compose_spec.PyCompose.from_yaml(text.replace("ports:", "prots:"))
 
@@ -143,16 +149,18 @@ def test_every_address_is_a_service_that_listens_there() -> None:
         "collector": {int(endpoint.rpartition(":")[2]) for endpoint in own},
         "jaeger": {4317, 4318, 16686},
         "prometheus": {9090},
+        "tempo": {3200, 4318},
         "grafana": {3000},
     }
     assert set(listens) == set(services)
     asked = [(name, int(port)) for file in MOUNTED for name, port in addresses(file)]
-    assert {name for name, _ in asked} == {"collector", "jaeger", "prometheus"}
+    assert {name for name, _ in asked} == {"collector", "jaeger", "prometheus", "tempo"}
     for name, service in services.items():
         asked += [(name, int(port.rpartition(":")[2])) for port in service["ports"]]
         # What it reads from is started before it.
         used = {host for file in mounted(service) for host, _ in addresses(file)}
-        assert used - {name} <= set(service.get("depends_on", ()))
+        optional = {one for one, other in services.items() if "profiles" in other}
+        assert used - {name} - optional <= set(service.get("depends_on", ()))
     for name, port in asked:
         assert port in listens[name], f"{name}:{port}"
 
@@ -198,7 +206,7 @@ def test_the_collector_uses_what_it_defines() -> None:
         for kind in ("receivers", "processors", "exporters"):
             assert set(pipeline[kind]) <= set(config[kind])
     services = read("docker-compose.yml")["services"]
-    assert config["exporters"]["otlp/jaeger"]["endpoint"].split(":")[0] in services
+    assert config["exporters"]["otlp_grpc/jaeger"]["endpoint"].split(":")[0] in services
     scraped = read("prometheus.yml")["scrape_configs"][0]["static_configs"][0]["targets"]
     port = config["exporters"]["prometheus"]["endpoint"].split(":")[1]
     assert scraped == [f"collector:{port}"]
@@ -220,9 +228,24 @@ def test_the_collector_decides_after_spans_were_held() -> None:
     assert keys == {semconv.EVAL_PASS, semconv.OPENINFERENCE_SPAN_KIND}
 
 
+def test_links_in_jaeger_name_attributes_that_spans_have() -> None:
+    """The UI file is mounted where the server reads it; each link searches for its own tag."""
+    from rag_eval_hooks import semconv
+
+    (command,) = read("docker-compose.yml")["services"]["jaeger"]["command"]
+    (volume,) = read("docker-compose.yml")["services"]["jaeger"]["volumes"]
+    source, place, _ = volume.split(":")
+    assert command.endswith(f"ui.config_file={place}")
+    known = {value for value in vars(semconv).values() if isinstance(value, str)}
+    for pattern in json.loads((FOLDER / source).read_text())["linkPatterns"]:
+        assert pattern["key"] in known
+        tags = parse_qs(urlsplit(pattern["url"]).query + "#" + urlsplit(pattern["url"]).fragment)
+        assert "#{" + pattern["key"] + "}" in tags["tags"][0]
+
+
 def test_the_dashboard_has_its_shape() -> None:
     """Grafana's fields are there, ids differ, no panel lies on another."""
-    dashboard = json.loads((FOLDER / "grafana/dashboards/rag-quality.json").read_text("utf-8"))
+    dashboard = json.loads(PANELS.read_text("utf-8"))
     jsonschema.validate(dashboard, DASHBOARD)
     panels = dashboard["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
@@ -237,6 +260,20 @@ def test_the_dashboard_has_its_shape() -> None:
     assert {panel["datasource"]["uid"] for panel in panels} <= {one["uid"] for one in sources}
 
 
+def test_the_worst_requests_come_first() -> None:
+    """The panel by TraceQL has a row for each failing request, sorted by a column that it has."""
+    (panel,) = [
+        one
+        for one in json.loads(PANELS.read_text("utf-8"))["panels"]
+        if one["datasource"]["type"] == "tempo"
+    ]
+    (target,) = panel["targets"]
+    (order,) = panel["options"]["sortBy"]
+    assert target["tableType"] == "spans"
+    assert f"span.{order['displayName']}" in target["query"].partition("select")[2]
+    assert not order["desc"]
+
+
 def test_every_name_is_one_of_ours() -> None:
     """Dashboard and alerts read only metrics and labels that are emitted."""
     from rag_eval_hooks import semconv
@@ -246,7 +283,7 @@ def test_every_name_is_one_of_ours() -> None:
         for name, value in vars(semconv).items()
         if isinstance(value, str) and name.startswith(("METRIC_", "EVAL_", "GEN_AI_"))
     }
-    text = (FOLDER / "grafana/dashboards/rag-quality.json").read_text("utf-8")
+    text = PANELS.read_text("utf-8")
     text += (FOLDER / "alerts.yml").read_text("utf-8")
     endings = r"(_seconds)?(_bucket|_sum|_count|_total)?$"
     named = {re.sub(endings, "", name) for name in re.findall(r"(?:rag_eval|gen_ai)_\w+", text)}

@@ -1,4 +1,4 @@
-"""`make demo VIEWER=phoenix`, as someone starts it for a first look, and ends it."""
+"""`rag-eval-hooks demo --viewer` and `make demo VIEWER=phoenix`, as someone takes a first look."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -17,36 +18,63 @@ from tests.viewers.demo import results
 from tests.viewers.phoenix import Phoenix
 from tests.viewers.processes import ROOT, executable
 
+COMMAND = [sys.executable, "-m", "rag_eval_hooks.cli.main", "demo", "--plain"]
 
-@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
-def test_a_first_look(ended_by: signal.Signals, tmp_path: Path) -> None:
-    """The demo is in the Phoenix that it links to; told to end, both end, and data goes with it."""
-    command = [sys.executable, "-m", "rag_eval_hooks.cli.main", "demo", "--plain"]
-    command += ["--viewer", "phoenix"]
-    command += ["--viewer-command", executable("phoenix", "RAGEVAL_PHOENIX", ".venv-phoenix")]
-    hidden = ("RAG_EVAL_", "OPENAI_", "OTEL_")
+
+def shown(command: Sequence[str], folder: Path, **variables: str) -> subprocess.Popen[str]:
+    """Start a demo that waits for Ctrl-C, in a process group of its own as a terminal does."""
+    hidden = (
+        "RAG_EVAL_",
+        "OPENAI_",
+        "OTEL_",
+        *(("PYTHON", "MAKE") if command[0] == "make" else ()),
+    )
     own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
-    with subprocess.Popen(
+    return subprocess.Popen(
         command,
-        cwd=tmp_path,
-        env={**own, "TMPDIR": str(tmp_path)},
+        cwd=ROOT if command[0] == "make" else folder,
+        env={**own, "TMPDIR": str(folder), **variables},
         stdout=subprocess.PIPE,
         text=True,
-    ) as process:
-        assert process.stdout is not None
-        url = None
-        for line in process.stdout:
-            link = re.search(r"in Phoenix: ((http://127\.0\.0\.1:\d+)/projects/\S+/spans)", line)
-            url = link[2] if link else url
-            if line.startswith("Ctrl-C"):
-                break
-        assert url is not None
-        found = Phoenix(url).spans("annotations['ragas.faithfulness'].score < 0.5")
-        process.send_signal(ended_by)
-        assert process.wait(60) == 0
-    low = [one for one in results(tmp_path) if one.scores.get("ragas.faithfulness", 1.0) < 0.5]
-    assert low
-    assert set(found) == {one.span_id for one in low}
+        start_new_session=True,
+    )
+
+
+def until_shown(process: subprocess.Popen[str]) -> str:
+    """Return what it prints until it waits."""
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("Ctrl-C"):
+            break
+    return "".join(lines)
+
+
+def test_a_first_look(tmp_path: Path) -> None:
+    """The demo is in the Phoenix that it links to; Ctrl-C ends both, and data goes with it.
+
+    By `make` where `make viewers` has made its environments, else by the command.
+    """
+    phoenix = executable("phoenix", "RAGEVAL_PHOENIX", ".venv-phoenix")
+    command = [*COMMAND, "--viewer", "phoenix", "--viewer-command", phoenix]
+    if all((ROOT / made).exists() for made in (".venv-demo/.demo", ".venv-phoenix/.installed")):
+        arguments = f"--plain --output {tmp_path}/demo-output"
+        command = ["make", "demo", "VIEWER=phoenix", f"ARGS={arguments}"]
+    with shown(command, tmp_path) as process:
+        (link,) = re.findall(r"in Phoenix: (\S+)", until_shown(process))
+        try:
+            assert httpx.get(link, timeout=30).status_code == 200
+            url, _, project = link.partition("/projects/")
+            spans = Phoenix(url).spans()
+            low = Phoenix(url).spans("annotations['ragas.faithfulness'].score < 0.5")
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+            code = process.wait(60)
+    assert command[0] == "make" or code == 0
+    assert {span["project"] for span in spans.values()} == {project.split("/")[0]}
+    scores = {one.span_id: one.scores.get("ragas.faithfulness", 1.0) for one in results(tmp_path)}
+    assert set(low) == {span_id for span_id, score in scores.items() if score < 0.5} != set()
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/healthz", timeout=5)
     assert not list(tmp_path.glob("rag-eval-hooks-phoenix-*"))
@@ -68,51 +96,61 @@ def test_make_starts_it() -> None:
     assert "--viewer phoenix --viewer-command no-such/bin/phoenix" in told
 
 
-@pytest.mark.skipif(
-    not all((ROOT / made).exists() for made in (".venv-demo/.demo", ".venv-phoenix/.installed")),
-    reason="`make viewers` makes the environments that the target would install first",
-)
-def test_make_shows_it_and_ends_on_ctrl_c() -> None:
-    """The target prints a link that leads to the traces; Ctrl-C ends it with its Phoenix."""
-    hidden = ("RAG_EVAL_", "OPENAI_", "OTEL_", "PYTHON", "MAKE")
-    own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
-    with subprocess.Popen(
-        ["make", "demo", "VIEWER=phoenix", "ARGS=--plain"],
-        cwd=ROOT,
-        env=own,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout is not None
-        link = ""
-        for line in process.stdout:
-            link = next(iter(re.findall(r"in Phoenix: (\S+)", line)), link)
-            if line.startswith("Ctrl-C"):
-                break
-        try:
-            assert httpx.get(link, timeout=30).status_code == 200
-            url, _, project = link.partition("/projects/")
-            spans = Phoenix(url).spans()
-            assert any(span["name"].startswith("invoke_workflow") for span in spans.values())
-            assert {span["project"] for span in spans.values()} == {project.split("/")[0]}
-        finally:
-            # As the terminal does: to make and all that it started.
-            os.killpg(process.pid, signal.SIGINT)
-            process.wait(60)
+JAEGER = """
+import http.server, json, os, pathlib, sys, threading
+host, taken = os.environ["JAEGER_LISTEN_HOST"], pathlib.Path(sys.argv[0]).with_suffix(".bytes")
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"page")
+    def do_POST(self):
+        with taken.open("ab") as file:
+            file.write(self.rfile.read(int(self.headers["content-length"])))
+        self.send_response(200); self.end_headers()
+    def log_message(self, *_):
+        pass
+receiver = http.server.ThreadingHTTPServer((host, 4318), Page)
+threading.Thread(target=receiver.serve_forever, daemon=True).start()
+http.server.ThreadingHTTPServer((host, 16686), Page).serve_forever()
+"""
+"""A program with Jaeger's two ports: no package carries the real one."""
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM])
+def test_jaeger_is_started_linked_and_ended(ended_by: signal.Signals, tmp_path: Path) -> None:
+    """The program of `--viewer-command` gets the spans; the links name the failing requests."""
+    program = tmp_path / "jaeger"
+    program.write_text(f"#!{sys.executable}\n{JAEGER}")
+    program.chmod(0o755)
+    command = [*COMMAND, "--limit", "3", "--viewer", "jaeger", "--viewer-command", str(program)]
+    with shown(command, tmp_path) as process:
+        (search,) = re.findall(r"those that fail a threshold: (\S+)", until_shown(process))
+        url = httpx.URL(search)
+        assert (url.host, url.port, url.path) == ("127.0.0.1", 16686, "/search")
+        assert url.params["service"] == "rag-eval-hooks-demo"
+        assert url.params["tags"] == '{"rag.eval.pass": "false"}'
+        assert httpx.get(url).status_code == 200
+        process.send_signal(ended_by)
+        assert process.wait(60) == 0
+    assert b"rag.eval.ragas.faithfulness.score" in program.with_suffix(".bytes").read_bytes()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(url, timeout=5)
+        httpx.get("http://127.0.0.1:16686", timeout=5)
 
 
-def test_a_missing_viewer_is_told(tmp_path: Path) -> None:
-    """Where there is no Phoenix, the message says how to get one."""
-    command = [sys.executable, "-m", "rag_eval_hooks.cli.main", "demo", "--viewer", "phoenix"]
+@pytest.mark.parametrize(
+    ("viewer", "advice"),
+    [
+        ("phoenix", ["pip install arize-phoenix"]),
+        ("jaeger", ["docker run", "--otlp-endpoint"]),
+    ],
+)
+def test_a_missing_viewer_is_told(viewer: str, advice: list[str], tmp_path: Path) -> None:
+    """Where there is no such program, the message says how to get one."""
     done = subprocess.run(
-        [*command, "--viewer-command", "no-such-phoenix"],
+        [*COMMAND, "--viewer", viewer, "--viewer-command", f"no-such-{viewer}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert done.returncode == 2
-    assert "pip install arize-phoenix" in done.stderr
+    assert all(words in done.stderr for words in advice)

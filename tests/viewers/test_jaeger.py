@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.viewers.demo import Scored, run_demo
-from tests.viewers.jaeger import JaegerSpan, jaeger_spans, warnings_of
+from tests.viewers.genai_tab import headline, problems, sections
+from tests.viewers.jaeger import JaegerSpan, jaeger_spans, values, warnings_of
 
 
 @dataclass(frozen=True)
@@ -51,38 +52,53 @@ def test_kinds_and_scope_are_tags(in_jaeger: InJaeger) -> None:
             assert not [tag for tag in span.tags if tag.startswith("otel.dropped")]
 
 
-def test_carrier_and_rag_span_lead_to_one_another(in_jaeger: InJaeger) -> None:
-    """Each evaluation span has one reference, to its RAG span, and that has one to it."""
-    spans = [span for trace in in_jaeger.traces.values() for span in trace]
-    carriers = [span for span in spans if span.operation.startswith("evaluation ")]
-    rag = {one.span_id: in_jaeger.span(one) for one in in_jaeger.scored}
-    assert len(carriers) == len(rag)
-    for carrier in carriers:
-        ((kind, trace_id, span_id),) = carrier.references
-        assert kind == "FOLLOWS_FROM"
-        target = rag[span_id]
-        assert target.trace_id == trace_id
-        assert ("FOLLOWS_FROM", carrier.trace_id, carrier.span_id) in target.references
+def test_each_request_is_one_row(in_jaeger: InJaeger) -> None:
+    """A request is one trace, whose root is its RAG span; no evaluation stands beside it."""
+    assert len(in_jaeger.traces) == len(in_jaeger.scored)
+    for one in in_jaeger.scored:
+        (root,) = [s for s in in_jaeger.traces[one.trace_id] if s.parent is None]
+        assert root == in_jaeger.span(one)
+
+
+def test_the_first_click_shows_question_answer_score_and_reason(in_jaeger: InJaeger) -> None:
+    """The GenAI tab can show every span, and on a RAG span the conversation and its result."""
+    for trace in in_jaeger.traces.values():
+        for span in trace:
+            assert problems(span.operation, values(span)) == []
+    for one in in_jaeger.scored:
+        seen = values(in_jaeger.span(one))
+        assert sections(seen)["conversation"] == [
+            ("user", one.sample["question"]),
+            ("assistant", one.sample["answer"]),
+        ]
+        result = headline(seen)
+        if set(one.scores) == {"lexical.source_citation"}:
+            # A refusal: nothing was scored that says how good it is.
+            assert result == {}
+            continue
+        assert result["score.value"] == one.scores[result["name"]]
+        if one.scores.get("ragas.faithfulness", 1.0) < 0.8:
+            assert result["name"] == "ragas.faithfulness"
+            assert result["score.label"] == "fail"
+            assert "at least 0.80" in result["explanation"]
+            assert seen["rag.eval.pass"] is False
 
 
 def test_no_trace_has_a_warning(in_jaeger: InJaeger) -> None:
     """Held spans end when their requests did, so that no child reaches beyond its parent."""
     for trace in in_jaeger.traces.values():
         assert warnings_of(trace) == []
-        assert {span.service for span in trace} == {"rag"}
+        assert {span.service for span in trace} == {"rag-eval-hooks-demo"}
 
 
 def test_scores_do_not_stretch_a_trace(in_jaeger: InJaeger) -> None:
-    """A RAG span lasts as long as its request: what is below it covers most of its end."""
+    """A RAG span lasts as long as its request: no span of its trace goes beyond it."""
     for one in in_jaeger.scored:
         rag = in_jaeger.span(one)
-        carriers = [
-            s
-            for t in in_jaeger.traces.values()
-            for s in t
-            if s.references[:1] == (("FOLLOWS_FROM", rag.trace_id, rag.span_id),)
-        ]
-        assert all(carrier.start >= rag.end for carrier in carriers)
+        assert all(
+            rag.start <= span.start <= span.end <= rag.end
+            for span in in_jaeger.traces[one.trace_id]
+        )
 
 
 def test_the_check_sees_skew() -> None:

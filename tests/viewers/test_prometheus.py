@@ -16,7 +16,10 @@ from tests.viewers.prometheus import FOLDER, PATIENCE, Prometheus, application, 
 
 DASHBOARD = json.loads((FOLDER / "grafana/dashboards/rag-quality.json").read_text("utf-8"))
 PANELS = {
-    panel["title"]: target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]
+    panel["title"]: target["expr"]
+    for panel in DASHBOARD["panels"]
+    for target in panel["targets"]
+    if "expr" in target
 }
 
 

@@ -2,90 +2,220 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
-from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling, least_shown
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
+from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
 
-__all__ = ["grounding_prompts"]
+__all__ = ["Grounding", "grounding_of"]
 
 _PREFIX = 160
 """Characters of an output that must stand in a prompt: what quotes it may cut its end."""
 _MOST = 200
 """Calls among which quoted ones are looked for: the last ones."""
+_LEAST = 3
+"""Characters of a short output that can be quoted; a wide one counts as two."""
 
 
-def grounding_prompts(interaction: Interaction, answer: str | None) -> list[str]:
-    """Return the prompts of the answering calls and of those that fed them, in order."""
-    calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
-    calls = [run for run in calls if not run.within(RunKind.RETRIEVER)]
-    prompts = {run: fold("\n".join(run.prompt)) for run in calls}
-    statements = _Statements(interaction, prompts)
-    answering = _answering_calls(calls, fold(answer or ""), statements)
-    return [prompts[run] for run in _grounding(calls, answering, prompts)]
+@dataclass(frozen=True, slots=True)
+class Grounding:
+    """Prompts of the calls that made the answer, folded.
 
-
-def _grounding(
-    calls: Sequence[Run], answering: Sequence[Run], prompts: Mapping[Run, str]
-) -> list[Run]:
-    """Return the answering calls, each after those that it quotes.
-
-    Calls that ran side by side stand in the order in which they are quoted.
+    Attributes:
+        prompts: Of the answering calls, then of those that they quote.
+        fresh: The same without what a model said in earlier turns.
+        others: Of all other calls that did not fail, outside retrievers and rerankers.
     """
-    outputs = {call: fold(call.text or "")[:_PREFIX] for call in calls[-_MOST:]}
-    grounding: dict[Run, None] = {}
-    waiting = [(call, False) for call in reversed(answering)]
-    visited = set(answering)
-    while waiting:
-        call, done = waiting.pop()
-        if done:
-            grounding[call] = None
-            continue
-        waiting.append((call, True))
-        quoted = _quoted(prompts[call], {c: o for c, o in outputs.items() if c not in visited})
-        visited.update(quoted)
-        waiting.extend((other, False) for other in reversed(quoted))
-    return list(grounding)
+
+    prompts: Sequence[str]
+    fresh: Sequence[str]
+    others: Sequence[str]
 
 
-def _quoted(prompt: str, outputs: Mapping[Run, str]) -> list[Run]:
-    places = {
-        call: place
-        for call, output in outputs.items()
-        if is_telling(output) and (place := prompt.find(output)) >= 0
-    }
-    return sorted(places, key=places.__getitem__)
+def grounding_of(interaction: Interaction, answer: str | None, texts: Iterable[str]) -> Grounding:
+    """Return the prompts of the answering calls and of those that fed them, in order.
+
+    Args:
+        interaction: An ended one.
+        answer: What the user got.
+        texts: Folded texts that were retrieved.
+    """
+    calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
+    calls = [run for run in calls if not _is_preparing(run)]
+    folded: dict[str, str] = {}
+    prompts = {run: _prompt(run, folded) for run in calls}
+    telling = [text for text in texts if is_telling(text)]
+    answering = _answering_calls(calls, fold(answer or ""), prompts, telling)
+    made = _Quotes(prompts, telling, _given_out(interaction)).calls(answering)
+    return Grounding(
+        [prompts[call] for call in made],
+        [_prompt(c, folded, fresh=True) if c.earlier else prompts[c] for c in made],
+        [p for call, p in prompts.items() if call not in made and call.error_type is None],
+    )
 
 
-class _Statements:
-    """Recognises calls that were given retrieved text."""
+def _is_preparing(run: Run) -> bool:
+    """Return whether a call is part of a retrieval, such as a compressor's."""
+    return run.within(RunKind.RETRIEVER) or run.within(RunKind.RERANKER)
 
-    def __init__(self, interaction: Interaction, prompts: Mapping[Run, str]) -> None:
-        self._lists = interaction.lists
+
+def _prompt(run: Run, folded: dict[str, str], *, fresh: bool = False) -> str:
+    """Return a call's prompt, folded, possibly without replies of earlier turns.
+
+    Each text that calls share is folded once.
+    """
+    for text in run.prompt:
+        if text not in folded:
+            folded[text] = fold(text)
+    left_out = run.earlier if fresh else ()
+    return " ".join([folded[text] for n, text in enumerate(run.prompt) if n not in left_out])
+
+
+def _given_out(interaction: Interaction) -> Sequence[str]:
+    """Return the texts of the documents that steps gave out, folded."""
+    lists = (found for found in interaction.lists if found.origin is Origin.DOCUMENTS)
+    return list({fold(context.text) for found in lists for context in found.contexts})
+
+
+class _Quotes:
+    """Calls whose outputs stand in the prompts of others.
+
+    Args:
+        prompts: Of all calls, folded.
+        texts: Retrieved texts: a short output that stands in one of them is no quotation.
+        documents: Those of documents: an output that became one of them, as a translation does,
+            is a later stage of what its call was shown.
+    """
+
+    def __init__(
+        self, prompts: Mapping[Run, str], texts: Sequence[str], documents: Sequence[str]
+    ) -> None:
         self._prompts = prompts
+        self._texts = texts
+        self._documents = documents
+        self._outputs = {call: _outputs(call) for call in list(prompts)[-_MOST:]}
 
-    def last(self, calls: Sequence[Run], answer: str) -> Run:
-        """Return the last of calls that gave an answer, preferring those with retrieved text.
+    def calls(self, answering: Sequence[Run]) -> list[Run]:
+        """Return the answering calls, then those that they quote, and so on.
 
-        A grader may say the same short word about the answer, without any of the documents.
+        Calls of one batch and of one synthesizer belong together, in their order.
         """
-        if is_telling(answer) or len(calls) == 1:
-            return calls[-1]
-        return next((call for call in reversed(calls) if self._was(call)), calls[-1])
+        made = self._together(answering)
+        waiting = list(made)
+        while waiting:
+            call = waiting.pop(0)
+            quoted = self._with_siblings(self._quoted(self._prompts[call]))
+            for one in [one for one in quoted if one not in made]:
+                # What is refined comes before what refines it.
+                made.insert(made.index(call) if _are_alike(one, call) else len(made), one)
+                waiting.append(one)
+        return made
 
-    def _was(self, call: Run) -> bool:
-        prompt = self._prompts[call]
-        texts = {context.text for found in self._lists for context in found.contexts}
-        return any(
-            form[: least_shown(form)] in prompt
-            for text in texts
-            if is_telling(fold(text))
-            for form in forms(text)
-        )
+    def _together(self, calls: Sequence[Run]) -> list[Run]:
+        """Return calls with those of the same synthesizers; an answer alone ties no batch."""
+        outer = {one for call in calls for one in call.ancestors() if one.joins}
+        if not outer:
+            return list(calls)
+        return [c for c in self._prompts if c in calls or not outer.isdisjoint(c.ancestors())]
+
+    def _with_siblings(self, calls: Sequence[Run]) -> list[Run]:
+        families = {family for call in calls for family in _families(call)}
+        together = {c for c in self._prompts if not families.isdisjoint(_families(c))}
+        together |= {c for c in self._prompts if any(_is_beside(c, call) for call in calls)}
+        if together.issubset(calls):
+            return list(calls)
+        return [call for call in self._prompts if call in together or call in calls]
+
+    def _quoted(self, prompt: str) -> list[Run]:
+        bare: str | None = None
+        places: dict[Run, int] = {}
+        for call, outputs in self._outputs.items():
+            for said in outputs:
+                output = said[:_PREFIX]
+                if output in self._prompts[call]:
+                    # Words of the instructions, such as a fixed refusal, quote nothing.
+                    continue
+                if is_telling(output):
+                    place = -1 if self._is_document(said) else prompt.find(output)
+                else:
+                    bare = _without(prompt, self._texts) if bare is None else bare
+                    place = _word_place(bare, output)
+                if place >= 0:
+                    places.setdefault(call, place)
+        return sorted(places, key=places.__getitem__)
+
+    def _is_document(self, said: str) -> bool:
+        """Return whether an output is most of a document."""
+        most = 2 * len(said)
+        return any(len(said) <= len(one) <= most and said in one for one in self._documents)
 
 
-def _answering_calls(calls: Sequence[Run], answer: str, statements: _Statements) -> list[Run]:
+def _families(call: Run) -> Iterator[object]:
+    """Yield what calls share that belong together whatever they said."""
+    for outer in call.ancestors():
+        if outer.joins:
+            yield outer
+        if outer.batch is not None:
+            yield outer.parent, outer.batch
+
+
+def _are_alike(one: Run, other: Run) -> bool:
+    """Return whether two calls were made by the same step, one after the other."""
+    if one.name != other.name or one.parent is None or other.parent is None:
+        return False
+    outer, others = one.parent, other.parent
+    return outer is others or (outer.name == others.name and outer.parent is others.parent)
+
+
+def _is_beside(one: Run, other: Run) -> bool:
+    """Return whether two calls were made at once by one step: parts of a batch."""
+    if one is other or one.parent is not other.parent or one.name != other.name:
+        return False
+    ends = (one.end or one.start, other.end or other.start)
+    return max(one.start, other.start) < min(ends)
+
+
+def _outputs(call: Run) -> list[str]:
+    """Return what a call said: its text, or the texts in it if it is JSON."""
+    text = fold(call.text or "")
+    said = [text] if _is_sayable(text) else []
+    if call.text and call.text.lstrip()[:1] in "{[":
+        with contextlib.suppress(ValueError, RecursionError):
+            said += [t for t in map(fold, _strings(json.loads(call.text))) if is_telling(t)]
+    return said
+
+
+def _strings(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(item)
+
+
+def _is_sayable(text: str) -> bool:
+    return any(map(str.isalpha, text)) and len(text) + (not text.isascii()) >= _LEAST
+
+
+def _without(prompt: str, texts: Sequence[str]) -> str:
+    for text in texts:
+        prompt = prompt.replace(text, " ")
+    return prompt
+
+
+def _word_place(prompt: str, output: str) -> int:
+    edges = (r"(?<!\w)", r"(?!\w)") if output.isascii() else ("", "")
+    match = re.search(f"{edges[0]}{re.escape(output)}{edges[1]}", prompt)
+    return -1 if match is None else match.start()
+
+
+def _answering_calls(
+    calls: Sequence[Run], answer: str, prompts: Mapping[Run, str], texts: Sequence[str]
+) -> list[Run]:
     """Return the call that gave the answer, or those that it is made of; else the last.
 
     Of calls that gave the same the last count, as many as the answer says it: the others were
@@ -96,11 +226,11 @@ def _answering_calls(calls: Sequence[Run], answer: str, statements: _Statements)
         whole = [call for call, output in outputs.items() if answer in output]
         equal = [call for call in whole if outputs[call] == answer]
         if whole:
-            return [statements.last(equal or whole, answer)]
-        # A short output such as a grader's stands in many answers by chance.
+            return [_last(equal or whole, answer, prompts, texts)]
+        made_of = _said_in(answer, set(outputs.values()))
         parts: dict[str, list[Run]] = {}
         for call, output in outputs.items():
-            if is_telling(output) and output in answer:
+            if output in made_of:
                 parts.setdefault(output, []).append(call)
         if parts:
             said = sorted(parts, key=answer.find)
@@ -109,13 +239,37 @@ def _answering_calls(calls: Sequence[Run], answer: str, statements: _Statements)
     return spoke[-1:] or list(calls[-1:])
 
 
+def _said_in(answer: str, outputs: Set[str]) -> Set[str]:
+    """Return the outputs that an answer is made of.
+
+    A short one such as a grader's stands in many answers by chance: it counts where such outputs
+    are most of what the long ones leave.
+    """
+    long = {output for output in outputs if is_telling(output) and output in answer}
+    rest = _without(answer, sorted(long, key=len, reverse=True)).strip()
+    sayable = {output for output in outputs - long if _is_sayable(output)}
+    short = {output for output in sayable if _word_place(rest, output) >= 0}
+    left = _without(rest, sorted(short, key=len, reverse=True)).strip()
+    return long | short if short and 2 * len(left) <= len(rest) else long
+
+
+def _last(
+    calls: Sequence[Run], answer: str, prompts: Mapping[Run, str], texts: Sequence[str]
+) -> Run:
+    """Return the last of calls that gave an answer, preferring those with retrieved text.
+
+    A grader may say the same short word about the answer, without any of the documents.
+    """
+    if is_telling(answer) or len(calls) == 1:
+        return calls[-1]
+    shown = (call for call in reversed(calls) if any(text in prompts[call] for text in texts))
+    return next(shown, calls[-1])
+
+
 def _picked(call: Run) -> str:
     """Return the arguments of tool calls, by which a model gives structured output."""
     try:
-        return (
-            fold(json.dumps(list(call.tool_arguments), ensure_ascii=False))
-            if call.tool_arguments
-            else ""
-        )
+        arguments = list(call.tool_arguments)
+        return fold(json.dumps(arguments, ensure_ascii=False)) if arguments else ""
     except (TypeError, ValueError, RecursionError):
         return ""

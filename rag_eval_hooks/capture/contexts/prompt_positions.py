@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from rag_eval_hooks.capture.contexts.text_forms import TELLING
+from rag_eval_hooks.capture.contexts.text_forms import TELLING, shingles
 
 __all__ = ["Position", "Prompts"]
 
@@ -48,15 +48,13 @@ class Prompts:
 
     def __init__(self, texts: Sequence[str], question: str) -> None:
         self._texts = texts
+        self._question = question
         starts = [text.rfind(question) if question else -1 for text in texts]
         self._asked = [
             Position(number, start, len(question)) if start >= 0 else None
             for number, start in enumerate(starts)
         ]
-
-    def __len__(self) -> int:
-        """Return the number of prompts."""
-        return len(self._texts)
+        self._next = 0
 
     def find(self, text: str, taken: Collection[Position] = ()) -> Position | None:
         """Return the first position of a text after the question, else the first of all.
@@ -95,14 +93,31 @@ class Prompts:
         """Return whether a text is in any prompt."""
         return any(text in prompt for prompt in self._texts)
 
+    def shingles(self) -> dict[str, Position]:
+        """Return the first position of each four words in a row, outside the question."""
+        found: dict[str, Position] = {}
+        for number, text in enumerate(self._texts):
+            if self._question:
+                text = text.replace(self._question, " " * len(self._question))
+            for part, start in shingles(text).items():
+                found.setdefault(part, Position(number, start, len(part)))
+        return found
+
     def _free(
         self, number: int, text: str, start: int, taken: Collection[Position]
     ) -> Position | None:
         prompt = self._texts[number]
+        if not taken and start <= self._next < len(prompt):
+            # Texts mostly stand one behind the other.
+            near = prompt.find(text, self._next, self._next + len(text) + 80)
+            if near >= 0:
+                self._next = near + len(text)
+                return Position(number, near, len(text))
         while (start := prompt.find(text, start)) >= 0:
             place = Position(number, start, len(text))
             holder = next((other for other in taken if other.begins(place)), None)
             if holder is None:
+                self._next = place.end
                 return place
             start = max(start, holder.end - len(text)) + 1
         return None

@@ -1,63 +1,157 @@
 """Finds what the answering model saw among all documents that passed by.
 
 The contexts of an answer are the documents whose text stands in the prompts of the model calls
-that made it, in prompt order: whatever graders, rerankers and formatters did in between. Where
-no prompt holds any of them, what the application stated stands in, then the last list outside a
-retriever, then the lists of the outermost retrievers.
+that made it, in prompt order: whatever graders, rerankers and formatters did in between. A text
+that a formatter altered is known by four words in a row that no other document has. Where no
+prompt holds any of them, structure decides: what the application stated, the sources that the
+answer names, the lists of the last steps, those of the outermost retrievers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
 
-from rag_eval_hooks.capture.contexts.model_calls import grounding_prompts
+from rag_eval_hooks.capture.contexts.candidates import Candidate, candidates_of, first, once
+from rag_eval_hooks.capture.contexts.countable import countable, guesses
+from rag_eval_hooks.capture.contexts.model_calls import grounding_of
 from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
-from rag_eval_hooks.capture.contexts.split_texts import in_pieces
-from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling, least_shown
+from rag_eval_hooks.capture.contexts.text_forms import (
+    fold,
+    forms,
+    is_telling,
+    least_shown,
+    shingles,
+)
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Finder", "drop_unused", "shown_in"]
+__all__ = ["ContextSource", "Found", "find_contexts", "shown_in"]
 
-_HEAD = 400
-"""Characters of a text that are looked for first."""
+_LEAST_SHINGLES = 3
+"""Parts of its own by which a text is known that a formatter altered."""
 
 
-class Finder:
-    """Finds the contexts of one interaction.
+class ContextSource(StrEnum):
+    """Rule by which contexts were found."""
+
+    RECORDED = "recorded"
+    """The application recorded them."""
+    CHOSEN = "chosen"
+    """The application named where they are."""
+    PROMPT = "prompt"
+    """Their texts stand in the answering prompts."""
+    SHINGLES = "shingles"
+    """Some stand there only in part: four words in a row that no other document has."""
+    STRUCTURE = "structure"
+    """The answer names them as its sources."""
+    LAST_LIST = "last_list"
+    """No prompt shows any: the list of the last step that gave one."""
+    EARLIER_TURN = "earlier_turn"
+    """An earlier turn left them in the state, and the prompt shows them."""
+
+
+class Found(NamedTuple):
+    """Contexts in the order in which the model saw them, and the rule by which they were found.
+
+    None when nothing was retrieved, () when retrieval came back empty.
+    """
+
+    contexts: tuple[Context, ...] | None
+    source: ContextSource | None
+
+
+def find_contexts(interaction: Interaction, answer: str | None) -> Found:
+    """Return the contexts of an ended interaction.
 
     Args:
         interaction: An ended one.
         answer: What the user got.
     """
+    if interaction.chosen is not None:
+        return Found(once(interaction.chosen), ContextSource.CHOSEN)
+    return _Finder(interaction, answer).found()
 
+
+class _Finder:
     def __init__(self, interaction: Interaction, answer: str | None) -> None:
         self._interaction = interaction
-        self._lists = interaction.lists
-        self._answer = answer
+        self._lists = countable(interaction, answer)
+        self._candidates = candidates_of(self._lists)
+        self._grounding = grounding_of(interaction, answer, self._candidates)
+        self._prompts = self._prompts_of(self._grounding.prompts)
 
-    def contexts(self) -> tuple[Context, ...] | None:
-        """Return the contexts in the order in which the model saw them.
+    def _prompts_of(self, texts: Sequence[str]) -> Prompts:
+        return Prompts(texts, fold(self._interaction.root.query or ""))
 
-        Returns:
-            None when nothing was retrieved, () when retrieval came back empty.
-        """
-        if self._interaction.chosen is not None:
-            return _once(self._interaction.chosen)
-        if not self._lists:
-            return None
+    def found(self) -> Found:
         stated = self._of(Origin.STATED)
         if stated and self._interaction.root.kind is RunKind.MANUAL:
-            return _union(stated)
-        question = fold(self._interaction.root.query or "")
-        prompts = Prompts(grounding_prompts(self._interaction, self._answer), question)
-        seen = _in_prompts(_distinct(self._lists), prompts)
-        if seen:
-            return _with_short_texts(seen, self._lists)
-        return _union(stated) if stated else self._by_structure()
+            return Found(_union(stated), ContextSource.RECORDED)
+        if seen := self._seen():
+            return self._beside_sources(seen)
+        if guessed := self._guessed():
+            return guessed
+        if stated:
+            return Found(_union(stated), ContextSource.RECORDED)
+        sources = self._of(Origin.SOURCES)
+        if sources:
+            return Found(_union(_outermost(sources)), ContextSource.STRUCTURE)
+        if self._was_left_out():
+            return Found((), ContextSource.PROMPT)
+        listed = self._by_structure()
+        return Found(listed, None if listed is None else ContextSource.LAST_LIST)
+
+    def _seen(self) -> Found | None:
+        """Return what the prompts show beside what a model said in earlier turns, or else in it."""
+        fresh = self._prompts_of(self._grounding.fresh)
+        found = (_Match(self._candidates, prompts).found() for prompts in (fresh, self._prompts))
+        return next(filter(None, found), None)
 
     def _of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self._lists if found.origin is origin]
+
+    def _beside_sources(self, seen: Found) -> Found:
+        """Add sources of the answer that were too short to follow, or shown to another call."""
+        contexts = _with_short_texts(seen.contexts or (), self._lists)
+        known = {fold(context.text) for context in contexts}
+        sources = candidates_of(self._of(Origin.SOURCES))
+        missing = {t: c for t, c in sources.items() if t not in known and not c.stands_in(known)}
+        if not missing:
+            return Found(contexts, seen.source)
+        shown = _Match(missing, Prompts(self._grounding.others, "")).found()
+        added = list(shown.contexts or ()) if shown else []
+        added += [c.context for text, c in missing.items() if not is_telling(text)]
+        together = once((*contexts, *added))
+        if not _Match(self._candidates, Prompts(self._grounding.prompts[:1], "")).found():
+            # Answers made of answers: the order is that in which these were asked for.
+            order = {fold(c.text): n for n, one in enumerate(sources.values()) for c in one.shown}
+            together = tuple(sorted(together, key=lambda c: order.get(fold(c.text), len(order))))
+        return Found(together, seen.source)
+
+    def _guessed(self) -> Found | None:
+        for origin in (Origin.STEP, Origin.EARLIER):
+            lists = guesses(self._interaction, origin)
+            if lists and (seen := _Match(candidates_of(lists), self._prompts).found()):
+                earlier = origin is Origin.EARLIER
+                return seen._replace(source=ContextSource.EARLIER_TURN) if earlier else seen
+        return None
+
+    def _was_left_out(self) -> bool:
+        """Return whether another call was shown documents, and the answering call none.
+
+        A grader that lets none pass leaves the model without any.
+        """
+        prompts, others = self._grounding.prompts, self._grounding.others
+        if not prompts or not others or self._interaction.left_out:
+            return False
+        texts = [text for text in self._candidates if is_telling(text)]
+        if len(texts) < len(self._candidates) or not any(t in p for p in others for t in texts):
+            return False
+        parts = {part for text in texts for part in shingles(text)}
+        return not any(parts.intersection(shingles(prompt)) for prompt in prompts)
 
     def _by_structure(self) -> tuple[Context, ...] | None:
         lists = self._of(Origin.DOCUMENTS) or self._of(Origin.GIVEN) or self._lists
@@ -67,117 +161,123 @@ class Finder:
             # The tools of an agent stand side by side.
             return _union([found for found in outside if found.run.kind is RunKind.TOOL])
         if outside:
-            return outside[-1].contexts
+            batch, parent = outside[-1].run.batch, outside[-1].run.parent
+            if batch is None:
+                return outside[-1].contexts
+            beside = (f for f in outside if (f.run.batch, f.run.parent) == (batch, parent))
+            return _union(beside)
         # What a retriever found on its way, before it raised, it did not give.
         return _union(lists) if lists else None
 
 
 def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
     """Return the documents that are in one text, in its order, in any form, possibly cut."""
-    return _in_prompts(_distinct(lists), Prompts([prompt], ""))
+    found = _Match(candidates_of(lists), Prompts([prompt], "")).found()
+    return (found.contexts or ()) if found else ()
 
 
-def drop_unused(interaction: Interaction) -> None:
-    """Drop documents that the caller gave if nothing else was found and no model saw any."""
-    lists = interaction.lists
-    if not lists or any(found.origin is not Origin.GIVEN for found in lists):
-        return
-    texts = [context.text for found in lists for context in found.contexts]
-    prompts = [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
-    known = all(is_telling(fold(text)) for text in texts) and not interaction.full
-    if prompts and known and not shown_in("\n".join(prompts), lists):
-        interaction.lists = []
+class _Match:
+    """Candidates that stand in prompts, by position; a text inside another one counts once."""
+
+    def __init__(self, candidates: Mapping[str, Candidate], prompts: Prompts) -> None:
+        self._candidates = candidates
+        self._prompts = prompts
+        self._places: dict[str, Position] = {}
+        self._seen: dict[str, Context] = {}
+
+    def found(self) -> Found | None:
+        """Return what stands there, or None."""
+        self._whole()
+        whole = len(self._places)
+        if rest := self._rest():
+            self._cut(rest)
+        if rest := self._rest():
+            self._by_shingles(rest)
+        if not self._places:
+            return None
+        ordered = [(text, self._in_answering(text, place)) for text, place in self._places.items()]
+        places = sorted(ordered, key=lambda one: (one[1].prompt, one[1].start, -one[1].length))
+        kept: list[tuple[str, Position]] = []
+        for text, place in places:
+            if not kept or not (kept[-1][1].holds(place) and text in kept[-1][0]):
+                kept.append((text, place))
+        source = ContextSource.PROMPT if len(self._places) == whole else ContextSource.SHINGLES
+        return Found(tuple(self._seen[text] for text, _ in kept), source)
+
+    def _in_answering(self, text: str, place: Position) -> Position:
+        """Return the position in the answering prompt of a text whose beginning stands there."""
+        if place.prompt:
+            begun = self._prompts.find(text[: least_shown(text)])
+            if begun is not None and begun.prompt == 0:
+                return begun
+        return place
+
+    def _rest(self) -> dict[str, Candidate]:
+        rest = {text: c for text, c in self._candidates.items() if text not in self._places}
+        return {text: c for text, c in rest.items() if is_telling(text)}
+
+    def _note(self, text: str, place: Position, seen: Context) -> None:
+        self._places[text], self._seen[text] = place, seen
+
+    def _whole(self) -> None:
+        for text, candidate in self._candidates.items():
+            for context in candidate.shown:
+                folded = text if context is candidate.context else fold(context.text)
+                place = self._find(context.text, folded) if is_telling(folded) else None
+                if place is not None:
+                    self._note(text, place, context)
+                    break
+
+    def _find(self, text: str, folded: str) -> Position | None:
+        if (place := self._prompts.find(folded)) is not None:
+            return place
+        return next(filter(None, (self._prompts.find(form) for form in forms(text))), None)
+
+    def _cut(self, rest: Mapping[str, Candidate]) -> None:
+        """Find texts of which only the beginning is in a prompt, each at its own position.
+
+        The longest beginnings come first, and of equal ones that of the later stage: a beginning
+        that texts share tells nothing where one of them stands.
+        """
+        taken = list(self._places.values())
+        begun = {text: self._beginning(c.context.text) for text, c in rest.items()}
+        latest_first = [text for text in list(begun)[::-1] if begun[text]]
+        for text in sorted(latest_first, key=lambda text: -len(begun[text])):
+            place = self._prompts.find(begun[text], taken)
+            if place is not None:
+                taken.append(place)
+                self._note(text, place, rest[text].context)
+
+    def _beginning(self, text: str) -> str:
+        """Return the longest beginning of a text, in any form, that is in a prompt; "" for none."""
+        for form in forms(text):
+            if length := self._prompts.shown(form, least_shown(form)):
+                return form[:length]
+        return ""
+
+    def _by_shingles(self, rest: Mapping[str, Candidate]) -> None:
+        """Find texts that a formatter numbered, excerpted, divided or wrapped."""
+        prompts = self._prompts.shingles()
+        parts = {text: shingles(text) for text in self._candidates}
+        owners = Counter(part for own in parts.values() for part in own)
+        for text, candidate in rest.items():
+            own = [part for part in parts[text] if owners[part] == 1]
+            places = [prompts[part] for part in own if part in prompts]
+            if places and len(places) >= min(_LEAST_SHINGLES, len(own)):
+                start = min(places, key=lambda place: (place.prompt, place.start))
+                end = max(place.end for place in places if place.prompt == start.prompt)
+                where = Position(start.prompt, start.start, end - start.start)
+                self._note(text, where, candidate.context)
+
+
+def _outermost(sources: Sequence[DocumentList]) -> Sequence[DocumentList]:
+    """Return the sources of the root's answer, or those of all tools where it names none."""
+    root = [found for found in sources if found.run.parent is None]
+    return root or sources
 
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
-    return _once(context for found in lists for context in found.contexts)
-
-
-def _distinct(lists: Sequence[DocumentList]) -> dict[str, Context]:
-    """Return each text once; a later stage knows more about it, such as a reranker's score.
-
-    A stage that hands on bare texts knows nothing more. Within one list the first counts.
-    """
-    distinct: dict[str, Context] = {}
-    for found in lists:
-        for text, context in _first(found.contexts).items():
-            bare = context.id is None and context.score is None and not context.metadata
-            if not (bare and text in distinct):
-                distinct[text] = context
-    return distinct
-
-
-def _in_prompts(candidates: Mapping[str, Context], prompts: Prompts) -> tuple[Context, ...]:
-    """Return the candidates in a prompt, by position; a text inside another one once."""
-    begun = {t: c for t, c in candidates.items() if _may_stand(c.text, prompts)}
-    whole = _whole(begun, prompts)
-    # A text that stands nowhere in full may have been cut, but not where another text stands.
-    rest = {text: context for text, context in begun.items() if text not in whole}
-    found = whole | _cut(rest, prompts, list(whole.values()))
-    if len(prompts) > 1:
-        found |= _divided({t: c for t, c in candidates.items() if t not in found}, prompts, found)
-    ordered = sorted(
-        found.items(), key=lambda item: (item[1].prompt, item[1].start, -item[1].length)
-    )
-    kept: list[tuple[str, Position]] = []
-    for text, place in ordered:
-        if not kept or not (kept[-1][1].holds(place) and text in kept[-1][0]):
-            kept.append((text, place))
-    return tuple(candidates[text] for text, _ in kept)
-
-
-def _may_stand(text: str, prompts: Prompts) -> bool:
-    """Return whether a text's beginning is in a prompt: a cheap test that few pass."""
-    head = text[:_HEAD]
-    if len(text) > _HEAD and len(fold(head)) < _HEAD // 2:
-        head = text
-    return any(prompts.hold(form[: least_shown(form)]) for form in forms(head))
-
-
-def _whole(candidates: Mapping[str, Context], prompts: Prompts) -> dict[str, Position]:
-    found = {}
-    for text, context in candidates.items():
-        if is_telling(text):
-            places = (prompts.find(form) for form in forms(context.text))
-            if (place := next(filter(None, places), None)) is not None:
-                found[text] = place
-    return found
-
-
-def _cut(
-    candidates: Mapping[str, Context], prompts: Prompts, taken: list[Position]
-) -> dict[str, Position]:
-    """Return texts of which only the beginning is in a prompt, each at its own position.
-
-    The longest beginnings come first, and of equal ones that of the later stage: a beginning
-    that texts share tells nothing where one of them stands.
-    """
-    shown = {text: _shown(context.text, prompts) for text, context in candidates.items()}
-    found = {}
-    latest_first = list(shown)[::-1]
-    for text in sorted(latest_first, key=lambda text: -len(shown[text])):
-        place = prompts.find(shown[text], taken) if shown[text] else None
-        if place is not None:
-            taken.append(place)
-            found[text] = place
-    return found
-
-
-def _divided(
-    candidates: Mapping[str, Context], prompts: Prompts, found: Mapping[str, Position]
-) -> dict[str, Position]:
-    """Return texts that begin in one prompt and end in another."""
-    taken = list(found.values())
-    places = {t: in_pieces(c.text, prompts, taken) for t, c in candidates.items() if is_telling(t)}
-    return {text: place for text, place in places.items() if place is not None}
-
-
-def _shown(text: str, prompts: Prompts) -> str:
-    """Return the longest beginning of a text, in any form, that is in a prompt; "" for none."""
-    for form in forms(text):
-        if length := prompts.shown(form, least_shown(form)):
-            return form[:length]
-    return ""
+    return once(context for found in lists for context in found.contexts)
 
 
 def _with_short_texts(
@@ -189,7 +289,7 @@ def _with_short_texts(
     """
     texts = {fold(context.text) for context in seen}
     for found in reversed(lists):
-        beside = _first(found.contexts)
+        beside = first(found.contexts)
         if not texts.isdisjoint(beside):
             return _beside(seen, beside)
     return seen
@@ -208,21 +308,6 @@ def _beside(seen: Iterable[Context], listed: Mapping[str, Context]) -> tuple[Con
         if text in groups:
             groups[text][:0] = leading
             leading, group = [], groups[text]
-        elif _is_short(text):
+        elif text and not is_telling(text):
             group.append(context)
     return tuple(context for group in groups.values() for context in group)
-
-
-def _is_short(folded: str) -> bool:
-    return bool(folded) and not is_telling(folded)
-
-
-def _once(contexts: Iterable[Context]) -> tuple[Context, ...]:
-    return tuple(_first(contexts).values())
-
-
-def _first(contexts: Iterable[Context]) -> dict[str, Context]:
-    first: dict[str, Context] = {}
-    for context in contexts:
-        first.setdefault(fold(context.text), context)
-    return first

@@ -1,4 +1,4 @@
-"""Forms in which a text may stand in a prompt."""
+"""Forms in which a text may stand in a prompt, and the words by which its parts are known."""
 
 from __future__ import annotations
 
@@ -8,20 +8,41 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-__all__ = ["TELLING", "fold", "forms", "is_telling", "least_shown"]
+__all__ = [
+    "TELLING",
+    "fold",
+    "forms",
+    "is_telling",
+    "is_telling_text",
+    "least_shown",
+    "shingles",
+    "words",
+]
 
 TELLING = 20
 """Characters below which a text may stand in a prompt by chance; a wide one counts as two."""
 _SHOWN = 64
 """Characters of a text that must stand in the prompt where its end was cut; wide ones likewise."""
+_ENOUGH = 400
+"""Characters that are folded to see that a text is long enough."""
+_SHINGLE = 4
+"""Words in a row by which a part of a text is known."""
 
-_QUOTED = re.compile(r"^[ \t]*>[> \t]*", re.MULTILINE)
+_MARKED = re.compile(r"[*`~#|<\[>_]")
+_MARKS = re.compile(r"<br ?/?>|^[ \t]*>[> \t]*|^[ \t]*#+ |\*\*|__|[*`~|]", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 _ESCAPED = re.compile(r"[\n\r\t\\'\"&<>\x00-\x1f]|[^\x00-\x7f]")
+_WIDE = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+_WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
 
 
 def fold(text: str) -> str:
-    """Return the text with white space collapsed, without Markdown's quote marks."""
-    return " ".join((_QUOTED.sub("", text) if ">" in text else text).split())
+    """Return the text in NFKC with white space collapsed, without the marks of Markdown."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    if _MARKED.search(text) is not None:
+        text = _MARKS.sub(" ", _LINK.sub(r"\1", text) if "](" in text else text)
+    return " ".join(text.split())
 
 
 def forms(text: str) -> Iterator[str]:
@@ -54,9 +75,30 @@ def _written(text: str) -> Iterator[str]:
     yield " ".join(text.split())
 
 
+def words(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the words of a text in lower case with their offsets; a wide character is a word."""
+    for match in _WORD.finditer(text.lower() if text.isascii() else text):
+        yield match[0], match.start()
+
+
+def shingles(text: str) -> dict[str, int]:
+    """Return each four words in a row with the offset of the first of them."""
+    found: dict[str, int] = {}
+    listed = list(words(text))
+    for index in range(len(listed) - _SHINGLE + 1):
+        part = " ".join([word for word, _ in listed[index : index + _SHINGLE]])
+        found.setdefault(part, listed[index][1])
+    return found
+
+
 def is_telling(folded: str) -> bool:
     """Return whether a text is long enough not to be in a prompt by chance."""
     return len(folded) + _wide(folded[:TELLING]) >= TELLING
+
+
+def is_telling_text(text: str) -> bool:
+    """Return whether a text is long enough once it is folded; of a long one, its beginning is."""
+    return is_telling(fold(text[:_ENOUGH])) or (len(text) > _ENOUGH and is_telling(fold(text)))
 
 
 def least_shown(folded: str) -> int:

@@ -28,9 +28,11 @@ from rag_eval_hooks.cli.doctor.check_settings import (
     check_sampling,
     check_sinks,
 )
-from rag_eval_hooks.cli.doctor.check_spool import check_spool_files
+from rag_eval_hooks.cli.doctor.check_waiting import check_fleet, check_spool_files
+from rag_eval_hooks.cli.doctor.check_zero_code import check_zero_code
 from rag_eval_hooks.cli.doctor.explain_trace import explain_trace
 from rag_eval_hooks.cli.doctor.result import Check, CheckResult, CheckStatus, Setup, advice_for
+from rag_eval_hooks.cli.doctor_capture import show_capture
 from rag_eval_hooks.config.env_and_file import otlp_endpoint, traces_at
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError, RedactionError, masked
@@ -40,7 +42,8 @@ __all__ = ["register"]
 _DESCRIPTION: Final = """\
 Checks settings, packages, judge, embedder, token scorer, the receiver of spans, sinks, spool,
 golden questions, budget, redaction and clock, by small real calls. The exit code is 0 when nothing
-has failed, 1 when something has. With --trace it tells instead why a trace has no score."""
+has failed, 1 when something has. With --trace it tells instead why a trace has no score, with
+--capture what is captured of a question to a pipeline."""
 
 _CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("versions", check_python),
@@ -53,11 +56,13 @@ _CHECKS: Final[tuple[tuple[str, Check], ...]] = (
     ("embedder", check_embedder),
     ("token scorer", check_token_scorer),
     ("exporter", check_exporter),
+    ("zero-code", check_zero_code),
     ("sinks", check_sinks),
     ("spool", check_spool_files),
     ("references", check_references),
     ("budget", check_budget),
     ("clock", check_clock),
+    ("fleet", check_fleet),
 )
 """Checks in their order. To add one: a function, and a line here."""
 
@@ -72,6 +77,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--spans", metavar="FILE", type=Path, help="OTLP/JSON lines to look the trace up in"
     )
     parser.add_argument(
+        "--capture", metavar="MODULE:OBJECT", help="show what is captured of this pipeline"
+    )
+    parser.add_argument("--question", metavar="TEXT", help="asked with --capture")
+    parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting; repeatable"
     )
     parser.add_argument(
@@ -80,11 +89,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--timeout", metavar="S", type=float, default=15.0, help="seconds a call (default: 15)"
     )
+    parser.add_argument("--fleet", action="store_true", help="check broker and workers alone")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.capture is not None:
+        given = dict(_pairs(arguments.set))
+        return show_capture(arguments.capture, arguments.question, given, as_json=arguments.json)
     settings: list[dict[str, Any]] = []
     try:
         setup = _setup(arguments)
@@ -93,7 +106,10 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         settings = [*_settings(setup.config, setup.origins)]
         trace = arguments.trace
-        results = _run_checks(setup) if trace is None else explain_trace(setup, trace.strip())
+        checks = [one for one in _CHECKS if one[0] == "fleet" or not arguments.fleet]
+        results = _run_checks(setup, checks)
+        if trace is not None:
+            results = explain_trace(setup, trace.strip())
     shown = _as_json(results, settings) if arguments.json else _as_lines(results, settings)
     if arguments.trace is not None and settings:
         return 0
@@ -124,9 +140,9 @@ def _pairs(given: Iterable[str]) -> Iterator[tuple[str, str]]:
         yield name.strip(), value
 
 
-def _run_checks(setup: Setup) -> Iterator[CheckResult]:
-    """Yield the results of all checks; after one that raises, the others still run."""
-    for name, check in _CHECKS:
+def _run_checks(setup: Setup, checks: Iterable[tuple[str, Check]]) -> Iterator[CheckResult]:
+    """Yield the results of checks; after one that raises, the others still run."""
+    for name, check in checks:
         try:
             for result in check(setup):
                 yield result if result.check else replace(result, check=name)

@@ -9,18 +9,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from rag_eval_hooks.books.explanations import ADVICE
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup, advice_for
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Traits
 from rag_eval_hooks.delivery import sink_list
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.errors import ConfigError, masked
 from rag_eval_hooks.evaluation.golden_references import Golden, folded, read_golden, references_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
-from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.metrics import Metric, build
-from rag_eval_hooks.pipeline import ADVICE
-from rag_eval_hooks.pipeline.wiring import chosen_metrics, finding_sources, metric_options
+from rag_eval_hooks.judges.prices import prices_of
+from rag_eval_hooks.metrics import Metric, build, chosen_by_default
+from rag_eval_hooks.pipeline.arguments import chosen_metrics, finding_sources, metric_options
 from rag_eval_hooks.redaction import choose_redactor
 from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
 from rag_eval_hooks.sampling.selection import Selection
@@ -42,7 +42,7 @@ _SENTENCE: Final = "Write to jane@example.com, or call +49 30 901820."
 def check_metrics(setup: Setup) -> Iterator[CheckResult]:
     """Report the metrics that will be computed."""
     try:
-        metrics, available = _metrics(setup.config)
+        metrics, _available = _metrics(setup.config)
     except ConfigError as error:
         advice = f"set {error.field}; `rag-eval-hooks metrics` lists what there is"
         yield CheckResult(CheckStatus.FAILED, str(error), advice)
@@ -52,7 +52,9 @@ def check_metrics(setup: Setup) -> Iterator[CheckResult]:
             CheckStatus.OK, f"{len(metrics)}: " + ", ".join(metric.id for metric in metrics)
         )
     else:
-        yield CheckResult(CheckStatus.OK, f"all that a sample can feed, of {len(available)}")
+        yield CheckResult(
+            CheckStatus.OK, f"those of ragas that a sample can feed, of {len(metrics)}"
+        )
 
 
 def check_sampling(setup: Setup) -> Iterator[CheckResult]:
@@ -92,7 +94,7 @@ def from_sampler(setup: Setup, key: str) -> CheckResult:
 def _metrics(config: RagEvalConfig) -> tuple[Sequence[Metric], Sequence[Metric]]:
     """Return the chosen metrics and all that exist."""
     available = build(metric_options(config))
-    return chosen_metrics(None, config, available) or available, available
+    return chosen_metrics(None, config, available) or chosen_by_default(available), available
 
 
 def _decided(config: RagEvalConfig, key: str) -> tuple[Sequence[Metric], Decision]:
@@ -109,16 +111,25 @@ def _reservation(config: RagEvalConfig) -> str:
 
 
 def check_prices(setup: Setup) -> Iterator[CheckResult]:
-    """Read the price table."""
-    path = setup.config.judge_prices
-    if path is None:
-        return
+    """Read the price table, and look for the price of the judge's model."""
+    config = setup.config
+    kind, _, model = config.judge.partition(":")
     try:
-        Prices.read(path)
+        prices = prices_of(config)
     except ConfigError as error:
         yield CheckResult(CheckStatus.FAILED, str(error), "mend the file")
-    else:
-        yield CheckResult(CheckStatus.OK, f"{path} can be read")
+        return
+    if config.judge_prices is not None:
+        yield CheckResult(CheckStatus.OK, f"{config.judge_prices} can be read")
+    if kind not in ("openai", "azure"):
+        return
+    price = prices.of(f"openai:{model}")
+    if price is not None:
+        text = f"{model}: {price.input:g} and {price.output:g} {prices.currency} a million tokens"
+        yield CheckResult(CheckStatus.OK, f"{text} in and out")
+        return
+    advice = 'for costs on scores: pip install "rag-eval-hooks[prices]", or a table in judge_prices'
+    yield CheckResult(CheckStatus.NOTE, f"no price of {model} is known", advice)
 
 
 def check_sinks(setup: Setup) -> Iterator[CheckResult]:
@@ -209,12 +220,13 @@ def _spent(budget: Budget, config: RagEvalConfig) -> CheckResult:
         return CheckResult(
             CheckStatus.NOTE, "of this process alone", "set path in budget to share it"
         )
-    if not Path(path).exists():
+    if "://" not in path and not Path(path).exists():
         return CheckResult(CheckStatus.OK, f"{path} is not there yet; the first call makes it")
     try:
         spent = budget.spent()
     except OSError as error:
-        text = f"{path} cannot be used ({type(error.__cause__ or error).__name__}): no call is sent"
+        kind = type(error.__cause__ or error).__name__
+        text = f"{masked(path)} cannot be used ({kind}): no call is sent"
         advice = "see that it is a database of ours that this user may write; else remove it"
         return CheckResult(CheckStatus.FAILED, text, advice)
     finally:
@@ -226,4 +238,4 @@ def _spent(budget: Budget, config: RagEvalConfig) -> CheckResult:
         figures[name] = used = float(getattr(spent[period], unit))
         is_spent = used >= limit or math.isclose(used, limit)
         parts.append(f"{used:g} of {limit:g} {unit} this {period}{' (spent)' * is_spent}")
-    return CheckResult(CheckStatus.OK, f"{path}: " + ", ".join(parts), figures=figures)
+    return CheckResult(CheckStatus.OK, f"{masked(path)}: " + ", ".join(parts), figures=figures)

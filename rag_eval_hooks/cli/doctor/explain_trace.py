@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.books.explanations import ADVICE
 from rag_eval_hooks.cli.doctor.check_settings import from_sampler
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.pipeline import ADVICE
 from rag_eval_hooks.spool.inspect import StoredSample, spool_samples
 from rag_eval_hooks.sqlite_file import FILE_ERRORS
 
@@ -20,11 +20,11 @@ __all__ = ["explain_trace"]
 
 _OURS: Final = ("rag.eval.", "evaluations.")
 _ADVICE: Final = {
-    "timeout": "the scores came after hold_timeout: they stand on the evaluation span and in the "
+    "timeout": "the scores came after hold_timeout: they are on the evaluation span and in the "
     "sinks; raise it to have them on the RAG span",
     "overflow": "too many spans waited for scores: lower sample_rate or hold_timeout",
     "fork": "the process forked while the span waited; sinks have the scores",
-    "error": "every metric failed; rag.eval.failed names them. Their causes stand in log events "
+    "error": "no metric has a score; rag.eval.unscored names them. Their causes are in log events "
     "(error.type), in sinks, and in evals.explain(id); `rag-eval-hooks doctor` tries the judge",
 }
 _NO_VALUE: Final = (
@@ -168,7 +168,8 @@ def _from_spans(setup: Setup, name: str) -> Iterator[CheckResult]:
         attributes = _evaluation(span) if own or _links_to(span, name) else {}
         if attributes:
             evaluated = True
-            yield _on_span(attributes) if own else _on_evaluation_span(attributes)
+            on_rag_span = own and not _is_evaluation(span)
+            yield _on_span(attributes) if on_rag_span else _on_evaluation_span(attributes)
     if known and not evaluated:
         text = (
             "its spans are there, and none of them was evaluated or left out: nothing was "
@@ -180,10 +181,10 @@ def _from_spans(setup: Setup, name: str) -> Iterator[CheckResult]:
 
 def _on_span(attributes: Mapping[str, Any]) -> CheckResult:
     status = str(attributes.get(semconv.EVAL_STATUS, "without a status"))
-    reason = str(attributes.get(semconv.EVAL_REASON, status))
+    reason = attributes.get(semconv.EVAL_REASON, attributes.get(semconv.EVAL_SAMPLED_BY, status))
     scored = any(key.endswith(".score") for key in attributes)
     # A rule's name has no advice of its own; its status has.
-    advice = _ADVICE.get(status) or ADVICE.get(reason) or ADVICE.get(status, "")
+    advice = _ADVICE.get(status) or ADVICE.get(str(reason)) or ADVICE.get(status, "")
     if scored:
         return CheckResult(CheckStatus.OK, _text(attributes), check="on the RAG span")
     advice = _NO_VALUE if status == "ok" else advice
@@ -191,7 +192,7 @@ def _on_span(attributes: Mapping[str, Any]) -> CheckResult:
 
 
 def _on_evaluation_span(attributes: Mapping[str, Any]) -> CheckResult:
-    return CheckResult(CheckStatus.OK, _text(attributes), check="on a span that links to it")
+    return CheckResult(CheckStatus.OK, _text(attributes), check="on the evaluation span")
 
 
 def _text(attributes: Mapping[str, Any]) -> str:
@@ -200,6 +201,11 @@ def _text(attributes: Mapping[str, Any]) -> str:
 
 def _is(span: Mapping[str, Any], name: str) -> bool:
     return str(span.get("traceId", "")).lower() == name
+
+
+def _is_evaluation(span: Mapping[str, Any]) -> bool:
+    operation = {"key": semconv.GEN_AI_OPERATION_NAME, "value": {"stringValue": "evaluation"}}
+    return operation in span.get("attributes", ())
 
 
 def _links_to(span: Mapping[str, Any], name: str) -> bool:

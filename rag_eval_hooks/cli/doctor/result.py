@@ -72,7 +72,7 @@ Check: TypeAlias = Callable[[Setup], Iterable[CheckResult]]
 def advice_for(error: Exception) -> str:
     """Return the remedy for a setting that cannot be used or a package that is missing."""
     if isinstance(error, ConfigError):
-        return f"set {error.field}: {error.wants}"
+        return error.advice
     if isinstance(error, ImportError):
         return "install it: " + str(error).rpartition(": ")[2]
     return ""

@@ -30,7 +30,9 @@ def from_settings(url: str, key: str | None) -> LangfuseSink:
     public, _, secret = (key or "").partition(":")
     if not (public and secret):
         raise ConfigError(
-            "sink_keys", "**********", "langfuse=<public key>:<secret key> for the Langfuse sink"
+            "sink_keys",
+            key and "**********",
+            "langfuse=<public key>:<secret key> for the Langfuse sink",
         )
     return LangfuseSink(url, public_key=public, secret_key=secret)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
@@ -15,13 +16,15 @@ from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.calls.budget_store import (
+    LONGEST_TURN,
     BudgetStore,
     MemoryStore,
     Period,
+    RedisStore,
     Spend,
     SqliteStore,
 )
-from rag_eval_hooks.judges.prices import Price, Prices
+from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
 
 __all__ = ["Budget", "budget_of"]
@@ -50,6 +53,7 @@ class Budget:
         store: Keeps the amounts spent.
         price: Price of the judge's model, for a limit of cost.
         embedding_price: Price of the embedder's model, for a limit of cost.
+        rate: Calls in a second, or None without a limit.
         incidents: Counts failures of the store; while it fails, no call is admitted.
         now: Returns seconds since the epoch; equal in all processes.
     """
@@ -61,9 +65,11 @@ class Budget:
         price: Price | None = None,
         *,
         embedding_price: Price | None = None,
+        rate: float | None = None,
         incidents: Incidents,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self._rate = rate
         self._limits = _by_period(limits)
         self._store = store
         self._price = price or _FREE
@@ -96,6 +102,20 @@ class Budget:
         if full is not None:
             raise BudgetError(f"the budget of this {full.name} is spent")
         return Reservation(self, periods, expected, price, replies=not embedding)
+
+    async def turn(self) -> None:
+        """Wait for the turn of one call, where there is a limit of calls in a second."""
+        if self._rate is None:
+            return
+        while True:
+            try:
+                pause = self._store.turn(1.0 / self._rate, self._now())
+            except OSError:
+                # `reserve` refuses the call, and counts the failure.
+                return
+            await asyncio.sleep(min(pause, LONGEST_TURN))
+            if pause <= LONGEST_TURN:
+                return
 
     def spent(self) -> Mapping[str, Spend]:
         """Return the amounts spent in this hour and day, calls in flight at their estimate.
@@ -191,7 +211,7 @@ def budget_of(
         ConfigError: A limit of cost without a price for the judge or the embedder, or the file's
             folder does not exist.
     """
-    if not config.budget_limits:
+    if not config.budget_limits and config.calls_per_second is None:
         return None
     price = embedding_price = None
     if any(name.startswith("cost") for name in config.budget_limits):
@@ -201,23 +221,30 @@ def budget_of(
             embedding_price = _price(config, embedder.name)
     store = _store(config.budget_path)
     return Budget(
-        config.budget_limits, store, price, embedding_price=embedding_price, incidents=incidents
+        config.budget_limits,
+        store,
+        price,
+        embedding_price=embedding_price,
+        rate=config.calls_per_second,
+        incidents=incidents,
     )
 
 
 def _store(path: str | None) -> BudgetStore:
     if path is None:
         return MemoryStore()
+    if path.startswith(("redis://", "rediss://")):
+        return RedisStore(path)
     if not may_be_file(Path(path)):
-        raise ConfigError("budget.path", path, "a file in a folder that exists")
+        wants = "a file in a folder that exists, or redis://host:port/db"
+        raise ConfigError("budget.path", path, wants)
     return SqliteStore(path)
 
 
 def _price(config: RagEvalConfig, model: str) -> Price:
-    prices = Prices() if config.judge_prices is None else Prices.read(config.judge_prices)
-    price = prices.of(model)
+    price = prices_of(config).of(model)
     if price is None:
-        wants = f"a cost only with a price of {model} in the table that judge_prices names"
+        wants = f"a cost only with a price of {model}: by judge_prices, or the extra prices"
         raise ConfigError("budget", config.budget_limits, wants)
     return price
 

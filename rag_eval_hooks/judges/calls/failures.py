@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
@@ -40,6 +40,8 @@ _ADVICE: Final = {
 }
 _NO_CREDIT: Final = "insufficient_quota"
 _TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")
+_STATUS: Final = ("status_code", "status", "code", "http_status", "HTTPStatusCode")
+_HEADERS: Final = ("headers", "HTTPHeaders")
 _OVERLOADED: Final = (429, 503, 529)
 _NO_ACCESS: Final = (401, 402, 403)
 _ABOUT_THE_REQUEST: Final = (
@@ -113,13 +115,12 @@ def health_of(error: BaseException) -> JudgeHealth:
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status that an exception carries, or None.
 
-    Clients keep it as `status_code` or `code`, or on the response that they keep.
+    Clients keep it as `status_code` or `code`, on the response that they keep, or on the exception
+    that theirs was raised from.
     """
-    holders = (error, getattr(error, "response", None))
-    names = ("status_code", "status", "code", "http_status")
-    for holder in holders:
-        for name in names:
-            value = getattr(holder, name, None)
+    for holder in _holders(error):
+        for name in _STATUS:
+            value = _value(holder, name)
             if isinstance(value, int) and 400 <= value < 600:
                 return value
     return None
@@ -169,10 +170,12 @@ def requested_pause(error: BaseException) -> float:
     """
     if status_of(error) not in _OVERLOADED:
         return 0.0
-    headers = getattr(getattr(error, "response", error), "headers", None)
-    value = headers.get("retry-after") if isinstance(headers, Mapping) else None
-    header = value if isinstance(value, str) else None
-    return min(retry_after(header, time.time()), LONGEST_WAIT)
+    for holder in _holders(error):
+        for name in _HEADERS:
+            header = _value(_value(holder, name), "retry-after")
+            if isinstance(header, str):
+                return min(retry_after(header, time.time()), LONGEST_WAIT)
+    return 0.0
 
 
 def retry_after(header: str | None, now: float) -> float:
@@ -192,6 +195,17 @@ def retry_after(header: str | None, now: float) -> float:
     except ValueError:
         seconds = _seconds_until(header, now)
     return seconds if 0.0 < seconds < float("inf") else 0.0
+
+
+def _holders(error: BaseException) -> Iterator[object]:
+    """Yield the objects on which clients keep what the server replied."""
+    for one in (error, error.__cause__):
+        response = getattr(one, "response", None)
+        yield from (one, response, _value(response, "ResponseMetadata"))
+
+
+def _value(holder: object, name: str) -> object:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
 def _seconds_until(date: str, now: float) -> float:

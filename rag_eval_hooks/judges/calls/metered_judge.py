@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from rag_eval_hooks.calls import Caller, Operation
 from rag_eval_hooks.findings import Findings
 from rag_eval_hooks.judges.base import AsksBudget, Embedder, Judge, MeteredEmbedder
-from rag_eval_hooks.judges.calls.context import observed_call
+from rag_eval_hooks.judges.calls.context import call_context, observed_call
 from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.score import AnnotatorKind
@@ -56,6 +56,7 @@ class MeteredJudge:
     async def _asked(self, ask: Callable[[], Awaitable[Findings]]) -> Findings:
         meter = Meter()
         with meter.charging(), observed_call(Caller(self.name), is_request=False):
+            await _turn()
             with meter.sending():
                 findings = await ask()
             used = sum(findings.usage.values(), start=Usage())
@@ -63,9 +64,16 @@ class MeteredJudge:
             return findings
 
 
+async def _turn() -> None:
+    if (budget := call_context().budget) is not None:
+        await budget.turn()
+
+
 def metered(judge: Judge) -> Judge:
     """Wrap a judge over a language model whose requests are not visible, and no other."""
-    counts = isinstance(judge, LLMJudge) or judge.annotator_kind is not AnnotatorKind.LLM
+    counts = (
+        isinstance(judge, LLMJudge | MeteredJudge) or judge.annotator_kind is not AnnotatorKind.LLM
+    )
     return judge if counts else MeteredJudge(judge)
 
 
@@ -90,6 +98,7 @@ class AllowedEmbedder:
         meter = Meter(texts, embedding=True)
         caller = Caller(self.name, Operation.EMBEDDINGS)
         with meter.charging(), observed_call(caller, is_request=False):
+            await _turn()
             with meter.sending():
                 vectors, used = await self._embedder.embed_metered(texts)
             meter.replied(round(used.input_tokens), 0)

@@ -25,8 +25,7 @@ from rag_eval_hooks.judges.calls.failures import (
 )
 from rag_eval_hooks.judges.calls.gate import CallLimits, Gate
 from rag_eval_hooks.prompts import ReplyError
-from rag_eval_hooks.prompts.token_budget import tokens
-from rag_eval_hooks.usage import Usage
+from rag_eval_hooks.usage import Usage, tokens
 
 __all__ = [
     "CallKeywords",
@@ -202,6 +201,8 @@ class Requests:
         gate = self._gate()
         if (observer := call_context().observer) is not None:
             observer.passes(self._caller, gate)
+        if (budget := call_context().budget) is not None:
+            await budget.turn()
         async with gate.call():
             with observed_call(self._caller) as call, meter.sending():
                 async with asyncio.timeout(self._limits.timeout):

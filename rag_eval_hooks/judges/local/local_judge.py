@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
+from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings, Stance
 from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.calibration import Calibration
 from rag_eval_hooks.judges.local.claims import claims
+from rag_eval_hooks.judges.local.entailer import Entailer
 from rag_eval_hooks.judges.local.ratings import RATE, indistinct, rated
 from rag_eval_hooks.judges.local.verdicts import VERIFY, Verification
 from rag_eval_hooks.judges.local.windows import RULES, Rules, Vectors
@@ -26,6 +30,8 @@ def _stance(task: Decompose) -> Stance:
     return Stance(*(absent if text is None else indistinct(text) for text, absent in given))
 
 
+VERSION: Final = "local.6"
+_SUPPORT: Final = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
 _DECOMPOSE: Mapping[Finding, Callable[[Decompose], Any]] = {
     Finding.ANSWER_CLAIMS: lambda task: claims(task.answer or ""),
     Finding.REFERENCE_CLAIMS: lambda task: claims(task.reference or ""),
@@ -35,51 +41,55 @@ _DECOMPOSE: Mapping[Finding, Callable[[Decompose], Any]] = {
 
 
 class LocalJudge:
-    """Findings by rules over words, numbers, names and negation; deterministic.
+    """Findings by rules and trained weights over words, numbers, names and negation; deterministic.
 
-    It sees no synonyms or antonyms without an embedder, no swapped roles ("A beat B") and
-    resolves no pronouns. Agreement with human labels, by `python benchmarks/embedded_judge.py`
-    (constants were chosen on other rows of RAGTruth and never on HaluEval; those for relevance
-    and agreement on the rows reported):
-
-    - Faithfulness, RAGTruth QA (1000 answers): AUROC 0.676, balanced accuracy 0.656 at a
-      threshold from other folds. HaluEval QA (394, unseen): AUROC 0.794, and 0.876 over pairs
-      whose lengths differ by at most one word.
-    - Of 1436 supported claims with a "not" put in (other rows of RAGTruth, on which the negation
-      rules were chosen), 0.739 are refused. Of 14240 claims there that people found right, the
-      negation rules alone turn down 75.
-    - Useful chunks: HotpotQA (500 chunks) AUROC 0.802 and F1 0.571 by the question, 0.900 and
-      0.676 with the reference; CLAP-NQ (306) AUROC 0.751, F1 0.694 by the question.
-    - Correct or wrong by the reference, EVOUNA (2500): accuracy 0.899, balanced 0.919.
-    - Direct relevance to an answer's own question or to that of another row, EVOUNA: AUROC 0.915.
-    - Indistinct or not, answers around refusal phrases (239, known when the rules were written):
-      accuracy 0.987, balanced 0.972.
-
-    With all-MiniLM-L6-v2, on the first 300 rows a file (`--limit 300 --embeddings PATH`, without
-    it in brackets): RAGTruth AUROC 0.718 (0.749), HaluEval 0.813 (0.823). On the 300 rows of
-    RAGTruth where its constants were chosen it raised the AUROC from 0.707 to 0.734. So for
-    faithfulness no gain over words alone is proven; for useful chunks the AUROC rises to 0.821
-    (0.802), 0.913 (0.900) with the reference, and 0.808 (0.784) on CLAP-NQ; for direct relevance
-    to 0.953 (0.944), and the accuracy of correct or wrong to 0.883 (0.880).
+    A claim is supported, contradicted, not stated, or the judge is unsure: it sees no paraphrase
+    without shared words, no text in another language than the chunks, and not what a single other
+    word in the same place means. Figures by data set, and what it cannot see, stand in
+    docs/embedded-judge.md; its scores have the label `screening`.
 
     Args:
-        embedder: Adds the cosine of sentences to support, agreement and relevance of all kinds.
+        embedder: Adds the cosine of sentences to agreement and relevance of all kinds, not to
+            support: close in meaning is not stated.
         rules: Constants; the defaults were chosen on labelled data.
+        entailer: Judges the windows that words leave open, by a model on this machine.
+        calibration: A file that `rag-eval-hooks calibrate` wrote from labels of your own for this
+            judge: probabilities of support become calibrated ones, its cut decides in place of
+            unsure, and scores are labelled `screening` no more.
+
+    Raises:
+        ConfigError: The file is no calibration, or one of another judge or version.
     """
 
-    version = "local.3"
     makes: Final = frozenset({*_DECOMPOSE, *VERIFY, *RATE})
     """Findings that it makes; all others are absent as `missing_input`."""
     annotator_kind = AnnotatorKind.CODE
 
-    def __init__(self, embedder: Embedder | None = None, rules: Rules = RULES) -> None:
+    def __init__(
+        self,
+        embedder: Embedder | None = None,
+        rules: Rules = RULES,
+        entailer: Entailer | None = None,
+        calibration: str | Path | None = None,
+    ) -> None:
         self._embedder = embedder
+        self._entailer = entailer
         self.rules = rules
+        self.version = VERSION
+        self._calibration = None if calibration is None else self._read(Path(calibration))
+        if self._calibration is not None:
+            self.version += f"+{self._calibration.fingerprint}"
+
+    @property
+    def label(self) -> str | None:
+        """`screening`, unless the judge was calibrated: a word on its scores."""
+        return "screening" if self._calibration is None else None
 
     @property
     def name(self) -> str:
-        """`local`, or `local+<embedder>`."""
-        return f"local+{self._embedder.name}" if self._embedder else "local"
+        """`embedded`, with the names of embedder and entailment model behind plus signs."""
+        models = (self._embedder, self._entailer)
+        return "+".join(["embedded", *(model.name for model in models if model is not None)])
 
     async def decompose(self, task: Decompose) -> Findings:
         """Return claims, entities and stance by rules; questions are never made."""
@@ -93,15 +103,19 @@ class LocalJudge:
         """Return verdicts by rules.
 
         Raises:
-            JudgeError: The embedder failed.
+            JudgeError: The embedder or the entailment model failed.
         """
         verification = Verification(task, self.rules)
+        if self._entailer is not None:
+            verification.entailment = self._entailer.judge
         if self._embedder:
             texts = verification.texts()
             verification.vectors = await Vectors.of(self._embedder, texts)
         made: dict[str, Any] = {}
         for kind in sorted(task.wanted):
             made[kind.value] = await VERIFY[kind](verification)
+            if self._calibration is not None and kind in _SUPPORT:
+                made[kind.value] = tuple(map(self._calibration.judged, made[kind.value]))
         return Findings(**made)
 
     async def rate(self, task: Rate) -> Findings:
@@ -116,7 +130,16 @@ class LocalJudge:
         """Return no grade: all are by rubrics."""
         return Findings.absent(task.wanted, _NO_RUBRIC)
 
+    def _read(self, path: Path) -> Calibration:
+        read = Calibration.read(path)
+        made_for = f"{read.judge} {read.version}".strip()
+        if made_for not in ("", f"{self.name} {VERSION}"):
+            wants = f"a calibration of {self.name} {VERSION}, not of {made_for}"
+            raise ConfigError("calibration", str(path), wants)
+        return read
+
     async def aclose(self) -> None:
-        """Close the embedder."""
-        if self._embedder:
-            await self._embedder.aclose()
+        """Close the models."""
+        for model in (self._embedder, self._entailer):
+            if model is not None:
+                await model.aclose()

@@ -9,9 +9,11 @@ from typing import Any
 
 from rag_eval_hooks.findings import Finding, Verdict
 from rag_eval_hooks.judges.base import Embedder
+from rag_eval_hooks.judges.local.agreement import agrees, denies
 from rag_eval_hooks.judges.local.claims import claims
-from rag_eval_hooks.judges.local.support import agrees, denies
-from rag_eval_hooks.judges.local.units import Claim, Passage, terms
+from rag_eval_hooks.judges.local.short_answers import aliases, given_otherwise, without_marks
+from rag_eval_hooks.judges.local.terms import terms
+from rag_eval_hooks.judges.local.units import Claim, Passage
 from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.tasks import Rate
@@ -41,10 +43,9 @@ _NO_ANSWER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _RateRequest:
-    """A task with the claims of its reference and the vectors of its sentences."""
+    """A task with the vectors of its sentences."""
 
     task: Rate
-    reference: tuple[str, ...]
     vectors: Vectors
     rules: Rules
 
@@ -55,27 +56,46 @@ async def rated(task: Rate, embedder: Embedder | None, rules: Rules) -> Mapping[
     Raises:
         JudgeError: The embedder failed.
     """
-    reference = claims(task.reference or "") or (task.reference or "",)
+    reference = [claim for alias in aliases(task.reference or "") for claim in _claims(alias)]
     vectors = NO_VECTORS
     if embedder and task.wanted & RATE.keys():
         answer = Passage(task.answer).units
         vectors = await Vectors.of(
             embedder, [task.question, *reference, *(unit.text for unit in answer)]
         )
-    request = _RateRequest(task, reference, vectors, rules)
+    request = _RateRequest(task, vectors, rules)
     return {kind.value: RATE[kind](request) if kind in RATE else _NO_RUBRIC for kind in task.wanted}
 
 
+def _claims(reference: str) -> tuple[str, ...]:
+    return claims(reference) or (reference,)
+
+
 def _classification(request: _RateRequest) -> Verdict:
-    """Return whether the answer states all that the reference does and denies none of it."""
+    """Return whether the answer states all that the reference does and denies none of it.
+
+    Of a reference that lists aliases, "USA / United States", one is enough.
+    """
+    reference = request.task.reference or ""
+    found = [_agrees(request, alias) for alias in aliases(reference)]
+    return next((verdict for verdict in found if verdict.holds), found[-1])
+
+
+def _agrees(request: _RateRequest, reference: str) -> Verdict:
     task, rules = request.task, request.rules
     question = frozenset(terms(task.question))
-    answer = Passage(task.answer)
-    for text in request.reference:
-        stated = agrees(Claim.of(text), answer, question, request.vectors, rules)
+    answered = without_marks(task.answer)
+    answer = Passage(answered)
+    stated = Verdict(False, "the reference is empty")
+    for text in _claims(reference):
+        claim = Claim.of(text)
+        stated = agrees(claim, answer, question, request.vectors, rules)
+        if not stated.holds and not denies(claim, answer, question, rules):
+            form = given_otherwise(reference, answered)
+            stated = Verdict(True, form) if form else stated
         if not stated.holds:
             return stated
-    other = Passage(task.reference or "")
+    other = Passage(reference)
     for text in claims(task.answer):
         if denied := denies(Claim.of(text), other, question, rules):
             return Verdict(False, f"the negation differs at {denied}")

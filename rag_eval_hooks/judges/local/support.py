@@ -1,123 +1,129 @@
-"""Support of claims by chunks, and agreement of answer and reference."""
+"""Support of claims by chunks: four verdicts from probability, contradictions and what is sure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
-from rag_eval_hooks.findings import Support, Verdict
-from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written
-from rag_eval_hooks.judges.local.windows import (
-    NO_VECTORS,
-    RULES,
-    Rules,
-    Vectors,
-    Window,
-    best_window,
-    weights,
+from rag_eval_hooks.findings import ClaimVerdict, Support
+from rag_eval_hooks.judges.local.readings import Reading, read
+from rag_eval_hooks.judges.local.support_model import support_model
+from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written, has_form
+from rag_eval_hooks.judges.local.windows import RULES, Rules, weights
+from rag_eval_hooks.text.languages import language
+from rag_eval_hooks.text.measures import agree, is_total
+
+__all__ = ["supports"]
+
+_COVERED: Final = 0.55  # of a claim: least part that one chunk must hold to support it alone
+_PARTLY: Final = 0.4  # the same, where no other chunk adds what it lacks
+_REFUTED: Final = 0.5  # of the probability that is left where a rule speaks against a claim
+_COUNTED: Final = 5  # things that a list may count without a number
+_FEW: Final = 1  # terms
+_SHARED: Final = 0.25  # of a claim's weight: least part of a chunk that supports it with others
+FALSE: Final = re.compile(
+    r"\s*(?:it (?:is|was) (?:false|untrue|not true|wrong|incorrect) that"
+    r"|es (?:ist|stimmt) (?:falsch|nicht wahr|nicht), dass|il est faux que|es falso que)\s+",
+    re.IGNORECASE,
 )
-
-__all__ = ["agrees", "denies", "supports"]
-
-
-_SHORT = 6  # terms; a text of no more is an answer in itself, not a description
-_SHARED = 0.25  # of a claim's weight: least part of a chunk that supports it with others
-
-
-def _unknown(claim: Claim, passages: Sequence[Passage], neutral: frozenset[str]) -> str | None:
-    """Return as a reason the number or name of the claim that no passage holds, or None.
-
-    `neutral` are terms that need no support, such as those of the question.
-    """
-    for number in sorted(claim.unit.numbers):
-        if not any(passage.has_number(number) for passage in passages):
-            return f"the number {number} is in no chunk"
-    for phrase, parts in claim.names.items():
-        if not any(_has_name(passage, parts - neutral) for passage in passages):
-            return f"the name {phrase!r} is in no chunk"
-    return None
-
-
-def _has_name(passage: Passage, parts: frozenset[str]) -> bool:
-    return all(part in passage.index for part in parts)
-
-
-def _negation_differs(claim: Unit, sentence: Unit, passage: Passage) -> frozenset[str]:
-    """Return the terms that one of the two negates and the other states; empty for no conflict.
-
-    Args:
-        claim: The claim.
-        sentence: The sentence that is closest to it.
-        passage: Where the sentence stands: what the claim denies and the passage denies
-            elsewhere is no conflict.
-    """
-    for scope in claim.negated:
-        # One stated word is enough where the sentence denies nothing at all.
-        stated = scope if sentence.negated else scope & sentence.affirmed
-        if stated and stated <= sentence.affirmed and not scope & passage.denied:
-            return scope
-    for scope in sentence.negated:
-        if scope <= claim.affirmed - claim.denied - sentence.affirmed:
-            return scope if _same_subject(claim, sentence, scope) else frozenset()
-    return frozenset()
-
-
-def _same_subject(claim: Unit, sentence: Unit, scope: frozenset[str]) -> bool:
-    """Return whether the sentence holds at least half of the claim's terms outside the scope."""
-    rest = claim.terms - scope
-    return 2 * len(rest & sentence.terms) >= len(rest)
-
-
-def _conflict(
-    claim: Claim, passage: Passage, window: Window, neutral: frozenset[str]
-) -> str | None:
-    """Return the reason why a window does not support a claim that it covers, or None.
-
-    The number must stand in the window; a name may stand anywhere in its chunk, since sentences
-    after the first say "he" or "it".
-    """
-    stated = frozenset[str]().union(*(unit.terms for unit in window.units))
-    values = frozenset().union(*(unit.numbers for unit in window.units))
-    for number in sorted(claim.unit.numbers - values):
-        if number.percent or str(number) not in stated:
-            return f"the number {number} is not there"
-    for phrase, parts in claim.names.items():
-        if not _has_name(passage, parts - neutral):
-            return f"the name {phrase!r} is not there"
-    if window.units and (terms := _negation_differs(claim.unit, window.closest(), passage)):
-        return f"the negation differs at {as_written(terms, claim.unit, window.closest())}"
-    return None
+_SUPPORTED, _NOT_STATED = ClaimVerdict.SUPPORTED, ClaimVerdict.NOT_STATED
+_CONTRADICTED, _UNSURE = ClaimVerdict.CONTRADICTED, ClaimVerdict.UNSURE
 
 
 def supports(
     claim: Claim,
     passages: Sequence[Passage],
     neutral: frozenset[str] = frozenset(),
-    vectors: Vectors = NO_VECTORS,
     rules: Rules = RULES,
+    readings: Sequence[Reading] | None = None,
 ) -> Support:
-    """Return the support of a claim by each passage, alone or together, with the reason."""
-    nowhere = (False,) * len(passages)
-    if missing := _unknown(claim, passages, neutral):
-        return Support(nowhere, reason=missing)
+    """Return the support of a claim by each passage, alone or together, with the reason.
+
+    Args:
+        claim: The claim.
+        passages: The chunks.
+        neutral: Terms that need no support, such as those of the question.
+        rules: Constants.
+        readings: The claim read against each passage, if that is done.
+    """
+    if denied := FALSE.match(claim.unit.text):
+        inner = Claim.of(claim.unit.text[denied.end() :])
+        return _turned(supports(inner, passages, neutral, rules), len(passages))
     weight = weights(claim, neutral, rules)
     if not weight:
         return _literal(claim, passages)
-    windows = [best_window(weight, passage, rules) for passage in passages]
-    against = [
-        _conflict(claim, passage, window, neutral)
-        for passage, window in zip(passages, windows, strict=True)
-    ]
-    cosines = [vectors.best(claim.unit.text, passage) for passage in passages]
-    verdicts = tuple(
-        why is None and _enough(window.score, cosine, rules)
-        for why, window, cosine in zip(against, windows, cosines, strict=True)
-    )
+    if len(weight) <= _FEW and weight.keys() <= neutral:
+        return _unsure(len(passages), "it only repeats words of the question")
+    readings = readings or read(claim, passages, neutral, rules)
+    missing = _unknown(claim, passages, neutral)
+    verdicts = tuple(missing is None and _is_supporting(reading) for reading in readings)
     if any(verdicts):
-        return Support(verdicts, reason=_found(verdicts, windows))
-    held = _joint(weight, windows, against)
-    if sum(weight[term] for term in held) >= rules.joint * sum(weight.values()):
-        return Support(nowhere, together=True, reason="several chunks cover it together")
-    return Support(nowhere, reason=_why_not(claim, weight, windows, against))
+        return _supported(verdicts, readings)
+    if _is_foreign(claim.unit, passages):
+        return _unsure(len(passages), "the claim is in another language than the chunks")
+    return _unsupported(claim, weight, readings, missing, rules)
+
+
+def _is_supporting(reading: Reading) -> bool:
+    return (
+        reading.clash is None
+        and reading.doubt is None
+        and reading.probability >= support_model().unsure[1]
+        and (reading.window.score >= _COVERED or reading.entailed)
+    )
+
+
+def _unsupported(
+    claim: Claim,
+    weight: dict[str, float],
+    readings: Sequence[Reading],
+    missing: str | None,
+    rules: Rules,
+) -> Support:
+    """Return the verdict on a claim that no chunk supports alone."""
+    nowhere = (False,) * len(readings)
+    low, high = support_model().unsure
+    best = max(readings, key=lambda r: (r.clash is None, r.probability))
+    closest = max(readings, key=lambda r: r.window.score)
+    where = f"chunk {readings.index(closest) + 1} is closest"
+    if closest.clash is not None:
+        verdict = _CONTRADICTED if closest.clash.contrary else _NOT_STATED
+        reason, quote = f"{where}, but {closest.clash.reason}", closest.clash.quote
+        return Support(nowhere, False, reason, verdict, quote, _REFUTED * closest.probability)
+    if missing:
+        return Support(nowhere, False, missing, _NOT_STATED, "", _REFUTED * closest.probability)
+    if best.doubt:
+        return Support(nowhere, False, best.doubt, _UNSURE, "", best.probability)
+    if _joint(weight, readings) >= rules.joint * sum(weight.values()):
+        reason = "several chunks cover it together"
+        return Support(nowhere, True, reason, _SUPPORTED, "", max(best.probability, high))
+    if best.clash is None and best.probability >= high and best.window.score >= _PARTLY:
+        return _supported(tuple(reading is best for reading in readings), readings)
+    lacking = as_written(weight.keys() - closest.window.held, claim.unit)
+    reason = f"no chunk holds enough of it; {where} and lacks: {lacking}"
+    verdict = _NOT_STATED if best.probability <= low else _UNSURE
+    return Support(nowhere, False, reason, verdict, "", best.probability)
+
+
+def _supported(verdicts: tuple[bool, ...], readings: Sequence[Reading]) -> Support:
+    at = max((i for i, yes in enumerate(verdicts) if yes), key=lambda i: readings[i].probability)
+    quote = readings[at].window.closest().text
+    return Support(
+        verdicts, False, f"chunk {at + 1}: {quote}", _SUPPORTED, quote, readings[at].probability
+    )
+
+
+def _turned(found: Support, chunks: int) -> Support:
+    """Return the support of "it is false that" a claim."""
+    reason = f"the claim denies what is judged so: {found.reason}"
+    if found.verdict is _SUPPORTED:
+        found = replace(found, by_chunk=(False,) * chunks, together=False, verdict=_CONTRADICTED)
+        return replace(found, reason=reason, probability=0.05)
+    if found.verdict is _CONTRADICTED:
+        return Support((False,) * chunks, True, reason, _SUPPORTED, found.quote, 0.9)
+    return replace(found, reason=reason, verdict=_UNSURE)
 
 
 def _literal(claim: Claim, passages: Sequence[Passage]) -> Support:
@@ -126,127 +132,60 @@ def _literal(claim: Claim, passages: Sequence[Passage]) -> Support:
         any(_in_a_row(claim.unit.words, unit.words) for unit in passage.units)
         for passage in passages
     )
-    said = "a chunk says it" if any(verdicts) else "it has no content word and no chunk says it"
-    return Support(verdicts, reason=f"{said} word for word")
+    if any(verdicts):
+        return Support(verdicts, reason="a chunk says it word for word")
+    return _unsure(len(passages), "it has no content word and no chunk says it word for word")
 
 
 def _in_a_row(words: Sequence[str], sentence: Sequence[str]) -> bool:
     return f" {' '.join(words)} " in f" {' '.join(sentence)} "
 
 
-def _enough(score: float, cosine: float | None, rules: Rules) -> bool:
-    if score >= rules.covered or cosine is None:
-        return score >= rules.covered
-    return cosine >= rules.same or (cosine >= rules.cosine and score >= rules.paraphrased)
+def _unknown(claim: Claim, passages: Sequence[Passage], neutral: frozenset[str]) -> str | None:
+    """Return as a reason the quantity or name of the claim that no passage holds, or None."""
+    for said in claim.unit.measures:
+        if said.text.isalpha() and said.number <= _COUNTED:
+            continue  # "three ways" may count what the chunk lists
+        stated = [m for passage in passages for unit in passage.units for m in unit.measures]
+        if not any(agree(said, m) for m in stated) and not is_total(said, stated):
+            return f"the number {said.text} is in no chunk"
+    for phrase, parts in claim.names.items():
+        if not any(_has_name(passage, parts - neutral) for passage in passages):
+            return f"the name {phrase!r} is in no chunk"
+    return None
 
 
-def _joint(
-    weight: dict[str, float], windows: Sequence[Window], against: Sequence[str | None]
-) -> frozenset[str]:
-    """Return the terms that the windows hold together.
+def _has_name(passage: Passage, parts: frozenset[str]) -> bool:
+    return all(has_form(passage, part) for part in parts)
 
-    Left out are those with an opposite statement, and those that share too little with the claim
-    to speak of the same thing, such as a bare number.
+
+def _is_foreign(claim: Unit, passages: Sequence[Passage]) -> bool:
+    """Return whether claim and chunks are in different languages, as far as that can be known."""
+    said = language(claim.words)
+    if said is None:
+        return False
+    stated = {passage.language for passage in passages}
+    return bool(stated - {None}) and said not in stated
+
+
+def _unsure(chunks: int, reason: str) -> Support:
+    return Support((False,) * chunks, False, reason, _UNSURE)
+
+
+def _joint(weight: dict[str, float], readings: Sequence[Reading]) -> float:
+    """Return the weight of the terms that the windows hold together.
+
+    Left out are those that contradict, and those that share too little with the claim to speak of
+    the same thing, such as a bare number.
     """
     least = _SHARED * sum(weight.values())
     held = frozenset[str]().union(
         *(
-            window.held
-            for window, why in zip(windows, against, strict=True)
-            if (why is None or not why.startswith("the negation"))
-            and len(window.held) > 1
-            and sum(weight[term] for term in window.held) >= least
+            r.window.held
+            for r in readings
+            if r.clash is None
+            and len(r.window.held) > 1
+            and sum(weight[term] for term in r.window.held & weight.keys()) >= least
         )
     )
-    return held & weight.keys()
-
-
-def _found(verdicts: Sequence[bool], windows: Sequence[Window]) -> str:
-    at = max((i for i, yes in enumerate(verdicts) if yes), key=lambda i: windows[i].score)
-    quote = windows[at].closest().text if windows[at].units else ""
-    return f"chunk {at + 1}: {quote}" if quote else f"chunk {at + 1} says the same"
-
-
-def _why_not(
-    claim: Claim,
-    weight: dict[str, float],
-    windows: Sequence[Window],
-    against: Sequence[str | None],
-) -> str:
-    at = max(range(len(windows)), key=lambda i: windows[i].score)
-    if why := against[at]:
-        return f"chunk {at + 1} is closest, but {why}"
-    missing = as_written(weight.keys() - windows[at].held, claim.unit)
-    return f"no chunk holds enough of it; chunk {at + 1} is closest and lacks: {missing}"
-
-
-def agrees(
-    claim: Claim,
-    text: Passage,
-    question: frozenset[str],
-    vectors: Vectors = NO_VECTORS,
-    rules: Rules = RULES,
-) -> Verdict:
-    """Return whether a text that answers the same question states a claim.
-
-    Terms that the question holds are neutral. A text that is just the bare answer ("Cornish
-    heath") states every claim that contains it.
-    """
-    if not text.units:
-        return Verdict(False, "the other text is empty")
-    weight = _novel(weights(claim, rules=rules), question)
-    if not weight:
-        return Verdict(False, "the claim holds no content word")
-    window = best_window(weight, text, rules)
-    if where := _denied(claim, window, text):
-        return Verdict(False, f"the negation differs at {where}")
-    bare = _bare_answer(text, question)
-    if bare and bare <= claim.unit.terms:
-        return Verdict(True, "the claim contains the bare answer")
-    if differing := _differs(claim, text, question):
-        return Verdict(False, differing)
-    if window.score >= rules.agreed:
-        return Verdict(True, f"stated: {window.closest().text}")
-    cosine = vectors.best(claim.unit.text, text)
-    if cosine is not None and cosine >= rules.same:
-        return Verdict(True, f"said in other words, cosine {cosine:.2f}")
-    return Verdict(False, f"not stated: {as_written(weight.keys() - window.held, claim.unit)}")
-
-
-def denies(
-    claim: Claim, text: Passage, question: frozenset[str], rules: Rules = RULES
-) -> str | None:
-    """Return the words by which a claim denies what the text states, or the reverse, or None."""
-    weight = _novel(weights(claim, rules=rules), question)
-    return _denied(claim, best_window(weight, text, rules), text) if weight else None
-
-
-def _denied(claim: Claim, window: Window, text: Passage) -> str | None:
-    if not window.units:
-        return None
-    closest = window.closest()
-    found = _negation_differs(claim.unit, closest, text)
-    return as_written(found, claim.unit, closest) if found else None
-
-
-def _novel(weight: dict[str, float], question: frozenset[str]) -> dict[str, float]:
-    """Return the terms that the question lacks; all of them if it lacks none."""
-    return {term: w for term, w in weight.items() if term not in question} or weight
-
-
-def _bare_answer(text: Passage, question: frozenset[str]) -> frozenset[str]:
-    """Return the terms of a text of one short sentence, without those of the question."""
-    if len(text.units) > 1:
-        return frozenset()
-    found = text.units[0].terms
-    return (found - question or found) if len(found) <= _SHORT else frozenset()
-
-
-def _differs(claim: Claim, text: Passage, question: frozenset[str]) -> str | None:
-    for number in sorted(claim.unit.numbers):
-        if not text.has_number(number) and str(number) not in question:
-            return f"the number {number} is not in the other text"
-    for phrase, parts in claim.names.items():
-        if parts and not parts & (question | text.index.keys()):
-            return f"the name {phrase!r} is not in the other text"
-    return None
+    return sum(weight[term] for term in held & weight.keys())

@@ -6,43 +6,35 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import pairwise
 
-from rag_eval_hooks.text.folding import fold, folded_tokens, has_cjk, is_content, stem, word_set
+from rag_eval_hooks.judges.local.negations import negations
+from rag_eval_hooks.judges.local.terms import term_of, terms, terms_of
+from rag_eval_hooks.text.folding import fold, folded_tokens, has_cjk, word_set
 from rag_eval_hooks.text.key_terms import Searched, phrases
+from rag_eval_hooks.text.languages import function_words, language
+from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences
 
-__all__ = ["Claim", "Passage", "Unit", "as_written", "terms"]
+__all__ = ["Claim", "Passage", "Unit", "as_written", "has_form"]
 
-_COUNT_WORDS = {
-    "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
-    "nine": "9", "ten": "10", "eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30",
-    "forty": "40", "fifty": "50", "hundred": "100",
-}  # fmt: skip
-_NOT_BEFORE = word_set(
-    "no not never cannot avoid avoids avoiding "
-    "without neither nor none nothing nobody nowhere unable lack lacks "
-    "nicht kein keine keinen keinem keiner nie niemals ohne weder "
-    "لا لم لن ليس ليست غير بدون "
-    "ne pas jamais sans нет не ни без"
-)
-_NOT_BEFORE_CJK = frozenset("不没沒未無无")
-_NOT_AFTER = frozenset(("ない", "せん", "なか", "않다", "않는", "없다", "없는", "아니"))
-_NOT_MEANT = frozenset(("only", "just", "merely", "nur", "less", "doubt", "matter"))
 _GERMAN = word_set(
     "der das ein eine einen einem einer und ist sind wurde wurden hat haben nicht von vom mit im "
     "auf fur den dem des bei nach zu zum zur als auch aus uber sich wird werden"
 )
 _ENGLISH = word_set("the a an of and is are were has have not with on for at by to it that be")
 _WRITTEN = re.compile(r"[0-9]+(?:[.,][0-9]+)*|[^\W_](?:[^\s,;:()\"]*[^\W_])?")
-_OPEN_BEFORE = frozenset(("or", "may", "might"))
-_IF = frozenset(("if", "unless", "whether", "wenn", "falls", "ob"))
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://[^\s<>()]*[^\s<>().,;:!?]")
 _MAY = re.compile(r"(?<=\w[\s,])May\b|\bMay(?=,? [0-9])")
+_LETTER = re.compile(
+    r"[B-HJ-Z](?<=[a-z]{3} .)(?![\w'’.])|A(?<=[a-z]{3} .)(?=[ ,.;]+(?:[a-z]+s |$|[,;]))"
+)
+_LABEL = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _BARE = 3  # words; in an answer as short as this a capital means a name
-_SCOPE = 2  # content words that a negation reaches
 
 
 class Unit:
@@ -51,13 +43,25 @@ class Unit:
     Attributes:
         text: As written.
         words: Its folded tokens, in order.
+        stems: For each word its term, empty for a word without content.
+        chain: The terms in order.
         terms: Stems of its content words; numbers are terms too.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.words: Sequence[str] = folded_tokens(fold(text))
-        self.terms = frozenset([*_terms(self.words), *_month(text)])
+        self.stems: Sequence[str] = list(map(term_of, self.words))
+        known = function_words(self.words)
+        both = zip(self.stems, self.words, strict=True)
+        content = [term for term, word in both if term and word not in known]
+        self.chain: Sequence[str] = [*content, *_month(text), *_letters(text)]
+        self.terms = frozenset(self.chain)
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, ...]]:
+        """Neighbouring words."""
+        return frozenset(pairwise(self.words))
 
     @cached_property
     def written(self) -> dict[str, str]:
@@ -67,6 +71,16 @@ class Unit:
             for term in terms(word):
                 found.setdefault(term, term if has_cjk(word) else word)
         return found
+
+    @cached_property
+    def measures(self) -> Sequence[Measure]:
+        """Its quantities, in order."""
+        return measures(self.text)
+
+    @cached_property
+    def measured(self) -> Sequence[tuple[Measure, Sequence[str]]]:
+        """Its quantities with their terms."""
+        return [(measure, terms(measure.text)) for measure in self.measures]
 
     @cached_property
     def numbers(self) -> frozenset[Number]:
@@ -82,12 +96,12 @@ class Unit:
     def affirmed(self) -> frozenset[str]:
         """The terms that stand outside the reach of every negation, there at least."""
         reached = Counter(term for scope in self.negated for term in scope)
-        return frozenset(Counter(_terms(self.words)) - reached)
+        return frozenset(Counter(terms_of(self.words)) - reached)
 
     @cached_property
     def negated(self) -> tuple[frozenset[str], ...]:
         """For each negation, the terms that it reaches."""
-        return _negations(self.words, self.text)
+        return negations(self.words, self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +110,9 @@ class Claim:
 
     Attributes:
         unit: The claim as a sentence.
-        names: Terms of each capitalised phrase, by the phrase as written. None are a label
-            before a colon, and a single word that owes its capital to opening the claim or to
-            being a German noun.
+        names: Terms of each address and capitalised phrase, by the phrase as written. None are a
+            label before a colon, and a single word that owes its capital to opening the claim or
+            to being a German noun.
     """
 
     unit: Unit
@@ -110,15 +124,21 @@ class Claim:
         unit = Unit(text)
         short = len(text.split()) <= _BARE
         nouns = not short and _is_german(unit.words)
+        measured = {word for measure in unit.measures for word in measure.text.split()}
         names = {
-            phrase: frozenset(terms(phrase))
+            phrase: parts
             for phrase in dict.fromkeys(phrases(text))
-            if f"{phrase}:" not in text
-            and not (nouns and _is_one_word(phrase))
-            and (" " in phrase or short or not _opens(text, phrase))
+            if (parts := frozenset(terms(phrase)) & unit.terms)
+            and f"{phrase}:" not in text
+            and not _LABEL.fullmatch(phrase)
+            and not (nouns and sum(part.isalpha() for part in parts) == 1)
+            and (len(parts) > 1 or short or not _opens(text, phrase))
+            and measured.isdisjoint(phrase.split())
         }
         if month := _month(text):
             names["May"] = frozenset(month)
+        for address in _ADDRESS.findall(text):
+            names[address] = frozenset(terms(address)) & unit.terms
         return cls(unit, names)
 
 
@@ -127,14 +147,15 @@ def _month(text: str) -> list[str]:
     return ["may"] if "May" in text and _MAY.search(text) else []
 
 
+def _letters(text: str) -> list[str]:
+    """Return capital letters that name one of several things, such as A in "model A", as terms."""
+    return [f"#{letter}" for letter in _LETTER.findall(text)]
+
+
 def _is_german(words: Sequence[str]) -> bool:
     """Return whether German function words outnumber English ones."""
     found = frozenset(words)
     return len(found & _GERMAN) > len(found & _ENGLISH)
-
-
-def _is_one_word(phrase: str) -> bool:
-    return sum(not part.isdecimal() for part in phrase.split()) == 1
 
 
 def _opens(text: str, word: str) -> bool:
@@ -159,9 +180,24 @@ class Passage:
         return index
 
     @cached_property
+    def joined(self) -> str:
+        """Its terms, each behind a space."""
+        return " " + " ".join(self.index)
+
+    @cached_property
+    def language(self) -> str | None:
+        """Code of its language, None if unknown."""
+        return language([word for unit in self.units for word in unit.words])
+
+    @cached_property
     def numbers(self) -> frozenset[Number]:
         """All numbers of the text."""
         return frozenset().union(*(unit.numbers for unit in self.units))
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, ...]]:
+        """Neighbouring words of its sentences."""
+        return frozenset().union(*(unit.pairs for unit in self.units))
 
     @cached_property
     def denied(self) -> frozenset[str]:
@@ -178,6 +214,17 @@ class Passage:
         return number in self.numbers or (not number.percent and str(number) in self.index)
 
 
+def has_form(passage: Passage, part: str) -> bool:
+    """Return whether a passage has a term, or a long word with another ending."""
+    if part in passage.index:
+        return True
+    return len(part) > 4 and any(
+        abs(len(other) - len(part)) <= 3 and (other.startswith(part) or part.startswith(other))
+        for other in passage.index
+        if len(other) > 4
+    )
+
+
 def as_written(wanted: Collection[str], *units: Unit) -> str:
     """Return terms as a readable list, written and ordered as in the first unit that holds them."""
     words: dict[str, str] = {}
@@ -186,49 +233,3 @@ def as_written(wanted: Collection[str], *units: Unit) -> str:
             if term in wanted:
                 words.setdefault(term, word)
     return ", ".join(dict.fromkeys([*words.values(), *sorted(set(wanted) - words.keys())]))
-
-
-def terms(text: str) -> list[str]:
-    """Return stems of the content words of a text, in order."""
-    return _terms(folded_tokens(fold(text)))
-
-
-def _terms(words: Iterable[str]) -> list[str]:
-    return [term for word in words if (term := _term(word))]
-
-
-@lru_cache(maxsize=16_384)
-def _term(word: str) -> str:
-    """Return the term of a word, empty for a word without content."""
-    if not is_content(word):
-        return ""
-    if word[0].isdigit():
-        return word.replace(",", "")
-    return _COUNT_WORDS.get(word) or stem(word)
-
-
-def _negations(words: Sequence[str], text: str) -> tuple[frozenset[str], ...]:
-    if _NOT_BEFORE.isdisjoint(words) and text.isascii() and "n't" not in text:
-        return ()
-    found = []
-    for at, word in enumerate(words):
-        following = words[at + 1] if at + 1 < len(words) else ""
-        if following in _NOT_MEANT or following.isdigit() or _is_open(words, at):
-            continue
-        if word in _NOT_BEFORE or word.endswith("n't") or word[0] in _NOT_BEFORE_CJK:
-            if at or not text[:4].casefold().startswith("no,"):
-                found.append(_reached(words[at + 1 : at + 8]))
-        elif word in _NOT_AFTER:
-            found.append(_reached(words[max(0, at - 4) : at][::-1]))
-    return tuple(scope for scope in found if scope)
-
-
-def _is_open(words: Sequence[str], at: int) -> bool:
-    """Return whether a negation denies nothing: "may or may not", "if you do not"."""
-    return not _OPEN_BEFORE.isdisjoint(words[max(0, at - 1) : at]) or not _IF.isdisjoint(
-        words[max(0, at - 3) : at]
-    )
-
-
-def _reached(words: Sequence[str]) -> frozenset[str]:
-    return frozenset(_terms(words)[:_SCOPE])

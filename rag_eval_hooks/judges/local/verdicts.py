@@ -8,8 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
-from rag_eval_hooks.judges.local.support import agrees, supports
-from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written, terms
+from rag_eval_hooks.judges.local.agreement import agrees
+from rag_eval_hooks.judges.local.entailed import Entailment, with_entailment
+from rag_eval_hooks.judges.local.readings import Reading, read
+from rag_eval_hooks.judges.local.support import supports
+from rag_eval_hooks.judges.local.terms import terms
+from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written
 from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors, best_window
 from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.key_terms import Searched
@@ -27,6 +31,7 @@ class Verification:
         self.task = task
         self.rules = rules
         self.vectors = NO_VECTORS
+        self.entailment: Entailment | None = None
         self.passages = [Passage(chunk) for chunk in task.chunks]
         self.answer_text = Passage(task.answer or "")
         self.reference_text = Passage(task.reference or "")
@@ -37,13 +42,12 @@ class Verification:
         """Yield the texts whose vectors the wanted findings need."""
         wanted = self.task.wanted
         passages: list[Passage] = []
-        if wanted & (_RELEVANCE | {Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT}):
-            passages += self.passages
         if wanted & _RELEVANCE:
+            passages += self.passages
             yield self.task.question
-        if wanted & {Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT}:
+        if Finding.ANSWER_AGREEMENT in wanted:
             yield from self.task.answer_claims
-        if wanted & {Finding.REFERENCE_SUPPORT, Finding.REFERENCE_AGREEMENT}:
+        if Finding.REFERENCE_AGREEMENT in wanted:
             yield from self.task.reference_claims
         if Finding.ANSWER_AGREEMENT in wanted:
             passages.append(self.reference_text)
@@ -59,13 +63,23 @@ class Verification:
         return self._claims[text]
 
     async def supports(self, texts: Iterable[str]) -> tuple[Support, ...]:
-        """Return the support of each claim by the chunks."""
-        found = []
+        """Return the support of each claim by the chunks.
+
+        Raises:
+            JudgeError: The entailment model failed.
+        """
+        read_ones = []
         for at, text in enumerate(texts, 1):
             claim = self.claim(text)
-            found.append(supports(claim, self.passages, self.question, self.vectors, self.rules))
+            read_ones.append((claim, read(claim, self.passages, self.question, self.rules)))
             await _pause(at)
-        return tuple(found)
+        readings: Sequence[Sequence[Reading]] = [found for _, found in read_ones]
+        if self.entailment is not None:
+            readings = await with_entailment(self.entailment, read_ones)
+        return tuple(
+            supports(claim, self.passages, self.question, self.rules, found)
+            for (claim, _), found in zip(read_ones, readings, strict=True)
+        )
 
     async def agreements(self, texts: Iterable[str], other: Passage) -> tuple[Verdict, ...]:
         """Return the agreement of each claim with the other text."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import mul
 
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local.units import Claim, Passage, Unit
+from rag_eval_hooks.text.measures import agree
 
 __all__ = ["NO_VECTORS", "RULES", "Rules", "Vectors", "Window", "best_window", "weights"]
 
@@ -20,27 +22,21 @@ class Rules:
     """Constants of the embedded judge, chosen on labelled data.
 
     Attributes:
-        covered: Least share of a claim's terms, by weight, in a window that supports it.
         joint: Least share of a claim's terms, by weight, in several chunks together.
         agreed: Least share of a claim's terms, by weight, that answer and reference share.
         useful: Least relevance, of 1, of a useful chunk.
         name_weight: Weight of a term that belongs to a name or number; other terms weigh 1.
         asked_weight: Weight of a term that the question holds.
         discount: Factor on the coverage for each sentence of a window after the first.
-        cosine: Least cosine of claim and sentence that makes up for lacking coverage.
-        paraphrased: Least coverage that is left to make up for.
-        same: Least cosine that needs no coverage at all.
+        same: Least cosine of answer and reference that say the same.
     """
 
-    covered: float = 0.6
     agreed: float = 0.55
     useful: float = 0.4
     joint: float = 0.75
     name_weight: float = 1.5
     asked_weight: float = 0.4
     discount: float = 0.95
-    cosine: float = 0.65
-    paraphrased: float = 0.3
     same: float = 0.8
 
 
@@ -78,13 +74,22 @@ def weights(
         term: rules.asked_weight
         if term in neutral
         else (rules.name_weight if term in special or term[0].isdigit() else 1.0)
-        for term in claim.unit.terms
+        for term in dict.fromkeys(claim.unit.chain)
     }
 
 
-def best_window(weight: dict[str, float], passage: Passage, rules: Rules = RULES) -> Window:
-    """Return the window of one to three sentences that covers the weighted terms best."""
-    hits = _hits(weight, passage)
+def best_window(
+    weight: dict[str, float], passage: Passage, rules: Rules = RULES, claim: Unit | None = None
+) -> Window:
+    """Return the window of one to three sentences that covers the weighted terms best.
+
+    Args:
+        weight: Weight of each term of the claim.
+        passage: Where to look.
+        rules: Constants.
+        claim: The claim, for quantities that the passage writes in another way.
+    """
+    hits = _hits(weight, passage, claim)
     factors = [rules.discount**size for size in range(_SPAN)]
     best, where = 0.0, (0, 0)
     for start in sorted(hits):
@@ -100,21 +105,31 @@ def best_window(weight: dict[str, float], passage: Passage, rules: Rules = RULES
     if not best:
         return _NOTHING
     units = passage.units[slice(*where)]
-    return Window(best / sum(weight.values()), _held(weight, units), units)
+    stated = frozenset(weight).intersection(chain.from_iterable(unit.terms for unit in units))
+    return Window(best / sum(weight.values()), stated, units)
 
 
-def _hits(weight: dict[str, float], passage: Passage) -> dict[int, list[str]]:
+def _hits(weight: dict[str, float], passage: Passage, claim: Unit | None) -> dict[int, list[str]]:
     """Return the weighted terms that each sentence holds, without sentences that hold none."""
     hits: dict[int, list[str]] = {}
     index = passage.index
     for term in weight:
         for at in index.get(term, ()):
             hits.setdefault(at, []).append(term)
+    for at, term in _converted(claim, passage) if claim and claim.measures else ():
+        if term in weight and term not in hits.setdefault(at, []):
+            hits[at].append(term)
     return hits
 
 
-def _held(weight: dict[str, float], units: Sequence[Unit]) -> frozenset[str]:
-    return frozenset(term for term in weight if any(term in unit.terms for unit in units))
+def _converted(claim: Unit, passage: Passage) -> Iterator[tuple[int, str]]:
+    """Yield sentences that state a quantity of the claim in other words, and its terms."""
+    for said, wanted in claim.measured:
+        if all(term in passage.index for term in wanted):
+            continue
+        for at, unit in enumerate(passage.units):
+            if any(agree(said, stated) for stated in unit.measures):
+                yield from ((at, term) for term in wanted)
 
 
 class Vectors:

@@ -16,6 +16,7 @@ from tests.matrix.langchain import (
     team_graphs,
     teams,
     trouble,
+    tutorials,
 )
 
 __all__ = ["SHAPES"]
@@ -33,5 +34,6 @@ SHAPES = (
     *application.SHAPES,
     *teams.SHAPES,
     *team_graphs.SHAPES,
+    *tutorials.SHAPES,
     *trouble.SHAPES,
 )

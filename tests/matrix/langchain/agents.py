@@ -23,9 +23,12 @@ from tests.matrix.langchain.compat import (
     classic,
 )
 from tests.matrix.langchain.kit import (
+    COUNT,
     GRAPH_WAYS,
     PASSAGES,
     PROMPT,
+    SEARCH,
+    WORDS,
     Chat,
     answer_to,
     joined,
@@ -40,7 +43,7 @@ from tests.matrix.shape import Shape
 __all__ = ["SHAPES"]
 
 GROUP = "agents"
-OTHER = "What may dogs on the car deck do?"
+OTHER = WORDS("What may dogs on the car deck do?")
 
 
 def asks(question: str) -> dict[str, Any]:
@@ -80,23 +83,23 @@ def stepping(*steps: Step) -> Chat:
 
 
 def searching() -> Chat:
-    return stepping(lambda question: pick(("search", question)))
+    return stepping(lambda question: pick((SEARCH, question)))
 
 
-@tool(response_format="content_and_artifact")
+@tool(SEARCH, response_format="content_and_artifact")
 def search(query: str) -> tuple[str, list[Any]]:
     """Searches the handbook."""
     documents = store().similarity_search(query, k=2)
     return joined(documents), documents
 
 
-@tool("search")
+@tool(SEARCH)
 def search_text(query: str) -> str:
     """Searches the handbook."""
     return joined(store().similarity_search(query, k=2))
 
 
-@tool
+@tool(COUNT)
 def count(query: str) -> str:
     """Counts words."""
     return str(len(query.split()))
@@ -108,7 +111,7 @@ def artifact() -> Any:
 
 def retriever_tool() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    return agent(searching(), [create_retriever_tool(retriever, "search", "Searches.")])
+    return agent(searching(), [create_retriever_tool(retriever, SEARCH, "Searches.")])
 
 
 def text_only() -> Any:
@@ -121,8 +124,8 @@ def text_joined(question: str) -> list[str]:
 
 def parallel_and_steps() -> Any:
     model = stepping(
-        lambda question: pick(("search", question), ("count", question)),
-        lambda question: pick(("search", OTHER)),
+        lambda question: pick((SEARCH, question), (COUNT, question)),
+        lambda question: pick((SEARCH, OTHER)),
     )
     return agent(model, [search, count])
 
@@ -132,7 +135,7 @@ def both(question: str) -> list[str]:
 
 
 def nothing() -> Any:
-    return agent(stepping(lambda question: pick(("count", question))), [count])
+    return agent(stepping(lambda question: pick((COUNT, question))), [count])
 
 
 def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
@@ -189,7 +192,7 @@ def supervisor() -> Any:
 def executor() -> Any:
     """The agent of before LangGraph."""
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    tools = [create_retriever_tool(retriever, "search", "Searches.")]
+    tools = [create_retriever_tool(retriever, SEARCH, "Searches.")]
     prompt = ChatPromptTemplate.from_messages(
         [("system", "Help."), ("human", "{input}"), MessagesPlaceholder("agent_scratchpad")]
     )
@@ -201,7 +204,7 @@ def agentic() -> Any:
     """A graph whose model picks a tool node, and whose last node answers from the tool's text."""
     prebuilt, graph = import_module("langgraph.prebuilt"), import_module("langgraph.graph")
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    tools = [create_retriever_tool(retriever, "search", "Searches.")]
+    tools = [create_retriever_tool(retriever, SEARCH, "Searches.")]
 
     def generate(state: Any) -> dict[str, Any]:
         question, context = (message_text(state["messages"][n]) for n in (0, -1))
@@ -232,8 +235,9 @@ def none_expected(made: Shape) -> Shape:
     )
 
 
-TOOL_SPANS = ("chat scripted", "chat scripted", "execute_tool search")
+TOOL_SPANS = ("chat scripted", "chat scripted", f"execute_tool {SEARCH}")
 RETRIEVER_SPANS = (*TOOL_SPANS, "  retrieval InMemoryVectorStore")
+CALLED = (COUNT, SEARCH, SEARCH)
 AGENT: dict[str, Any] = {"ways": GRAPH_WAYS, "inputs": asks, "missing": AGENTS_MISSING}
 MIDDLEWARE: dict[str, Any] = {**AGENT, "missing": MIDDLEWARE_MISSING, "spans": ("chat scripted",)}
 
@@ -259,16 +263,23 @@ SHAPES = (
         "parallel tool calls and several steps",
         parallel_and_steps,
         contexts=both,
-        spans=("chat scripted",) * 3 + ("execute_tool count",) + ("execute_tool search",) * 2,
+        spans=sorted(["chat scripted"] * 3 + [f"execute_tool {name}" for name in CALLED]),
         **AGENT,
     ),
     shape(
         GROUP,
         "dynamic_prompt with record_contexts",
         dynamic_prompt(record_contexts),
+        write="record_contexts(documents)",
         **MIDDLEWARE,
     ),
-    shape(GROUP, "dynamic_prompt with a custom event", dynamic_prompt(dispatched), **MIDDLEWARE),
+    shape(
+        GROUP,
+        "dynamic_prompt with a custom event",
+        dynamic_prompt(dispatched),
+        write='dispatch_custom_event("rag_eval.contexts", documents)',
+        **MIDDLEWARE,
+    ),
     shape(GROUP, "before_model middleware with state", before_model, **MIDDLEWARE),
     shape(
         GROUP,
@@ -289,7 +300,7 @@ SHAPES = (
             *["chat scripted"] * 2,
             "execute_tool ask_expert",
             *["  chat scripted"] * 2,
-            "  execute_tool search",
+            f"  execute_tool {SEARCH}",
         ),
         **AGENT,
     ),

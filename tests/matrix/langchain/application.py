@@ -16,6 +16,7 @@ from tests.matrix.langchain.kit import (
     PROMPT,
     QUESTION,
     QUESTIONS,
+    WORDS,
     Chat,
     answer_to,
     call,
@@ -52,9 +53,12 @@ def scene(
     run: Callable[[World, str], None],
     expected: Sequence[Expected],
     ways: Sequence[str] = ("invoke",),
+    write: str = "",
 ) -> Shape:
     """A shape with a way of running of its own."""
-    return Shape(group=GROUP, name=name, ways=ways, run=run, expected=lambda way: expected)
+    return Shape(
+        group=GROUP, name=name, ways=ways, run=run, expected=lambda way: expected, write=write
+    )
 
 
 def config(world: World) -> Any:
@@ -77,19 +81,22 @@ def larger_answer(question: str) -> str:
     return f"Good day to you, dear passenger. {answer_to(question, top(question))}"
 
 
+OTHER = WORDS("May dogs be on the car deck?")
+
+
 def two_in_one() -> Any:
     def serve(question: str) -> str:
-        return " ".join([plain().invoke(question), plain().invoke("May dogs be on the car deck?")])
+        return " ".join([plain().invoke(question), plain().invoke(OTHER)])
 
     return RunnableLambda(serve)
 
 
 def two_contexts(question: str) -> list[str]:
-    return top("May dogs be on the car deck?")
+    return top(OTHER)
 
 
 def two_answers(question: str) -> str:
-    asked = (question, "May dogs be on the car deck?")
+    asked = (question, OTHER)
     return " ".join(answer_to(one, top(one)) for one in asked)
 
 
@@ -212,17 +219,23 @@ SHAPES = (
         GROUP,
         "two in one root",
         two_in_one,
-        contexts=lambda question: [*top(question), *two_contexts(question)],
+        contexts=lambda question: list(dict.fromkeys([*top(question), *two_contexts(question)])),
         answer=two_answers,
         spans=("chat scripted",) * 2 + SPANS[1:] * 2,
-        questions=("What does a season ticket at the office cost?",),
+        questions=(WORDS("What does a season ticket at the office cost?"),),
     ),
     scene("handler on a sub-chain only", on_a_sub_chain, [due()], CHAIN_WAYS),
     scene(
         "handlers in constructors only", in_constructors, [due()], ("invoke", "stream", "ainvoke")
     ),
     scene("handler passed twice", twice, [due()], CHAIN_WAYS),
-    scene("global hook", everywhere, [due(), due(QUESTIONS[1])], CHAIN_WAYS),
+    scene(
+        "global hook",
+        everywhere,
+        [due(), due(QUESTIONS[1])],
+        CHAIN_WAYS,
+        "RagEvalCallbackHandler.enable(evals)",
+    ),
     scene("threads", threads, [due(), due(QUESTIONS[1])]),
     scene("gather", gathered, [due(), due(QUESTIONS[1])], ("ainvoke",)),
     scene("asyncio.to_thread", to_thread, [due(), due(QUESTIONS[1])], ("ainvoke",)),
@@ -234,5 +247,6 @@ SHAPES = (
         named_root,
         [due(), due(QUESTIONS[1])],
         CHAIN_WAYS,
+        'RagEvalCallbackHandler(evals, root="rag")',
     ),
 )

@@ -11,14 +11,26 @@ from langchain_core.runnables import RunnablePassthrough
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from tests.matrix.langchain.compat import CLASSIC_MISSING, classic
-from tests.matrix.langchain.kit import Chat, joined, reader, shape, store, top
+from tests.matrix.langchain.kit import (
+    WORDS,
+    Chat,
+    answer_to,
+    joined,
+    reader,
+    shape,
+    store,
+    top,
+)
 
 __all__ = ["SHAPES"]
 
 GROUP = "classic chains"
-CONDENSED = "What does a season ticket at the office by the gate cost?"
+CONDENSED = WORDS("What does a season ticket at the office by the gate cost?")
 FOLLOW_UP = ("And how much is it at the office?",)
-HISTORY = [HumanMessage("I want to buy a season ticket."), AIMessage("They are sold on land.")]
+HISTORY = [
+    HumanMessage(WORDS("I want to buy a season ticket.")),
+    AIMessage(WORDS("They are sold on land.")),
+]
 ONE_CALL = ("chat scripted", "retrieval InMemoryVectorStore")
 TWO_CALLS = ("chat scripted", *ONE_CALL)
 
@@ -122,11 +134,11 @@ def from_condensed(_question: str) -> list[str]:
 
 
 def told_condensed(_question: str) -> str:
-    return f"To <{CONDENSED}>: 2 passages say it."
+    return answer_to(CONDENSED, ("", ""))
 
 
 def with_history(question: str) -> dict[str, Any]:
-    return {"question": question, "chat_history": [("I want a season ticket.", "Fine.")]}
+    return {"question": question, "chat_history": [(WORDS("I want a season ticket."), "Fine.")]}
 
 
 CHAINS: dict[str, Any] = {"ways": ("invoke", "ainvoke", "batch", "abatch", "stream", "astream")}
@@ -151,7 +163,7 @@ SHAPES = (
         GROUP,
         "RetrievalQA, refine",
         retrieval_qa_refine,
-        answer=lambda question: f"To <{question}>: 1 passages say it.",
+        answer=lambda question: answer_to(question, ("",)),
         inputs=lambda question: {"query": question},
         spans=TWO_CALLS,
         missing=CLASSIC_MISSING,
@@ -183,7 +195,7 @@ SHAPES = (
         GROUP,
         "message history",
         message_history,
-        answer=lambda question: f"To <{question}>: 2 passages say it. After 2 messages.",
+        answer=lambda question: f"{answer_to(question, ('', ''))} After 2 messages.",
         inputs=lambda question: {"input": question},
         config=lambda way: {"configurable": {"session_id": "s1"}},
     ),

@@ -26,7 +26,17 @@ from tests.matrix.langchain.agents import (
     stepping,
 )
 from tests.matrix.langchain.compat import AGENTS_MISSING, agent
-from tests.matrix.langchain.kit import QUESTION, QUESTIONS, answer_to, joined, shape, store, top
+from tests.matrix.langchain.kit import (
+    COUNT,
+    QUESTION,
+    QUESTIONS,
+    SEARCH,
+    answer_to,
+    joined,
+    shape,
+    store,
+    top,
+)
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
@@ -40,7 +50,7 @@ def turns() -> Shape:
         saver = import_module("langgraph.checkpoint.memory").MemorySaver()
 
         def step(question: str) -> AIMessage:
-            chosen = "count" if question.startswith("How many") else "search"
+            chosen = COUNT if question.startswith("How many") else SEARCH
             return pick((chosen, question))
 
         app = agent(stepping(step), [search, count], checkpointer=saver)
@@ -120,8 +130,8 @@ def remembered(question: str) -> dict[str, Any]:
     documents = store().similarity_search(OTHER, k=2)
     earlier = [
         HumanMessage(OTHER),
-        pick(("search", OTHER)),
-        ToolMessage(joined(documents), tool_call_id="c0search", artifact=documents),
+        pick((SEARCH, OTHER)),
+        ToolMessage(joined(documents), tool_call_id=f"c0{SEARCH}", artifact=documents),
         AIMessage("They may do little."),
     ]
     return {"messages": [*earlier, HumanMessage(question)]}

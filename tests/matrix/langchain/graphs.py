@@ -19,6 +19,7 @@ from tests.matrix.langchain.kit import (
     GRAPH_WAYS,
     PROMPT,
     QUESTION,
+    WORDS,
     Chat,
     answer_to,
     joined,
@@ -34,7 +35,8 @@ from tests.matrix.world import World
 __all__ = ["SHAPES"]
 
 GROUP = "LangGraph"
-BETTER = "What does a season ticket cost at the office beside the gate?"
+SEASON = WORDS("season")
+BETTER = WORDS("What does a season ticket cost at the office beside the gate?")
 
 
 class State(TypedDict, total=False):
@@ -132,7 +134,7 @@ def graded() -> Any:
     """A grader model keeps one of three; another one approves of the answer."""
 
     def grade(messages: list[BaseMessage]) -> str:
-        return "yes" if "season" in prompt_text(messages) or "07:40" in str(messages) else "no"
+        return "yes" if SEASON in prompt_text(messages) or "07:40" in str(messages) else "no"
 
     def keep(state: Any) -> dict[str, Any]:
         grader = Chat(reply=grade)
@@ -153,7 +155,7 @@ def graded() -> Any:
 
 
 def graded_texts(question: str) -> list[str]:
-    return [text for text in top(question, 3) if "season" in text or "07:40" in text]
+    return [text for text in top(question, 3) if SEASON in text or "07:40" in text]
 
 
 def corrective() -> Any:

@@ -23,15 +23,20 @@ from langchain_core.vectorstores import InMemoryVectorStore
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
+from tests.support.variation import Variation, Wording, run_seed
 
 __all__ = [
     "CHAIN_WAYS",
+    "COUNT",
     "GRAPH_WAYS",
+    "NAMED",
     "PASSAGES",
     "PROMPT",
     "QUESTION",
     "QUESTIONS",
+    "SEARCH",
     "SYNC_WAYS",
+    "WORDS",
     "Chat",
     "answer_to",
     "ask",
@@ -44,7 +49,13 @@ __all__ = [
     "until_asked",
 ]
 
-PASSAGES = (
+WORDS = Wording(run_seed())
+"""Language and words of all texts of this run."""
+NAMED = Variation(run_seed() + 1_000_003)
+"""Draws names of keys, steps and tools, of which none is a word of the texts."""
+SEARCH, COUNT = NAMED.name(), NAMED.name()
+"""Names of the tools of agents."""
+_PASSAGES = (
     "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
     "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
     "Bicycles travel free of charge on all sailings outside the months of July and August.",
@@ -52,13 +63,14 @@ PASSAGES = (
     "A season ticket costs 310 crowns and is sold at the office beside the south gate only.",
     "The restaurant on board opens half an hour after departure and serves fish soup and rye.",
 )
-QUESTION = "At what time does the ferry to Skarn leave the quay?"
-QUESTIONS = (QUESTION, "What does a season ticket at the office cost?")
+PASSAGES = tuple(map(WORDS, _PASSAGES))
+QUESTION = WORDS("At what time does the ferry to Skarn leave the quay?")
+QUESTIONS = (QUESTION, WORDS("What does a season ticket at the office cost?"))
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words."""
-    return re.findall(r"[a-z0-9]+", text.lower())
+    """Lower-case words; a wide character is one."""
+    return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
 
 
 class Bags(Embeddings):
@@ -175,7 +187,9 @@ class Chat(BaseChatModel):
                 for n, c in enumerate(message.tool_calls)
             ]
             return [AIMessageChunk(content=message.content, tool_call_chunks=calls)]
-        parts = re.split(r"(?<= )", str(message.content))
+        if isinstance(message.content, list):
+            return [AIMessageChunk(content=[block]) for block in message.content]
+        parts = re.split(r"(?<= )", message.content)
         return [AIMessageChunk(content=part) for part in parts]
 
 
@@ -192,7 +206,7 @@ def prompt_text(messages: Sequence[BaseMessage]) -> str:
 
 def answer_to(question: str, contexts: Sequence[str]) -> str:
     """What `reader` answers to a question over some contexts."""
-    return f"To <{question}>: {len(contexts)} passages say it."
+    return WORDS.answer(question, len(contexts))
 
 
 def reader(question: str | None = None, **more: Any) -> Chat:
@@ -317,6 +331,7 @@ def shape(
     config: Callable[[str], dict[str, Any]] = lambda way: {},
     questions: Sequence[str] = QUESTIONS,
     missing: str | None = None,
+    write: str = "",
 ) -> Shape:
     """A shape that is one runnable, called for some questions, one interaction each.
 
@@ -332,6 +347,7 @@ def shape(
         config: Further entries of the run's config, by way.
         questions: What is asked.
         missing: Why it cannot run here.
+        write: What the application writes so that it is captured.
     """
     seen = contexts or (lambda question: top(question))
     told = answer or (lambda question: answer_to(question, seen(question) or ()))
@@ -346,4 +362,12 @@ def shape(
             Expected(question=q, contexts=seen(q), answer=told(q), spans=spans) for q in questions
         ]
 
-    return Shape(group=group, name=name, ways=ways, run=run, expected=expected, missing=missing)
+    return Shape(
+        group=group,
+        name=name,
+        ways=ways,
+        run=run,
+        expected=expected,
+        missing=missing,
+        write=write,
+    )

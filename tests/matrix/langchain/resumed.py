@@ -24,7 +24,7 @@ from tests.matrix.langchain.agents import (
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
 from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph, stopping
-from tests.matrix.langchain.kit import QUESTION, QUESTIONS, Chat, answer_to, ask, store, top
+from tests.matrix.langchain.kit import QUESTION, QUESTIONS, SEARCH, Chat, answer_to, ask, store, top
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
@@ -244,7 +244,7 @@ def booking(world: World, first: Any, way: str) -> None:
         """Books."""
         return "Booked."
 
-    model = stepping(lambda q: pick(("search", q)), lambda q: pick(("book", q)))
+    model = stepping(lambda q: pick((SEARCH, q)), lambda q: pick(("book", q)))
     asking = middleware(interrupt_on={"book": True})
     app = agent(model, [search, book], middleware=[asking], checkpointer=saver())
     approved = import_module("langgraph.types").Command(resume={"decisions": [{"type": "approve"}]})
@@ -336,7 +336,7 @@ SHAPES = (
     one(
         "approval of a tool",
         approved_here,
-        [due(spans=(*BEFORE, "execute_tool search"))],
+        [due(spans=sorted([*BEFORE, f"execute_tool {SEARCH}"]))],
         MIDDLEWARE_MISSING,
     ),
     one("approval in another process", approved_elsewhere, [TOLD_ELSEWHERE], MIDDLEWARE_MISSING),

@@ -17,6 +17,7 @@ from tests.matrix.langchain.compat import CLASSIC_MISSING, classic, has
 from tests.matrix.langchain.kit import (
     PASSAGES,
     PROMPT,
+    WORDS,
     Bags,
     Chat,
     joined,
@@ -44,15 +45,15 @@ def base(k: int = 2) -> Any:
 
 def multi_query() -> Any:
     def rephrase(messages: list[BaseMessage]) -> str:
-        return "When does the ferry to Skarn leave?\nWhat does a season ticket cost?"
+        return WORDS("When does the ferry to Skarn leave?\nWhat does a season ticket cost?")
 
     kind = classic("retrievers.MultiQueryRetriever")
     return answering(kind.from_llm(retriever=base(1), llm=Chat(reply=rephrase)))
 
 
 def multi_query_texts(_question: str) -> list[str]:
-    asked = ("When does the ferry to Skarn leave?", "What does a season ticket cost?")
-    return [text for question in asked for text in top(question, 1)]
+    asked = (WORDS("When does the ferry to Skarn leave?"), WORDS("What does a season ticket cost?"))
+    return list(dict.fromkeys(text for question in asked for text in top(question, 1)))
 
 
 def ensemble() -> Any:

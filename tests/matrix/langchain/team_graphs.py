@@ -30,6 +30,7 @@ from tests.matrix.langchain.kit import (
     GRAPH_WAYS,
     QUESTION,
     QUESTIONS,
+    SEARCH,
     Chat,
     answer_to,
     ask,
@@ -198,7 +199,7 @@ def handed_over() -> Any:
     return made.compile()
 
 
-@tool("search", return_direct=True, response_format="content_and_artifact")
+@tool(SEARCH, return_direct=True, response_format="content_and_artifact")
 def direct(query: str) -> tuple[str, list[Any]]:
     """Searches the handbook."""
     documents = store().similarity_search(query, k=2)
@@ -223,7 +224,7 @@ def updating() -> Any:
         return command(update={"messages": [message]})
 
     find.__annotations__["runtime"] = runtime
-    return agent(searching(), [tool("search", description="Searches.")(find)])
+    return agent(searching(), [tool(SEARCH, description="Searches.")(find)])
 
 
 class Said(BaseModel):
@@ -241,7 +242,7 @@ def formatted() -> Any:
         turn = this_turn(messages)
         question = str(turn[0].content)
         if len(turn) == 1:
-            return pick(("search", question))
+            return pick((SEARCH, question))
         arguments = {"answer": answer_to(question, top(question)), "sources": ["p0"]}
         call = {"name": "Said", "args": arguments, "id": "c9", "type": "tool_call"}
         return AIMessage("", tool_calls=[call])
@@ -296,7 +297,7 @@ SHAPES = (
         "a tool whose text is the answer",
         returned,
         answer=lambda q: one_text(q)[0],
-        spans=("chat scripted", "execute_tool search"),
+        spans=("chat scripted", f"execute_tool {SEARCH}"),
     ),
     agents("a tool that updates the state", updating, missing=NO_RUNTIME),
     agents("a structured reply", formatted, missing=MIDDLEWARE_MISSING),

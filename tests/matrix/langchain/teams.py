@@ -30,6 +30,7 @@ from tests.matrix.langchain.kit import (
     PROMPT,
     QUESTION,
     QUESTIONS,
+    WORDS,
     Bags,
     Chat,
     answer_to,
@@ -69,11 +70,11 @@ def parallel() -> Any:
 
 def branching() -> Any:
     """A router between two chains."""
-    return RunnableBranch((lambda question: "ticket" in question, plain(k=1)), plain())
+    return RunnableBranch((lambda question: WORDS("ticket") in question, plain(k=1)), plain())
 
 
 def branched(question: str) -> list[str]:
-    return top(question, 1 if "ticket" in question else 2)
+    return top(question, 1 if WORDS("ticket") in question else 2)
 
 
 def function() -> Any:
@@ -255,9 +256,16 @@ def scene(
     expected: Sequence[Expected],
     ways: Sequence[str],
     missing: str | None = None,
+    write: str = "",
 ) -> Shape:
     return Shape(
-        group=GROUP, name=name, ways=ways, run=body, expected=lambda way: expected, missing=missing
+        group=GROUP,
+        name=name,
+        ways=ways,
+        run=body,
+        expected=lambda way: expected,
+        missing=missing,
+        write=write,
     )
 
 
@@ -302,7 +310,13 @@ SHAPES = (
         [due(q, spans=("chat scripted", "retrieval InMemoryVectorStore")) for q in QUESTIONS],
         ("generators", "async generators"),
     ),
-    scene("recorded without any run", recorded, [due()], ("by hand",)),
+    scene(
+        "recorded without any run",
+        recorded,
+        [due()],
+        ("by hand",),
+        write="with evals.interaction(question): record_contexts(documents)",
+    ),
     scene(
         "several stream modes",
         lists_of_modes,

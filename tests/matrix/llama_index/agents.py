@@ -64,7 +64,9 @@ def caller(**more: Any) -> Scripted:
     """Calls the tool once, then answers from what it gave."""
 
     def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
-        if not any(message.role == MessageRole.TOOL for message in messages):
+        # Old versions leave what tools said in an earlier turn in the memory.
+        last = max(n for n, message in enumerate(messages) if message.role == MessageRole.USER)
+        if not any(message.role == MessageRole.TOOL for message in messages[last:]):
             return pick("ferries", input=asked_in(messages))
         return f"As the tool says: {asked_in(messages)}"
 

@@ -90,7 +90,9 @@ class Bags(BaseEmbedding):
 def index(passages: tuple[str, ...] = PASSAGES) -> VectorStoreIndex:
     """A real index over the passages, in memory."""
     nodes = [
-        TextNode(text=text, id_=f"p{n}", metadata={"page": n}) for n, text in enumerate(passages)
+        # Pages are shown to no model: the contexts are the bare passages.
+        TextNode(text=text, id_=f"p{n}", metadata={"page": n}, excluded_llm_metadata_keys=["page"])
+        for n, text in enumerate(passages)
     ]
     return VectorStoreIndex(nodes, embed_model=Bags())
 
@@ -116,7 +118,7 @@ class Scripted(FunctionCallingLLM):
         model: The name on spans.
         delay: Seconds before a reply, in async calls.
         breaks_after: Words after which a stream breaks, or None.
-        begun: Calls of `achat` so far.
+        begun: Calls of `achat` and `astream_chat` so far.
     """
 
     reply: Reply
@@ -154,6 +156,7 @@ class Scripted(FunctionCallingLLM):
     async def astream_chat(
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
+        self.begun += 1
         message = self._message(messages)
 
         async def words() -> ChatResponseAsyncGen:

@@ -125,7 +125,7 @@ def windows(streaming: bool) -> Any:
 
 
 def with_metadata(streaming: bool) -> Any:
-    """Metadata stand beside the text in the prompt, and are no part of it."""
+    """Metadata stand above the text in the prompt, as a part of what the model is shown."""
     nodes = [
         TextNode(text=text, id_=f"p{n}", metadata={"title": "Ferries", "tags": ["a"], "page": n})
         for n, text in enumerate(PASSAGES)
@@ -133,6 +133,11 @@ def with_metadata(streaming: bool) -> Any:
     return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
         llm=reader(), streaming=streaming, similarity_top_k=2
     )
+
+
+def page_of(text: str) -> int:
+    """Page on which a passage stands."""
+    return PASSAGES.index(text)
 
 
 def huge(streaming: bool) -> Any:
@@ -143,6 +148,15 @@ def huge(streaming: bool) -> Any:
         prompt_helper=PromptHelper(context_window=3000, num_output=100, chunk_overlap_ratio=0.0),
     )
     return index(LONG).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=1)
+
+
+def empty_index_fails() -> str | None:
+    """Why an empty index cannot be asked, or None."""
+    try:
+        VectorStoreIndex([], embed_model=Bags()).as_retriever().retrieve(QUESTION)
+    except AssertionError:
+        return "this version of LlamaIndex cannot ask an empty index"
+    return None
 
 
 SHAPES = (
@@ -215,8 +229,17 @@ SHAPES = (
         contexts=lambda q: (),
         answer=lambda q: "Empty Response",
         spans=None,
+        missing=empty_index_fails(),
     ),
-    shape(GROUP, "metadata", with_metadata),
+    shape(
+        GROUP,
+        "metadata",
+        with_metadata,
+        contexts=lambda q: [
+            f"title: Ferries\ntags: ['a']\npage: {page_of(t)}\n\n{t}" for t in top(q)
+        ],
+        answer=lambda q: answer_to(q, top(q)),
+    ),
     shape(
         GROUP,
         "huge nodes",

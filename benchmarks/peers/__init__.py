@@ -1,0 +1,1 @@
+"""Other libraries beside ours, each in its pinned environment: `python -m benchmarks.peers`."""

@@ -1,0 +1,94 @@
+"""Right replies of the judge server to each library's prompts, and corrupted ones."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.servers.brain import truthful_reply
+from tests.servers.rules import holds, sentences
+
+__all__ = ["replier"]
+
+Body = Mapping[str, Any]
+
+
+def replier(library: str, corrupted: float = 0.0) -> Callable[[Body], str]:
+    """Return what replies to a library's requests.
+
+    Args:
+        library: Whose prompts they are.
+        corrupted: Share of the replies that stop in the middle, drawn by the number of the call
+            and so at the same places for each library.
+    """
+    reply, draw = REPLIES[library], random.Random(19)
+
+    def text(body: Body) -> str:
+        made = reply(body)
+        whole = made if isinstance(made, str) else json.dumps(made)
+        return whole[: len(whole) // 2] if draw.random() < corrupted else whole
+
+    return text
+
+
+def _ragas(body: Body) -> dict[str, Any]:
+    """Return statements, or a verdict on each."""
+    given = json.loads(_between(_prompt(body), "\ninput: ", "\nOutput:"))
+    if "answer" in given:
+        return {"statements": sentences(given["answer"])}
+    rows = [
+        {"statement": one, "reason": "looked up", "verdict": int(holds(given["context"], one))}
+        for one in given["statements"]
+    ]
+    return {"statements": rows}
+
+
+def _deepeval(body: Body) -> dict[str, Any]:
+    """Return truths, claims, verdicts or a reason; nothing here contradicts a claim."""
+    (asked,) = body["response_format"]["json_schema"]["schema"]["properties"]
+    prompt = _prompt(body)
+    if asked == "truths":
+        return {asked: sentences(_between(prompt, "\nText:\n", "\n\nJSON:"))}
+    if asked == "claims":
+        return {asked: sentences(_between(prompt, "\nAI Output:\n", "\n\nJSON:"))}
+    if asked == "reason":
+        return {asked: "by claims"}
+    truths = _between(prompt, "\nRetrieval Contexts:\n", "\n\nClaims:\n")
+    claims = ast.literal_eval(_between(prompt, "\n\nClaims:\n", "\n\nJSON:"))
+    verdicts = ["yes" if holds(truths, claim) else "borderline" for claim in claims]
+    return {asked: [{"verdict": verdict, "reason": "looked up"} for verdict in verdicts]}
+
+
+def _trulens(body: Body) -> str | dict[str, Any]:
+    """Return sentences, those that matter, or a score of one; none for a reply that was cut."""
+    prompt = _prompt(body)
+    if body["messages"][0]["content"].startswith("Convert the following text"):
+        return {"criteria": prompt, "supporting_evidence": "cut off", "score": None}
+    if prompt.startswith("ALL STATEMENTS: "):
+        return _between(prompt, "ALL STATEMENTS: ", "\n")
+    if "\nSTATEMENT: " not in prompt:
+        return "\n".join(sentences(prompt))
+    source = _between(prompt, "SOURCE: ", "\nSTATEMENT: ")
+    statement = _between(prompt, "\nSTATEMENT: ", "\n\n")
+    score = 3 if holds(source, statement) else 0
+    return {"criteria": statement, "supporting_evidence": "looked up", "score": score}
+
+
+def _prompt(body: Body) -> str:
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def _between(text: str, begin: str, end: str) -> str:
+    return text.rpartition(begin)[2].partition(end)[0]
+
+
+REPLIES: Mapping[str, Callable[[Body], str | dict[str, Any]]] = {
+    "rag-eval-hooks": truthful_reply,
+    "ragas": _ragas,
+    "deepeval": _deepeval,
+    "trulens": _trulens,
+}

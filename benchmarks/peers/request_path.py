@@ -1,0 +1,204 @@
+"""CPU that a peer's handler adds to a request, and memory while its back end is dead.
+
+Runs within the environment of the peer, with our own source beside it: plain requests, ours and
+the peer's take turns in one process.
+
+    python -m benchmarks.peers.request_path openinference [--rounds 40]
+    python -m benchmarks.peers.request_path openinference --dead ours [--requests 250]
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import itertools
+import json
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from opentelemetry import metrics
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+
+from benchmarks.added_cpu import EVALUATED, PLAIN, SAMPLED_OUT, Tracing, Variant, measure
+from benchmarks.handler_overhead import QUESTION, build_chain, invoke, ours
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+
+DEAD = "http://127.0.0.1:9"
+"""Nothing listens there."""
+
+
+def langfuse_handler(provider: TracerProvider, exporter: SpanExporter | None) -> Any:
+    """Return Langfuse's handler; without an exporter it sends to the dead back end."""
+    keys = {"public_key": "pk-bench", "secret_key": "sk-bench"}
+    options = {} if exporter is None else {"span_exporter": exporter}
+    module = importlib.import_module("langfuse")
+    module.Langfuse(**keys, base_url=DEAD, tracer_provider=provider, **options)
+    return importlib.import_module("langfuse.langchain").CallbackHandler(
+        public_key=keys["public_key"]
+    )
+
+
+def traceloop_handler(provider: TracerProvider) -> Any:
+    """Return Traceloop's handler itself: its instrumentor cannot be switched off again."""
+    importlib.import_module("opentelemetry.instrumentation.langchain").LangchainInstrumentor()
+    module = importlib.import_module("opentelemetry.instrumentation.langchain.callback_handler")
+    meter = metrics.get_meter("bench")
+    histograms = (meter.create_histogram("duration"), meter.create_histogram("tokens"))
+    return module.TraceloopCallbackHandler(provider.get_tracer("bench"), *histograms)
+
+
+def deepeval_handler() -> Any:
+    """Return DeepEval's handler; without a key, what it records goes nowhere."""
+    os.environ |= {"DEEPEVAL_TELEMETRY_OPT_OUT": "1", "CONFIDENT_TRACE_VERBOSE": "0"}
+    return importlib.import_module("deepeval.integrations.langchain").CallbackHandler()
+
+
+def deepeval_variant() -> Variant:
+    """Return DeepEval as in a test of its traces, which makes the document and keeps the last."""
+    handler = deepeval_handler()
+    testing = importlib.import_module("deepeval.tracing.trace_test_manager").trace_testing_manager
+    testing.test_name = "bench"
+
+    def clear() -> None:
+        if not testing.test_dict:
+            raise RuntimeError("no trace of a request was seen")
+        testing.test_dict = None
+
+    return Variant([handler], clear=clear)
+
+
+def instrumentor() -> Any:
+    """Return OpenInference's."""
+    module = importlib.import_module("openinference.instrumentation.langchain")
+    return module.LangChainInstrumentor()
+
+
+def variant(peer: str, tracing: Tracing) -> Variant:
+    """Return a peer's way of watching, which exports to memory; it must leave spans."""
+
+    @contextmanager
+    def switch() -> Iterator[None]:
+        instrumentor().instrument(tracer_provider=tracing.provider)
+        yield
+        instrumentor().uninstrument()
+
+    def clear() -> None:
+        if not tracing.exporter.get_finished_spans():
+            raise RuntimeError("no span of a request was seen")
+        tracing.exporter.clear()
+
+    if peer == "deepeval":
+        return deepeval_variant()
+    if peer == "openinference":
+        return Variant(switch=switch, clear=clear)
+    if peer == "traceloop":
+        return Variant([traceloop_handler(tracing.provider)], clear=clear)
+    handler = langfuse_handler(tracing.provider, tracing.exporter)
+    client = importlib.import_module("langfuse").get_client(public_key="pk-bench")
+    return Variant([handler], settle=client.flush, clear=clear)
+
+
+def compared(peer: str, rounds: int) -> dict[str, Any]:
+    """Return the plain request's cost, and what ours and the peer's add to it."""
+    tracing = Tracing()
+
+    def unseen() -> None:
+        if tracing.exporter.get_finished_spans():
+            raise RuntimeError("the peer watched a plain request")
+
+    variants = {
+        PLAIN: Variant(clear=unseen),
+        SAMPLED_OUT: ours(0.0),
+        EVALUATED: ours(1.0),
+        peer: variant(peer, tracing),
+    }
+    request = functools.partial(invoke, build_chain(), QUESTION)
+    row = measure(peer, request, variants, gate=0.0, rounds=rounds)
+    return {
+        "peer": peer,
+        "rounds": rounds,
+        "plain_ms": row.plain.process,
+        "rows": [
+            {
+                "name": name,
+                "added_ms": cost.process,
+                "share": cost.process / row.plain.process,
+                "wall_ms": cost.wall,
+            }
+            for name, cost in row.added.items()
+        ],
+    }
+
+
+def sending_to_dead(who: str) -> list[Any]:
+    """Return callbacks for requests whose back end is dead, after switching on what has none."""
+    if who == PLAIN:
+        return []
+    if who == "langfuse":
+        return [langfuse_handler(TracerProvider(), None)]
+    if who == "deepeval":
+        os.environ |= {"CONFIDENT_API_KEY": "bench", "CONFIDENT_BASE_URL": DEAD}
+        return [deepeval_handler()]
+    otlp = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    exporter = otlp.OTLPSpanExporter(endpoint=f"{DEAD}/v1/traces")
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    if who == "traceloop":
+        return [traceloop_handler(provider)]
+    if who == "openinference":
+        instrumentor().instrument(tracer_provider=provider)
+        return []
+    judge = ScriptedJudge(latency=3600)
+    evals = RagEval(metrics=["ragas.faithfulness"], judge=judge, tracer_provider=provider)
+    return [RagEvalCallbackHandler(evals)]
+
+
+def resident_mb() -> float:
+    """Return the resident memory of this process in MB (Linux)."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def growth(who: str, requests: int) -> dict[str, Any]:
+    """Return the memory that requests leave behind: the first, then as many again."""
+    callbacks, chain = sending_to_dead(who), build_chain()
+    for _ in range(20):
+        chain.invoke(QUESTION)
+    marks = [resident_mb()]
+    for _ in range(2):
+        for _ in range(requests):
+            invoke(chain, QUESTION, callbacks)
+        marks.append(resident_mb())
+    first, second = (after - before for before, after in itertools.pairwise(marks))
+    return {"who": who, "requests": requests, "first_mb": first, "second_mb": second}
+
+
+def main() -> None:
+    """Print one JSON document."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("peer")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--dead", help="measure memory under this watcher instead")
+    parser.add_argument("--requests", type=int, default=250)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    logging.disable()
+    if options.dead:
+        document = growth(options.dead, options.requests)
+    else:
+        document = compared(options.peer, options.rounds)
+    print(json.dumps(document), flush=True)
+    # Exporters of a dead back end wait for it at exit.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

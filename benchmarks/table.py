@@ -1,0 +1,36 @@
+"""Rows of a benchmark: a table for its reader, and JSON for a program."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["parser_of", "written"]
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of arguments with the option `--json`."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows there, too")
+    return parser
+
+
+def written(rows: Sequence[Mapping[str, object]], file: Path | None) -> None:
+    """Print rows of equal keys as a table, and write them to a file where one is named."""
+    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    return "-" if value is None else str(value)

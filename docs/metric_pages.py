@@ -1,0 +1,111 @@
+"""Write the generated part of docs/metrics.md: each metric with formula and worked calculation.
+
+python docs/metric_pages.py
+"""
+
+# ruff: noqa: E501 - rows of tables
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rag_eval_hooks.cli.metrics import example_texts, listed, worked
+from rag_eval_hooks.metrics import ALL_METRICS, Metric
+
+PAGE = Path(__file__).with_name("metrics.md")
+CLAIMS = "supported claims of the {} / claims of the {} that the judge is sure about"
+FORMULAS = {
+    "ragas.answer_relevancy": "sum of cosine(question, generated question) / 3, at least 0; 0 if noncommittal, here (0.84 + 0.79 + 0.95) / 3",
+    "ragas.faithfulness": CLAIMS.format("answer", "answer") + ", here 1 / 2",
+    "ragas.context_precision": "sum over useful chunks k of (useful chunks among the first k) / k, divided by the useful chunks, here (1/1 + 2/3) / 2",
+    "ragas.context_precision_without_reference": "as of ragas.context_precision, a chunk being useful for the answer, here (1/1 + 2/3) / 2",
+    "ragas.context_recall": CLAIMS.format("reference", "reference") + ", here 2 / 2",
+    "ragas.context_entity_recall": "entities of the reference in some chunk / entities of the reference, here 3 / 3",
+    "ragas.noise_sensitivity": "claims of the answer that the reference does not support / claims of the answer, here 1 / 2",
+    "graphrag.ragas_faithfulness": "100 x " + CLAIMS.format("answer", "answer") + ", here 100 x 1 / 2",
+    "graphrag.ragas_context_precision": "100 x useful chunks / chunks, here 100 x 2 / 3",
+    "graphrag.ragas_context_recall": "100 x " + CLAIMS.format("reference", "reference") + ", here 100 x 2 / 2",
+    "graphrag.ragas_answer_relevance": "100 x sum of cosine(question, generated question) / 3, at least 0, here 100 x (0.84 + 0.79 + 0.95) / 3",
+    "graphrag.ragas_score": "sum of weight x part / sum of weights, over the parts that have a value",
+    "graphrag.factual_accuracy_percentage": "0.5 x correctness + 0.3 x completeness + 0.2 x consistency, here 0.5 x 55 + 0.3 x 70 + 0.2 x 100",
+    "graphrag.semantic_similarity_percentage": "100 x cosine(answer, reference), at least 0, here 100 x 0.9137",
+    "graphrag.bert_score_f1": "100 x 2 x precision x recall / (precision + recall), of the tokens' best cosines, at least 0",
+    "graphrag.answer_class": "100 if CORRECT, else 0",
+    "whitepaper.correctness": "the rating, 1 to 5",
+    "whitepaper.faithfulness": "1 + 4 x " + CLAIMS.format("answer", "answer") + ", here 1 + 4 x 1 / 2",
+    "whitepaper.precision": "1 + 4 x chunks that support some claim of the answer / chunks, here 1 + 4 x 1 / 3",
+    "whitepaper.recall": "1 + 4 x " + CLAIMS.format("answer", "answer") + ", here 1 + 4 x 1 / 2",
+    "whitepaper.relevance": "the rating, 1 to 5",
+    "whitepaper.weighted_score": "sum of weight x part / sum of weights, over the parts that have a value",
+    "nvidia.answer_accuracy": "mean of the valid ratings / 4, here (2 + 2) / 2 / 4",
+    "nvidia.context_relevance": "mean of the valid ratings / 2, here (2 + 2) / 2 / 2",
+    "nvidia.response_groundedness": "mean of the valid ratings / 2, here (1 + 1) / 2 / 2",
+    "lexical.exact_match": "1 if the texts are equal, else 0",
+    "lexical.keyword_coverage": "keywords of the reference in the answer / keywords of the reference, here 7 / 11",
+    "lexical.number_match": "numbers of the reference in the answer / numbers of the reference, here 1 / 3",
+    "lexical.answer_completeness": "(least of 1 and words of the answer / words of the reference, + keyword coverage) / 2, here (1 + 0.6364) / 2",
+    "lexical.source_citation": "least of 1 and kinds of indicator in the answer / 3, here 2 / 3",
+}  # fmt: skip
+NAN = "Not scored (`undefined`) where ragas gives NaN: without claims."
+BOTH_INVALID = "Not scored (`judge_failed`) where ragas gives NaN: both ratings are invalid."
+SHARED = f'{BOTH_INVALID} Ratings of the contexts by one template share a call (`variants="independent_ratings"`: a call each).'
+RATED = "A chunk is useful by its own rating; in ragas, if a claim of the reference follows from it. ragas adds 1e-10 to the divisor. `undefined` for a refusal without a reference."
+DIFFERENCES = {
+    "ragas.answer_relevancy": "A negative mean is 0, in ragas down to -1; without questions `undefined`, in ragas NaN.",
+    "ragas.faithfulness": NAN,
+    "ragas.context_precision": RATED,
+    "ragas.context_precision_without_reference": RATED.replace(" without a reference", "").replace("reference", "answer"),
+    "ragas.context_recall": NAN,
+    "ragas.context_entity_recall": "Entities are compared without case, accents and spacing, in ragas exactly; without entities `undefined`, in ragas 0.",
+    "ragas.noise_sensitivity": "Claims that no context supports count as errors, too (`parts`: `relevant`, `irrelevant`, `unsupported`); ragas has two modes, `relevant` and `irrelevant`, without these.",
+    "nvidia.answer_accuracy": BOTH_INVALID,
+    "nvidia.context_relevance": SHARED,
+    "nvidia.response_groundedness": SHARED,
+}  # fmt: skip
+MARK = "<!-- The rest is written by `python docs/metric_pages.py`. -->\n"
+
+
+def page() -> str:
+    """Return the page as it should be: its text up to the mark, then all metrics."""
+    text, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
+    return text + mark + "\n".join([*_table(), *_example(), *_worked(), ""])
+
+
+def _table() -> Iterator[str]:
+    yield from ("", "## All metrics", "")
+    yield from ("| id | meaning | scale | needs | judge calls alone |", "|---|---|---|---|---|")
+    for metric in ALL_METRICS:
+        name, scale, better, needs, calls, _ = listed(metric)
+        side = "; **lower is better**" if better == "lower" else ""
+        yield f"| `{name}` | {metric.summary.rstrip('.')}{side} | {scale} | {needs} | {calls} |"
+
+
+def _example() -> Iterator[str]:
+    yield from (
+        "",
+        "## Worked calculations",
+        "",
+        "All are of this sample:",
+        "",
+        "| | |",
+        "|---|---|",
+    )
+    yield from (f"| {name.strip()} | {text} |" for name, text in example_texts())
+
+
+def _worked() -> Iterator[str]:
+    for metric in ALL_METRICS:
+        yield from _section(metric)
+
+
+def _section(metric: Metric) -> Iterator[str]:
+    yield from ("", f"### {metric.id}", "", f"{metric.summary} Source: {metric.source}.", "")
+    yield from (f"Formula: {FORMULAS[metric.id]}.", "")
+    if metric.id in DIFFERENCES:
+        yield from (f"Other than ragas 0.4.3: {DIFFERENCES[metric.id]}", "")
+    yield from ("```text", *(line.removeprefix("  ") for line in worked(metric)), "```")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

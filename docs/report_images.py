@@ -1,0 +1,127 @@
+"""Write the pictures of the report in docs/images, from the demo's own passages and questions.
+
+    python docs/report_images.py [--keep FOLDER]
+
+A week of two ways of retrieval, judged by the embedded judge; the model errs now and then, less
+often since a release. Needs the extra `report`, playwright, and Debian's Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+from rag_eval_hooks import JsonlSink, RagEval, Sample
+from rag_eval_hooks.cli.main import main as command
+from rag_eval_hooks.cli.quoting import PROMPT, HashedTfidf, Mistake, reply
+from rag_eval_hooks.cli.rows import Corpus, built_in_corpus
+from rag_eval_hooks.sample import Context
+
+IMAGES = Path(__file__).parent / "images"
+METRICS = [
+    "ragas.faithfulness",
+    "ragas.context_precision",
+    "ragas.context_recall",
+    "ragas.noise_sensitivity",
+    "graphrag.answer_class",
+    "lexical.keyword_coverage",
+    "lexical.number_match",
+]
+BEGIN, DAYS, RELEASE = 1_788_000_000, 7, 4
+
+
+def samples() -> Iterator[Sample]:
+    """Yield the requests of a week, every question twice a day."""
+    corpus, chance = built_in_corpus(), random.Random(7)
+    for day in range(DAYS):
+        for method in ("vector", "hybrid"):
+            for row in corpus.rows:
+                yield _sample(corpus, row.question, row.reference, day, method, chance)
+
+
+def _sample(
+    corpus: Corpus,
+    question: str,
+    reference: str | None,
+    day: int,
+    method: str,
+    chance: random.Random,
+) -> Sample:
+    release = "2.4" if day >= RELEASE else "2.3"
+    texts = _retrieved(corpus, question, 3 if method == "hybrid" else 2, chance, method)
+    mistakes = {}
+    if chance.random() < (0.3 if release == "2.3" else 0.1):
+        mistakes[question] = chance.choice(list(Mistake))
+    passages = "\n".join(texts)
+    answer = reply(PROMPT.format(passages=passages, question=question), mistakes)
+    return Sample(
+        question=question,
+        contexts=tuple(Context(text=text) for text in texts),
+        answer=answer,
+        reference=reference,
+        latency=chance.uniform(0.4, 2.5),
+        metadata={"retrieval": method, "release": release},
+        ended_at=(BEGIN + day * 86_400 + chance.randrange(60_000)) * 1_000_000_000,
+    )
+
+
+def _retrieved(
+    corpus: Corpus, question: str, k: int, chance: random.Random, method: str
+) -> list[str]:
+    model = HashedTfidf(corpus.passages)
+    asked = model.vector(question)
+
+    def likeness(text: str) -> float:
+        return sum(a * b for a, b in zip(asked, model.vector(text), strict=True))
+
+    ranked = sorted(corpus.passages, key=likeness, reverse=True)
+    # A vector index of few dimensions misses the passage now and then.
+    begin = 1 if method == "vector" and chance.random() < 0.25 else 0
+    return ranked[begin : begin + k]
+
+
+def main() -> None:
+    """Write the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="results and page, too")
+    parser.add_argument("--chromium", default="/usr/bin/chromium")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        results, page = folder / "results.jsonl", folder / "report.html"
+        results.unlink(missing_ok=True)
+        thresholds = {"ragas.faithfulness": 0.8}
+        sinks = [JsonlSink(results)]
+        with RagEval(METRICS, "local", sinks=sinks, thresholds=thresholds) as evals:
+            for sample in samples():
+                evals.offer(sample)
+            evals.flush()
+        command(["report", str(results), "-o", str(page), "--title", "Skerrow Line assistant"])
+        _pictures(page, arguments.chromium)
+
+
+def _pictures(path: Path, chromium: str) -> None:
+    with sync_playwright() as playwright:
+        flags = ["--headless", "--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+        page = browser.new_page(viewport={"width": 1200, "height": 1000}, color_scheme="light")
+        page.goto(path.as_uri())
+        page.screenshot(path=IMAGES / "report.png")
+        page = browser.new_page(viewport={"width": 1200, "height": 760}, color_scheme="dark")
+        page.goto(path.as_uri())
+        page.locator("#list button.row").first.click()
+        page.wait_for_selector(".detail")
+        page.locator("#samples").scroll_into_view_if_needed()
+        page.evaluate("document.querySelector('#samples').scrollIntoView()")
+        page.screenshot(path=IMAGES / "report-sample.png")
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Hook of mkdocs: the site begins with the README, and no link leaves it for the source."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the README as the first page."""
+    from mkdocs.structure.files import File
+
+    text = _within((DOCS.parent / "README.md").read_text(encoding="utf-8"), DOCS.parent)
+    page = re.sub(r"(\]\(|src=\")docs/", r"\1", text)
+    files.append(File.generated(config, "index.md", content=page))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Take links to the source out of a page."""
+    source = page.file.abs_src_path
+    return _within(markdown, Path(source).parent) if source else markdown
+
+
+def _within(text: str, folder: Path) -> str:
+    """Replace links to files outside the documents by their text."""
+
+    def link(match: re.Match[str]) -> str:
+        target = match[2].partition("#")[0]
+        outside = target and "://" not in target
+        outside = outside and not (folder / target).resolve().is_relative_to(DOCS)
+        return match[1] if outside else match[0]
+
+    return re.sub(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)", link, text)

@@ -1,0 +1,132 @@
+"""Choices that the application makes itself, and the documents in what its steps give out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from llama_index.core.schema import BaseNode, NodeWithScore
+
+from rag_eval_hooks.capture import CaptureOptions, Choice, Run
+from rag_eval_hooks.context import contexts_of
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_llama_index import values
+from rag_eval_hooks_llama_index.sources import snapshot
+
+__all__ = ["LlamaIndexOptions"]
+
+_DOCUMENT_KEYS = frozenset(
+    {"documents", "docs", "context", "contexts", "nodes", "chunks", "passages"}
+)
+_FRAMEWORKS = ("llama_index.", "workflows.")
+_DEPTH = 4
+"""Levels of nested values that are looked into."""
+
+
+class StepDocuments(NamedTuple):
+    """Documents that a step gave out; unless that is sure, a prompt has to show them."""
+
+    contexts: tuple[Context, ...]
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaIndexOptions(CaptureOptions):
+    """Capture options, applied to the arguments and results of LlamaIndex's calls."""
+
+    def of(self, run: Run | None) -> LlamaIndexOptions:
+        """Return the options for a run: one opened by hand may have options of its own."""
+        own = None if run is None else run.interaction.options
+        return self if own is None else own.over(self)
+
+    def question_in(self, arguments: Mapping[str, Any], incidents: Incidents) -> str | None:
+        """Return the chosen question in the arguments of the outermost call."""
+        return values.question_of(_selected("question", self.question, arguments, incidents))
+
+    def answer_in(self, given: Any, incidents: Incidents) -> str | None:
+        """Return the chosen answer in the result of the outermost call."""
+        return values.answer_of(_selected("answer", self.answer, given, incidents))
+
+    def contexts_in(self, given: Any, incidents: Incidents) -> tuple[Context, ...] | None:
+        """Return the chosen contexts in the result of a step; None where it has none."""
+        chosen = _selected("contexts", self.contexts, given, incidents)
+        if chosen is None:
+            return None
+        contexts = self._typed(chosen)
+        if contexts is None:
+            incidents.report("choice contexts", TypeError())
+        return contexts
+
+    def documents_in(self, given: Any, depth: int = _DEPTH) -> Iterator[StepDocuments]:
+        """Yield the lists of documents in the result of a step, and texts that may be some.
+
+        Messages, events and outputs of the framework's own are none.
+        """
+        if isinstance(given, str):
+            yield StepDocuments((Context(text=given),), sure=False)
+        elif depth and not type(given).__module__.startswith(_FRAMEWORKS):
+            held = values.entries(given)
+            if held is not None:
+                for key, value in held.items():
+                    yield from self._under(key, value, depth - 1)
+            elif isinstance(given, list | tuple):
+                yield from self._under("", given, depth - 1)
+
+    def _under(self, key: str, value: Any, depth: int) -> Iterator[StepDocuments]:
+        keys = _DOCUMENT_KEYS if self.document_keys is None else self.document_keys
+        named = key in keys
+        listed = isinstance(value, list | tuple) and (value or named)
+        contexts = self._typed(value) if listed else None
+        if contexts is not None:
+            nodes = all(isinstance(one, NodeWithScore | BaseNode) for one in value)
+            yield StepDocuments(contexts, sure=nodes or named or self.as_context is not None)
+        elif listed:
+            for part in value:
+                yield from self.documents_in(part, depth)
+        else:
+            yield from self.documents_in(value, depth)
+
+    def _typed(self, value: Any) -> tuple[Context, ...] | None:
+        """Return documents of any type; None where one is not known as a document."""
+        parts = list(value) if isinstance(value, list | tuple) else [value]
+        contexts = [self._one(part) for part in parts]
+        return None if None in contexts else tuple(filter(None, contexts))
+
+    def _one(self, value: Any) -> Context | None:
+        if isinstance(value, NodeWithScore):
+            return snapshot([value])[0]
+        if isinstance(value, BaseNode):
+            return snapshot([NodeWithScore(node=value)])[0]
+        if type(value).__module__.startswith(_FRAMEWORKS):
+            return None
+        if self.as_context is not None and (text := self.as_context(value)) is not None:
+            return text if isinstance(text, Context) else Context(text=str(text))
+        try:
+            (context,) = contexts_of(values.entries(value) or value)
+        except (TypeError, ValueError):
+            return None
+        return context
+
+
+def _selected(name: str, choice: Choice, value: Any, incidents: Incidents) -> Any:
+    if choice is None:
+        return None
+    if isinstance(choice, str):
+        return _named(value, choice, _DEPTH)
+    try:
+        return choice(value)
+    except Exception as error:  # noqa: BLE001 - the host's edge: a function of its own
+        incidents.report(f"choice {name}", error)
+        return None
+
+
+def _named(value: Any, name: str, depth: int) -> Any:
+    held = values.entries(value)
+    if held is None or not depth:
+        return None
+    if name in held:
+        return held[name]
+    inner = (_named(one, name, depth - 1) for one in held.values())
+    return next((one for one in inner if one is not None), None)

@@ -1,0 +1,53 @@
+"""LlamaIndex's own offline tools, whose queries are no user's questions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from llama_index.core.indices.document_summary.base import DEFAULT_SUMMARY_QUERY
+from llama_index.core.schema import QueryBundle
+
+from rag_eval_hooks_llama_index.old_versions import frames_of_caller
+
+__all__ = ["is_offline"]
+
+_TOOLS = (
+    "llama_index.core.evaluation.",
+    "llama_index.core.llama_dataset.",
+    "llama_index.core.indices.document_summary.base",
+)
+"""Beginnings of the names of modules: evaluators, dataset generators, building of summaries."""
+_GENERATING = "generate only questions based on the below query"
+"""A part of the template by which dataset generators ask for questions."""
+
+
+def is_offline(arguments: Mapping[str, Any], instance: Any) -> bool:
+    """Return whether a call that nothing encloses was made by one of these tools.
+
+    Those that run calls in tasks of their own are not on the stack of these; what they ask and
+    the template that they ask with are known.
+    """
+    return _asks_for_summary(arguments) or _asks_for_questions(instance) or _is_called_by_tool()
+
+
+def _asks_for_summary(arguments: Mapping[str, Any]) -> bool:
+    query = arguments.get("query")
+    return (query.query_str if isinstance(query, QueryBundle) else query) == DEFAULT_SUMMARY_QUERY
+
+
+def _asks_for_questions(engine: Any) -> bool:
+    synthesizer = getattr(engine, "_response_synthesizer", None)
+    template = getattr(getattr(synthesizer, "_text_qa_template", None), "template", None)
+    return isinstance(template, str) and _GENERATING in template
+
+
+def _is_called_by_tool() -> bool:
+    modules = {frame.f_globals.get("__name__") for frame in frames_of_caller()}
+    return any(map(_is_of_tool, modules))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_of_tool(module: object) -> bool:
+    return isinstance(module, str) and module.startswith(_TOOLS)

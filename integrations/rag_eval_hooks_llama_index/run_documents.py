@@ -1,0 +1,138 @@
+"""Notes the documents in what runs of LlamaIndex give out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from llama_index.core.schema import NodeWithScore
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.capture import Origin, Run, RunKind
+from rag_eval_hooks.capture.contexts.rewriting import replace_rewritten
+from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks_llama_index import values
+from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
+from rag_eval_hooks_llama_index.kinds import Role
+from rag_eval_hooks_llama_index.sources import (
+    node_ids,
+    nodes_in,
+    note_nodes,
+    note_sources,
+    shown_forms,
+    snapshot,
+)
+
+__all__ = ["Call", "RunDocuments"]
+
+_FRAMEWORK = "llama_index."
+_QUERIES = ("query", "aquery")
+_MOST_ALONE = 10_000
+"""Nodes that retrievers outside of any call gave out, as far as they are remembered."""
+
+
+class Call(NamedTuple):
+    """A call that returned: its object, the method's name, and the arguments by name."""
+
+    instance: Any
+    method: str
+    arguments: Mapping[str, Any]
+
+
+class RunDocuments:
+    """Notes documents on the runs of one evaluator.
+
+    Args:
+        evals: Where interactions go.
+        options: Choices of the application.
+    """
+
+    def __init__(self, evals: RagEval, options: LlamaIndexOptions) -> None:
+        self._recorder = evals.recorder
+        self._incidents = evals.incidents
+        self._options = options
+        self._alone: dict[str, None] = {}
+
+    def note(self, run: Run, role: Role, call: Call, given: Any) -> None:
+        """Note the documents in the result of a call."""
+        if self._options.of(run).contexts is not None:
+            self._choose(run, given)
+        if isinstance(given, values.ANSWERS_WITH_SOURCES):
+            if run.outermost or call.method in _QUERIES:
+                self._note_answer(run, role, given)
+            return
+        nodes = nodes_in(given)
+        if role is Role.RETRIEVAL:
+            self._note_retrieved(run, nodes)
+        elif role is Role.POSTPROCESSING and nodes is not None:
+            rewritten = replace_rewritten(run, snapshot(nodes), node_ids(call.arguments))
+            self._recorder.documents(run, rewritten, shown=shown_forms(nodes))
+        elif run.kind is RunKind.TOOL:
+            self._note_tool(run, call.instance, given)
+        elif not run.within(RunKind.RETRIEVER):
+            self._note_step(run, role, given)
+
+    def _choose(self, run: Run, given: Any) -> None:
+        chosen = self._options.of(run).contexts_in(given, self._incidents)
+        if chosen is not None:
+            self._recorder.choose(run, chosen)
+
+    def _note_answer(self, run: Run, role: Role, given: Any) -> None:
+        """Note the sources of an answer; those of a synthesizer alone only if retrieved before.
+
+        Whoever builds an index has nodes summarised that nobody retrieved.
+        """
+        sources = given.source_nodes or ()
+        alone = role is Role.SYNTHESIS and run.parent is None
+        if not alone or any(found.node.node_id in self._alone for found in sources):
+            note_sources(self._recorder, run, sources)
+
+    def _note_retrieved(self, run: Run, nodes: Sequence[NodeWithScore] | None) -> None:
+        if nodes is None:
+            # Which ones it gave is not known.
+            self._recorder.lost(run.id)
+            return
+        note_nodes(self._recorder, run, nodes)
+        self._remember_alone(run)
+
+    def _remember_alone(self, run: Run) -> None:
+        if run.parent is None:
+            for found in run.interaction.lists[-1:]:
+                self._alone.update(dict.fromkeys(c.id for c in found.contexts if c.id))
+            while len(self._alone) > _MOST_ALONE:
+                self._alone.pop(next(iter(self._alone)), None)
+
+    def _note_step(self, run: Run, role: Role, given: Any) -> None:
+        """Note documents that a step gave out, of whatever type where it is the application's."""
+        if nodes := nodes_in(given):
+            note_nodes(self._recorder, run, nodes)
+        if nodes is not None or role not in (Role.CHAIN, Role.ENGINE):
+            return
+        question = run.interaction.root.query
+        for found in self._options.of(run).documents_in(given):
+            if found.sure:
+                self._recorder.documents(run, found.contexts)
+                continue
+            # A text with the question in it is a prompt.
+            texts = [c for c in found.contexts if not (question and question in c.text)]
+            if texts:
+                self._recorder.documents(run, texts, Origin.STEP)
+
+    def _note_tool(self, run: Run, tool: Any, output: Any) -> None:
+        """Note the text of a tool, which may have searched by means that no event shows."""
+        options = self._options.of(run)
+        names = options.retrieval_tools
+        if getattr(output, "is_error", False) or (names is not None and run.name not in names):
+            return
+        tool_function = getattr(getattr(tool, "fn", None), "__module__", None) or ""
+        if tool_function.startswith(_FRAMEWORK):
+            return
+        text = str(getattr(output, "content", None) or "")
+        raw = getattr(output, "raw_output", None)
+        found = [one.contexts for one in options.documents_in(raw) if raw != text]
+        named = names is not None
+        for contexts in found or [(Context(text=text),)]:
+            telling = [context for context in contexts if is_telling_text(context.text)]
+            if telling:
+                self._recorder.documents(run, telling, Origin.TEXT, named=named)

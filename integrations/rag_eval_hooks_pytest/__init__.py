@@ -1,0 +1,65 @@
+"""pytest plugin: the fixture `rag_eval`, and a report of what the tests have evaluated.
+
+```python
+def test_opening_hours(rag_eval):
+    sample = ask("When does the first ferry leave?")
+    rag_eval.assert_scores(sample, faithfulness=0.8)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
+
+__all__ = ["pytest_addoption", "pytest_configure", "pytest_sessionfinish", "rag_eval"]
+
+_OPTION = "--rag-eval-report"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for the report."""
+    parser.getgroup("rag-eval-hooks").addoption(
+        _OPTION,
+        metavar="FILE",
+        help="write a report of all evaluated samples: .html, .md, .json or .txt",
+    )
+
+
+def _results(config: pytest.Config) -> Path | None:
+    report = config.getoption(_OPTION)
+    return None if report is None else Path(f"{report}.jsonl").absolute()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin with an empty results file; workers of xdist share it."""
+    results = _results(config)
+    if results is not None and not hasattr(config, "workerinput"):
+        results.parent.mkdir(parents=True, exist_ok=True)
+        results.unlink(missing_ok=True)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the report, once for all workers."""
+    results = _results(session.config)
+    if results is None or hasattr(session.config, "workerinput") or not results.exists():
+        return
+    from rag_eval_hooks.cli.main import main
+
+    main(["report", str(results), "-o", str(session.config.getoption(_OPTION))])
+
+
+@pytest.fixture(scope="session")
+def rag_eval(request: pytest.FixtureRequest) -> Iterator[ScoresInTests]:
+    """Evaluator of this session; its settings are those of the environment and the file."""
+    from rag_eval_hooks_pytest.scores_in_tests import ScoresInTests
+
+    scores = ScoresInTests(_results(request.config))
+    yield scores
+    scores.close()

@@ -1,0 +1,125 @@
+"""Assertions on scores, for tests of an application."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rag_eval_hooks.delivery.jsonl import JsonlSink
+from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import NotScored, Outcome, Outcomes, Score
+
+__all__ = ["ScoresInTests"]
+
+_MOST_TEXT = 4000
+
+
+class ScoresInTests:
+    """Evaluates samples in a test session and asserts their scores.
+
+    Args:
+        results: File to which every evaluation is appended, or None.
+        evals: The evaluator; by default one with the settings of environment and file.
+    """
+
+    def __init__(self, results: Path | None = None, evals: RagEval | None = None) -> None:
+        self._evals = evals or RagEval()
+        self._sink = None if results is None else JsonlSink(results)
+
+    def evaluate(self, sample: Sample) -> Outcomes:
+        """Return the outcomes of a sample by metric id."""
+        start = time.time_ns()
+        outcomes = self._evals.evaluate(sample)
+        if self._sink is not None:
+            self._sink.deliver(
+                Evaluation(
+                    sample=sample,
+                    outcomes=outcomes,
+                    probability=None,
+                    start=start,
+                    end=time.time_ns(),
+                    reason="test",
+                )
+            )
+        return outcomes
+
+    def assert_scores(self, sample: Sample, **limits: float) -> Outcomes:
+        """Assert that scores are at their limits or on the good side of them.
+
+        Args:
+            sample: The sample.
+            **limits: Limit by metric in its own scale, by its whole id or the part after the dot:
+                `faithfulness=0.8`, or `**{"graphrag.score": 70}`. A metric for which lower is
+                better has its limit at most.
+
+        Returns:
+            The outcomes by metric id.
+
+        Raises:
+            AssertionError: A score is worse or missing; says each claim, verdict and quote.
+            ConfigError: A name is no metric that is measured, or that of several.
+        """
+        # The failure is about the sample, not about this function.
+        __tracebackhide__ = True
+        outcomes = self.evaluate(sample)
+        named = {_metric(name, outcomes): limit for name, limit in limits.items()}
+        failures = [
+            text
+            for metric, limit in named.items()
+            if (text := _failure(metric, outcomes[metric], limit)) is not None
+        ]
+        if failures:
+            head = f"question: {sample.question}\nanswer: {sample.answer}"
+            raise AssertionError("\n".join([*failures, head]))
+        return outcomes
+
+    def close(self) -> None:
+        """End the evaluator."""
+        self._evals.shutdown()
+
+
+def _metric(name: str, outcomes: Mapping[str, Outcome]) -> str:
+    if name in outcomes:
+        return name
+    found = [metric for metric in outcomes if metric.partition(".")[2] == name]
+    # The suites share names; those of RAGAS are meant by a bare one.
+    found = [metric for metric in found if metric.startswith("ragas.")] or found
+    if len(found) != 1:
+        wants = "one of " + ", ".join(found or outcomes)
+        raise ConfigError("assert_scores", name, wants)
+    return found[0]
+
+
+def _failure(metric: str, outcome: Outcome, limit: float) -> str | None:
+    if isinstance(outcome, NotScored):
+        return f"{metric}: not scored: {outcome.cause.value}, {outcome.detail}"
+    lower_is_better = _falls(metric, outcome)
+    if outcome.value <= limit if lower_is_better else outcome.value >= limit:
+        return None
+    wanted = "at most" if lower_is_better else "at least"
+    lines = [f"{metric} is {outcome.value:.3g}, wanted {wanted} {limit:g}"]
+    return "\n".join([*lines, *(f"  {line}" for line in _explained(outcome))])
+
+
+def _falls(metric: str, score: Score) -> bool:
+    """Return whether lower is better: a value at the good end of its scale is normalised to 1."""
+    from rag_eval_hooks.results.summary import scale_of_metric
+
+    scale = scale_of_metric(metric)
+    if scale is not None:
+        return not scale.higher_is_better
+    return abs(score.value - (1.0 - score.normalised)) < 1e-9 and score.value != score.normalised
+
+
+def _explained(score: Score) -> Iterator[str]:
+    """Yield claims with verdict, reason and quote; those that fail come first."""
+    yield from (prose(score.explanation, _MOST_TEXT, content=True) or "").splitlines()
+    for rows in score.explanation.values():
+        for row in rows if isinstance(rows, list) else ():
+            if isinstance(row, Mapping) and row.get("quote"):
+                yield f"  quote: {row['quote']}"

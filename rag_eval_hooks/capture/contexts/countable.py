@@ -1,0 +1,187 @@
+"""Texts of tools and steps that were retrieved, apart from those that a model or the user wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
+
+from rag_eval_hooks.capture.contexts.text_forms import (
+    fold,
+    is_telling,
+    is_telling_text,
+    shingles,
+    words,
+)
+from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
+
+__all__ = ["countable", "guesses"]
+
+_NAMES = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+")
+"""Ids and paths."""
+_MOST_IN_RECEIPT = 4
+"""Words beside them in a text that reports what a tool did."""
+_GUESSED = (Origin.STEP, Origin.EARLIER)
+
+
+def countable(interaction: Interaction, answer: str | None) -> list[DocumentList]:
+    """Return the lists whose documents were retrieved, without texts that only seem to be.
+
+    Texts of tools count where nothing else was found; beside documents, where the answer says
+    what only they say. What repeats a model's words, relays those of an inner model or joins
+    documents to one text does not count.
+    """
+    others = [found for found in interaction.lists if found.origin is not Origin.TEXT]
+    others = [found for found in others if found.origin not in _GUESSED]
+    texts = [found for found in interaction.lists if found.origin is Origin.TEXT]
+    if not texts:
+        return others
+    said = _Said(interaction)
+    texts = [found for found in texts if not said.relays(found, others)]
+    if any(found.contexts for found in others):
+        texts = [found for found in texts if _is_used(found, others, answer)]
+    kept = {id(found) for found in (*others, *texts)}
+    return [found for found in interaction.lists if id(found) in kept]
+
+
+def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
+    """Return the lists of texts of steps that neither a model nor the user wrote.
+
+    A text with the question in it is a prompt. None counts where the model that answered was not
+    seen, as in a chain that calls it without its callbacks.
+    """
+    lists = [found for found in interaction.lists if found.origin is origin]
+    if not lists:
+        return []
+    said = _Said(interaction)
+    if not said.makes_up(interaction.root.text):
+        return []
+    given = [fold(text) for text in interaction.asked]
+    question = fold(interaction.root.query or "")
+    whole = {fold(text) for run in interaction.runs for text in run.prompt}
+
+    def is_new(text: str, run: Run) -> bool:
+        folded = fold(text)
+        if folded in whole or any(folded in one for one in given) or said.echoes(text, run):
+            return False
+        return is_telling(folded) and not (is_telling(question) and question in folded)
+
+    new = [
+        replace(f, contexts=tuple(c for c in f.contexts if is_new(c.text, f.run))) for f in lists
+    ]
+    return [found for found in new if found.contexts]
+
+
+class _Said:
+    """Texts that the models of an interaction said."""
+
+    def __init__(self, interaction: Interaction) -> None:
+        models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+        self._texts = [(run, text) for run in models for text in _texts_of(run)]
+        self._shingles: dict[str, Set[str]] = {}
+
+    def echoes(self, text: str, run: Run) -> bool:
+        """Return whether at least half of a text stands in what models said before a run's end."""
+        before = [said for model, said in self._texts if _is_before(model, run)]
+        if run.query and _mostly(text, run.query):
+            return True
+        folded = fold(text)
+        if any(folded in said for said in before):
+            return True
+        own = shingles(folded)
+        return bool(own) and 2 * len(own.keys() & self._parts(before)) >= len(own)
+
+    def makes_up(self, answer: str | None) -> bool:
+        """Return whether at least half of the words of an answer are those of models."""
+        own = {word for word, _ in words(fold(answer or "").lower())}
+        said = {word for _, text in self._texts for word, _ in words(text.lower())}
+        return not own or not said or 2 * len(own & said) >= len(own)
+
+    def _parts(self, said: Sequence[str]) -> set[str]:
+        parts: set[str] = set()
+        for text in said:
+            if text not in self._shingles:
+                self._shingles[text] = shingles(text).keys()
+            parts |= self._shingles[text]
+        return parts
+
+    def relays(self, found: DocumentList, others: Sequence[DocumentList]) -> bool:
+        """Return whether a tool's text is not its own, but that of documents or of a model."""
+        text = " ".join(context.text for context in found.contexts)
+        if found.named:
+            return _consists_of(text, _inside(found.run, others))
+        inner = (said for model, said in self._texts if found.run in model.ancestors())
+        is_reply = any(_is_nearly(said, fold(text)) for said in inner)
+        relayed = is_reply or self.echoes(text, found.run) or _consists_of(text, others)
+        return relayed or _is_receipt(text)
+
+
+def _is_before(model: Run, run: Run) -> bool:
+    """Return whether a model had spoken when a run ended, but for one inside of a tool."""
+    if run.kind is RunKind.TOOL and run in model.ancestors():
+        return False
+    return model.end is not None and (run.end is None or model.end <= run.end)
+
+
+def _is_nearly(reply: str, text: str) -> bool:
+    return bool(reply) and (text in reply or (reply in text and 10 * len(reply) >= 9 * len(text)))
+
+
+def _is_receipt(text: str) -> bool:
+    """Return whether a text only names what was done to something: an id or a path, few words."""
+    rest, names = _NAMES.subn(" ", text)
+    return names > 0 and sum(1 for _ in words(rest)) <= _MOST_IN_RECEIPT
+
+
+def _mostly(text: str, arguments: str) -> bool:
+    """Return whether at least half of a tool's words are those of its arguments."""
+    given = {word for word, _ in words(arguments)}
+    # A wide character alone stands in many texts.
+    own = [word for word, _ in words(text) if len(word) > 1]
+    return 2 * sum(word in given for word in own) >= len(own) > 0
+
+
+def _texts_of(model: Run) -> Iterator[str]:
+    """Yield a model's reply and the texts in the arguments of its tool calls, folded."""
+    if model.text:
+        yield fold(model.text)
+    for arguments in model.tool_arguments:
+        yield from map(fold, _strings(arguments))
+
+
+def _strings(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+        if value[:1] in ("{", "["):
+            try:
+                yield from _strings(json.loads(value))
+            except (ValueError, RecursionError):
+                return
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _inside(run: Run, lists: Iterable[DocumentList]) -> list[DocumentList]:
+    return [found for found in lists if run in found.run.ancestors() or found.run is run]
+
+
+def _consists_of(text: str, lists: Sequence[DocumentList]) -> bool:
+    """Return whether a text is made of documents; short ones stand in many by chance."""
+    known = {context.text for found in lists for context in found.contexts} - {""}
+    held = [one for one in known if one in text]
+    return any(is_telling_text(one) for one in held) or 2 * sum(map(len, held)) > len(text)
+
+
+def _is_used(found: DocumentList, others: Sequence[DocumentList], answer: str | None) -> bool:
+    """Return whether an answer says what stands in a tool's text and in no document."""
+    if found.named:
+        return True
+    own = {part for context in found.contexts for part in shingles(fold(context.text))}
+    used = own.intersection(shingles(fold(answer or "")))
+    known = (context.text for other in others for context in other.contexts)
+    return bool(used) and not all(used.intersection(shingles(fold(text))) == used for text in known)

@@ -1,0 +1,44 @@
+"""Chooses the question of an interaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rag_eval_hooks.capture.contexts.retrieval_stages import queries
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
+from rag_eval_hooks.capture.interaction import Interaction, RunKind
+
+__all__ = ["question_of"]
+
+
+def question_of(interaction: Interaction) -> tuple[str, str]:
+    """Return the question, and where it was found.
+
+    A text of the root's input comes before any query that was made of it. Of several texts, none
+    under a usual name, that one counts which a retriever was asked or the first model was shown.
+
+    Returns:
+        The text, "" if there is none, and `recorded`, `input`, `prompt` or `query`.
+    """
+    root = interaction.root
+    if root.query:
+        return root.query, "recorded" if root.kind is RunKind.MANUAL else "input"
+    queried = queries(interaction)
+    if interaction.asked:
+        return _chosen(interaction, queried)
+    return next(iter(queried), ""), "query"
+
+
+def _chosen(interaction: Interaction, queried: Sequence[str]) -> tuple[str, str]:
+    texts = {text: fold(text) for text in interaction.asked}
+    asked = [fold(query) for query in queried]
+    prompts = [fold("\n".join(run.prompt)) for run in interaction.runs if run.prompt]
+    for places, least in ((asked, 1), (prompts[:1], 0), (prompts, 0)):
+        used = [
+            text
+            for text, folded in texts.items()
+            if (least or is_telling(folded)) and any(folded in place for place in places)
+        ]
+        if used:
+            return max(used, key=len), "prompt"
+    return max(texts, key=len), "input"

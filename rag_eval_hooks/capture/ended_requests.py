@@ -1,0 +1,115 @@
+"""Roots that have ended: which of them are interactions, and which only look like one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from opentelemetry import trace
+from opentelemetry.trace import format_trace_id
+
+from rag_eval_hooks.capture.by_hand import CallsByHand
+from rag_eval_hooks.capture.contexts.retrieved import has_retrieved
+from rag_eval_hooks.capture.hand_calls import asks_nothing, is_step
+from rag_eval_hooks.capture.interaction import Interaction, RunKind
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.sample import Status
+
+__all__ = ["EndedRequests"]
+
+_logger = logging.getLogger("rag_eval_hooks")
+_REMEMBERED = 10_000
+"""Traces of requests without retrieved text that can be explained."""
+
+
+_CHILDLESS = (
+    "the run %r ended without any step that capture could see: callbacks in a constructor are not "
+    "handed on; pass them in the config of the call, or use RagEvalCallbackHandler.enable(evals)"
+)
+
+
+class EndedRequests:
+    """Reports ended interactions, and counts requests that were answered without retrieved text.
+
+    Args:
+        on_end: Called with every ended interaction.
+        on_wait: Called when one waits for `decide`.
+        by_hand: Retrievers and models that the application calls one by one.
+
+    Attributes:
+        unretrieved: Requests in which a model spoke and no retrieved text was seen.
+    """
+
+    def __init__(
+        self,
+        on_end: Callable[[Interaction], None],
+        on_wait: Callable[[], object],
+        by_hand: CallsByHand,
+    ) -> None:
+        self._on_end = on_end
+        self._on_wait = on_wait
+        self._by_hand = by_hand
+        self._unsure: deque[Interaction] = deque()
+        self._traces: deque[str] = deque(maxlen=_REMEMBERED)
+        self._has_said_childless = False
+        self.unretrieved = 0
+
+    def add(self, interaction: Interaction) -> None:
+        """Report an ended root, if it is an interaction. O(1) but for spans of other vendors."""
+        kind = interaction.root.kind
+        if kind is not RunKind.MANUAL and asks_nothing(interaction):
+            return
+        is_part = kind is not RunKind.MANUAL and is_step(interaction)
+        if kind is RunKind.MANUAL or (interaction.retrieves and not is_part):
+            self._on_end(interaction)
+        elif interaction.retrieves is None and not is_part:
+            # A search in prompts, which takes time that a request does not have.
+            self._unsure.append(interaction)
+            self._on_wait()
+            if interaction.others is not None and interaction.others.span is not None:
+                self.decide()
+        else:
+            self._pass_over(interaction)
+
+    def decide(self) -> None:
+        """Report those of the unsure roots in which something was retrieved."""
+        with contextlib.suppress(IndexError):
+            while True:
+                interaction = self._unsure.popleft()
+                if has_retrieved(interaction):
+                    self._on_end(interaction)
+                else:
+                    self._pass_over(interaction)
+
+    def explains(self, key: str) -> bool:
+        """Return whether a request of a trace or run id was answered without retrieved text."""
+        return key in self._traces
+
+    def _pass_over(self, interaction: Interaction) -> None:
+        if self._by_hand.add(interaction):
+            self._on_wait()
+        if _is_childless(interaction) and not self._has_said_childless:
+            self._has_said_childless = True
+            _logger.warning(_CHILDLESS, interaction.root.name)
+        spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
+        if not spoke or interaction.status is not Status.OK or is_step(interaction):
+            return
+        self.unretrieved += 1
+        self._traces.append(id_of(interaction.root.id))
+        span = trace.get_current_span(interaction.otel).get_span_context()
+        if span.is_valid:
+            self._traces.append(format_trace_id(span.trace_id))
+        if self.unretrieved == 1:
+            _logger.info(
+                "a request was answered without retrieved text that capture can see; counted as "
+                "stats().without_retrieval; see docs/capture.md, 'I see no sample'"
+            )
+
+
+def _is_childless(interaction: Interaction) -> bool:
+    """Return whether a chain that was passed a handler answered a question without any step."""
+    root = interaction.root
+    answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
+    return answered and len(interaction.runs) == 1

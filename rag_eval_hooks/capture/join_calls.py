@@ -1,0 +1,134 @@
+"""One interaction of several root runs that were called by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling, is_telling_text
+from rag_eval_hooks.capture.hand_calls import HandCall, stands_in
+from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+
+__all__ = ["join_calls"]
+
+_NAME = "interaction"
+
+
+def join_calls(
+    calls: Sequence[HandCall], retrievals: Sequence[HandCall], asking: Sequence[HandCall]
+) -> Interaction:
+    """Return the interaction that calls of one request make up.
+
+    Args:
+        calls: Calls of models that were shown what the retrievals gave, in order of their ends.
+        retrievals: The retrievals.
+        asking: Calls before, one of which may have rewritten the question.
+    """
+    answering = _answering(calls)
+    used = _rewriting(asking, retrievals)
+    parts = sorted([*used, *retrievals, *calls], key=lambda call: call.root.start)
+    joined = copy(answering.interaction)
+    joined.runs, joined.lists = [], []
+    root = copy(answering.root)
+    if root.kind is not RunKind.CHAIN:
+        root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, _NAME, {}
+        root.text, root.prompt = answering.text or None, ()
+    root.interaction, root.outermost = joined, True
+    root.query = _question(answering, root, retrievals, used)
+    root.start = min(part.root.start for part in parts)
+    root.end = max(part.end for part in parts)
+    joined.runs.append(root)
+    for part in parts:
+        _adopt(joined, part, root, is_root=part.root is answering.root)
+    # A generator may run when the request's span is no longer current.
+    spans = ((part.place.span.get_span_context(), part) for part in (answering, *parts))
+    joined.otel = next(
+        (part.interaction.otel for span, part in spans if span.is_valid), joined.otel
+    )
+    joined.metadata = {}
+    for part in (*parts, answering):
+        joined.metadata |= part.interaction.metadata
+    joined.tags = tuple(dict.fromkeys(tag for part in parts for tag in part.interaction.tags))
+    joined.cut_texts = set().union(*(part.interaction.cut_texts for part in parts))
+    joined.left_out = set().union(*(part.interaction.left_out for part in parts))
+    joined.kept_chars = sum(part.interaction.chars for part in parts)
+    joined.opened = min(part.interaction.opened for part in parts)
+    joined.attempted = True
+    return joined
+
+
+def _adopt(joined: Interaction, part: HandCall, root: Run, *, is_root: bool) -> None:
+    """Copy the runs and lists of a part into the joined interaction, below its root."""
+    copies: dict[Run, Run] = {}
+    for run in part.interaction.runs:
+        if run is part.root and is_root and root.kind is RunKind.CHAIN:
+            copies[run] = root
+            continue
+        copies[run] = copied = copy(run)
+        copied.interaction = joined
+        copied.parent = root if run.parent is None else copies.get(run.parent, root)
+        joined.runs.append(copied)
+    # What an earlier try left has runs of its own.
+    lists = part.interaction.lists
+    joined.lists += [replace(found, run=copies.get(found.run, root)) for found in lists]
+
+
+def _answering(calls: Sequence[HandCall]) -> HandCall:
+    """Return the last call that said something and is no check of what was said before."""
+    for place in range(len(calls) - 1, 0, -1):
+        call = calls[place]
+        said = [fold(one.text) for one in calls[:place]]
+        checks = not is_telling_text(call.text) and any(
+            is_telling(text) and text in call.prompt for text in said
+        )
+        if call.text and not checks:
+            return call
+    return calls[0] if len(calls) > 1 and calls[0].text else calls[-1]
+
+
+def _rewriting(asking: Sequence[HandCall], retrievals: Sequence[HandCall]) -> list[HandCall]:
+    """Return the calls that gave a question to a retriever."""
+    queries = [one.query for one in retrievals if one.query]
+    return [one for one in asking if any(query in fold(one.text) for query in queries)]
+
+
+def _question(
+    answering: HandCall, root: Run, retrievals: Sequence[HandCall], rewriting: Sequence[HandCall]
+) -> str | None:
+    """Return what the user asked: a chain's input, the message beside the documents, the query."""
+    documents = [text for one in retrievals for text in one.documents]
+    if root.kind is RunKind.CHAIN and root.query and not _holds(fold(root.query), documents):
+        return root.query
+    texts = answering.models[-1].prompt if answering.models else ()
+    queries = [one.root.query for one in retrievals if one.root.query]
+    last = fold(texts[-1]) if texts else ""
+    if (query := next((q for q in queries if fold(q) in last), None)) is not None:
+        return query
+    if len(texts) > 1 and last and not _holds(last, documents):
+        return texts[-1].strip()
+    if (query := next((q for q in queries if fold(q) in answering.prompt), None)) is not None:
+        return query
+    said = (ending for one in rewriting for ending in _common_endings(texts, one))
+    return next(said, queries[0] if queries else None)
+
+
+def _holds(text: str, documents: Sequence[str]) -> bool:
+    return any(stands_in(one, text) for one in documents)
+
+
+def _common_endings(texts: Sequence[str], rewriting: HandCall) -> Iterator[str]:
+    """Yield what lines of a prompt end with that lines of the rewriter's prompt end with, too.
+
+    The last line comes first; a label before it, such as `Question:`, differs between prompts.
+    """
+    given = "\n".join(text for run in rewriting.models for text in run.prompt).splitlines()
+    endings = {_unlabelled(line) for line in given} - {""}
+    for line in reversed("\n".join(texts).splitlines()):
+        if (ending := _unlabelled(line)) in endings:
+            yield ending
+
+
+def _unlabelled(line: str) -> str:
+    label, colon, rest = line.partition(":")
+    return (rest if colon and len(label.split()) <= 4 else line).strip()

@@ -1,0 +1,137 @@
+"""`rag-eval-hooks calibrate`: what a judge's probabilities are worth by labels of people."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.judges.calibration import (
+    LEAST_AUROC,
+    LEAST_LABELS,
+    Agreement,
+    agreement,
+    calibration_error,
+    cross_fitted,
+    fitted,
+)
+from rag_eval_hooks.results import ResultRow, read
+
+__all__ = ["register"]
+
+
+def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = subparsers.add_parser(
+        "calibrate", help="what a judge is worth by labels of your own", description=__doc__
+    )
+    parser.add_argument("results", metavar="RESULTS", help="a file of results (JSON lines)")
+    parser.add_argument(
+        "labels",
+        type=Path,
+        metavar="LABELS",
+        help='JSON lines: {"sample_id": ..., "supported": true}, with "claim" for one claim',
+    )
+    parser.add_argument("--metric", default="ragas.faithfulness", metavar="ID")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a calibration")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    labels = _labels(arguments.labels)
+    rows = [row for row in read(arguments.results) if row.score(arguments.metric) is not None]
+    judged = [
+        (*one, number) for number, row in enumerate(rows) for one in _judged(row, arguments, labels)
+    ]
+    probabilities, truths = [one[0] for one in judged], [one[1] for one in judged]
+    if len(judged) < LEAST_LABELS or len(set(truths)) < 2:
+        raise UsageError(
+            f"{arguments.labels}: {len(judged)} labels fit a verdict with a probability; wants "
+            f"{LEAST_LABELS} or more, of both kinds"
+        )
+    found = agreement(probabilities, truths)
+    calibrated, verdicts = cross_fitted(probabilities, truths, [one[2] for one in judged])
+    recalls = [
+        mean(v == kind for v, t in zip(verdicts, truths, strict=True) if t == kind)
+        for kind in (True, False)
+    ]
+    print(_text(found, calibration_error(calibrated, truths), mean(recalls)))
+    if found.auroc < LEAST_AUROC:
+        print(f"refused: an AUROC below {LEAST_AUROC} says too little to set a cut by")
+        return 1
+    if arguments.output is not None:
+        judge, version = _judge(rows, arguments)
+        replace(fitted(probabilities, truths), judge=judge, version=version).write(arguments.output)
+        print(f"written: {arguments.output}")
+    return 0
+
+
+def _judge(rows: Sequence[ResultRow], arguments: argparse.Namespace) -> tuple[str, str]:
+    """Return name and version of the judge of all rows.
+
+    Raises:
+        UsageError: There are several.
+    """
+    scores = [score for row in rows if (score := row.score(arguments.metric)) is not None]
+    made = {(score.annotator or "", score.version.partition("+")[2]) for score in scores}
+    if len(made) > 1:
+        names = ", ".join(sorted(" ".join(one) for one in made))
+        raise UsageError(f"{arguments.results}: wants scores of one judge and version, got {names}")
+    return made.pop()
+
+
+def _labels(path: Path) -> dict[tuple[str, str | None], bool]:
+    labels: dict[tuple[str, str | None], bool] = {}
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not readable ({type(error).__name__})") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            key, supported = (row["sample_id"], row.get("claim")), row["supported"]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            supported = None
+        if not isinstance(supported, bool):
+            wants = '{"sample_id": "...", "supported": true or false}, "claim" may stand beside'
+            raise UsageError(f"{path}:{number}: wants {wants}")
+        labels[key] = supported
+    return labels
+
+
+def _judged(
+    row: ResultRow,
+    arguments: argparse.Namespace,
+    labels: Mapping[tuple[str, str | None], bool],
+) -> Iterator[tuple[float, bool]]:
+    """Yield probability and label: of each labelled claim, or of a sample by its least claim."""
+    score = row.score(arguments.metric)
+    claims: list[Mapping[str, Any]] = [] if score is None else score.explanation.get("claims", [])
+    told = [one for one in claims if one.get("probability") is not None]
+    for claim in told:
+        if (label := labels.get((row.sample.sample_id, claim.get("claim")))) is not None:
+            yield float(claim["probability"]), label
+    whole = labels.get((row.sample.sample_id, None))
+    if told and whole is not None:
+        yield min(float(claim["probability"]) for claim in told), whole
+
+
+def _text(found: Agreement, error: float, balanced: float) -> str:
+    lines = [
+        f"labels             {found.labels}, {found.positive:.0%} supported",
+        f"AUROC              {found.auroc:.3f} [{found.low:.3f}, {found.high:.3f}]",
+        f"best cut           {found.cut:.3f}",
+        f"balanced accuracy  {found.balanced_accuracy:.3f}, {balanced:.3f} by other folds' cuts",
+        f"Cohen's kappa      {found.kappa:.3f}",
+        f"calibration error  {found.error:.3f}, {error:.3f} once calibrated (by folds)",
+        "probability  supported  labels",
+    ]
+    lines += [f"{mean:11.2f}  {share:9.2f}  {count:6}" for mean, share, count in found.curve]
+    return "\n".join(lines)

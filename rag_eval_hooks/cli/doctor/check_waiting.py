@@ -1,0 +1,188 @@
+"""Checks of where samples wait: the spool of this machine, and the broker of a fleet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.spool.folder import check_spool, spool_folder
+from rag_eval_hooks.spool.inspect import Health, spool_health
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy
+
+__all__ = ["check_fleet", "check_spool_files"]
+
+_MB: Final = 1_000_000
+_FULL: Final = 0.9
+
+
+def check_spool_files(setup: Setup) -> Iterator[CheckResult]:
+    """Read the files of the spool; nothing is written."""
+    if setup.config.spool is None:
+        text = "none: what waits when the process ends is lost, and counted"
+        yield CheckResult(CheckStatus.NOTE, text, "set spool=PATH to keep it")
+        return
+    path = Path(setup.config.spool)
+    try:
+        check_spool(path)
+    except ConfigError as error:
+        yield CheckResult(CheckStatus.FAILED, str(error), f"set spool: {error.wants}")
+        return
+    folder = spool_folder(path)
+    yield from _writable(folder)
+    yield from _private(folder)
+    limit = setup.config.spool_max_mb * _MB
+    size = 0
+    try:
+        files = spool_health(path)
+    except FILE_ERRORS as error:
+        yield _unreadable(folder, error)
+    else:
+        size = max((file.size for file in files), default=0)
+        yield from _state(folder, files, limit)
+    yield from _put_aside(folder)
+    yield _room(folder, limit - size)
+
+
+def _writable(folder: Path) -> Iterator[CheckResult]:
+    existing = folder if folder.exists() else folder.parent
+    if not os.access(existing, os.W_OK):
+        advice = "give this user the right to write there, or name another folder"
+        yield CheckResult(CheckStatus.FAILED, f"{existing} cannot be written", advice)
+
+
+def _private(folder: Path) -> Iterator[CheckResult]:
+    if not folder.is_dir() or not stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        return
+    for file in sorted(folder.glob("*.sqlite*")):
+        mode = stat.S_IMODE(file.stat().st_mode)
+        if mode & 0o077:
+            text = f"{file} has mode {mode:o}: others can read the samples in it"
+            yield CheckResult(CheckStatus.WARNING, text, f"chmod 600 {file}")
+
+
+def _unreadable(folder: Path, error: Exception) -> CheckResult:
+    if is_busy(error):
+        text, advice = f"a file in {folder} is locked by another program", "find it: fuser -v"
+        return CheckResult(CheckStatus.WARNING, text, advice)
+    text = f"a file in {folder} cannot be read: {type(error).__name__}"
+    advice = "see that this user may read it; a damaged file is renamed by the next process"
+    return CheckResult(CheckStatus.FAILED, text, advice)
+
+
+def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[CheckResult]:
+    if not files:
+        yield CheckResult(CheckStatus.OK, f"{folder} is empty; the first sample makes a file in it")
+        return
+    samples = sum(file.samples for file in files)
+    figures = {
+        "schema_version": max(file.version for file in files),
+        "files": len(files),
+        "samples": samples,
+        "unclaimed": sum(file.samples for file in files if not file.is_owned),
+        "bytes": sum(file.size for file in files),
+    }
+    for file in files:
+        if file.damage is not None:
+            text = f"{file.path} is damaged: {file.damage}"
+            advice = "the next process takes out what can be read and renames it"
+            yield CheckResult(CheckStatus.FAILED, text, advice, figures)
+            return
+    text = f"{folder} is whole, schema {figures['schema_version']}, {samples} samples wait in it"
+    oldest = min((file.oldest for file in files if file.oldest is not None), default=None)
+    if oldest is not None:
+        text += f", the oldest for {max(0.0, time.time() - oldest):.0f} s"
+    largest = max(file.size for file in files)
+    if largest > _FULL * limit:
+        text += f"; a process uses {largest / _MB:.0f} of {limit / _MB:.0f} MB"
+        advice = "raise spool_max_mb, or lower sample_rate: what does not fit is kept in memory"
+        yield CheckResult(CheckStatus.WARNING, text, advice, figures)
+    else:
+        yield CheckResult(CheckStatus.OK, text, figures=figures)
+
+
+def _put_aside(folder: Path) -> Iterator[CheckResult]:
+    damaged = sorted(folder.glob("*.sqlite.damaged"))
+    if damaged:
+        text = f"{len(damaged)} damaged files were put aside, such as {damaged[0]}"
+        advice = "what is in them can be saved by sqlite3 .recover; then remove them"
+        yield CheckResult(CheckStatus.WARNING, text, advice)
+
+
+def _room(folder: Path, wanted: int) -> CheckResult:
+    free = shutil.disk_usage(folder if folder.is_dir() else folder.parent).free
+    text = f"{free / _MB:.0f} MB free on its disk"
+    if free >= wanted:
+        return CheckResult(CheckStatus.OK, text, figures={"free_bytes": free})
+    text += f", and it may still grow by {wanted / _MB:.0f} MB"
+    advice = "make room, or lower spool_max_mb"
+    return CheckResult(CheckStatus.WARNING, text, advice, {"free_bytes": free})
+
+
+def check_fleet(setup: Setup) -> Iterator[CheckResult]:
+    """Ask broker and Redis; nothing is written."""
+    if setup.config.broker is None:
+        text = "none: this process evaluates"
+        yield CheckResult(CheckStatus.NOTE, text, "set broker to have workers evaluate")
+        return
+    from rag_eval_hooks.fleet.broker import DEAD, Broker
+    from rag_eval_hooks.fleet.store import FleetStore
+
+    broker = Broker.of(setup.config)
+    try:
+        depths = dict(broker.depths())
+    except Exception as error:  # noqa: BLE001 - a client raises anything
+        yield _unreachable("the broker", error)
+        return
+    dead = depths.pop(DEAD, 0)
+    waiting = sum(depths.values())
+    figures = {"batches_waiting": waiting, "dead_letters": dead}
+    yield CheckResult(CheckStatus.OK, f"{waiting} batches wait in the broker", figures=figures)
+    if dead:
+        advice = "see them: rag-eval-hooks dead-letters list"
+        yield CheckResult(CheckStatus.WARNING, f"{dead} dead letters", advice)
+    store = FleetStore(broker.redis_url, keep=0)
+    try:
+        workers, books = store.workers(), store.books()
+    except Exception as error:  # noqa: BLE001 - a client raises anything
+        yield _unreachable("its Redis", error)
+        return
+    finally:
+        store.close()
+        broker.close()
+    if workers:
+        yield CheckResult(CheckStatus.OK, f"{len(workers)} workers live: {', '.join(workers)}")
+    else:
+        advice = "start one: rag-eval-hooks worker"
+        yield CheckResult(CheckStatus.WARNING, "no worker lives", advice)
+    for service, counts in books.items():
+        yield _counts(service, counts)
+
+
+def _unreachable(name: str, error: Exception) -> CheckResult:
+    text = f"{name} does not answer ({type(error).__name__})"
+    advice = "see that it runs, and that broker names it"
+    return CheckResult(CheckStatus.FAILED, text, advice)
+
+
+def _counts(service: str, counts: Mapping[str, int]) -> CheckResult:
+    ended = {name: count for name, count in sorted(counts.items()) if name != "shipped" and count}
+    shipped = counts.get("shipped", 0)
+    waiting = shipped - sum(ended.values())
+    parts = [f"{count} {name}" for name, count in ended.items()]
+    if waiting >= 0:
+        parts.append(f"{waiting} on their way")
+        text = f"{service or 'unknown service'}: {shipped} shipped = {' + '.join(parts)}"
+        return CheckResult(CheckStatus.OK, text, figures={**counts, "waiting": waiting})
+    text = (
+        f"{service or 'unknown service'}: {-waiting} samples more ended than were counted as "
+        f"shipped: {', '.join(parts)}"
+    )
+    advice = "an application died before it had counted what it had shipped"
+    return CheckResult(CheckStatus.NOTE, text, advice, figures=dict(counts))

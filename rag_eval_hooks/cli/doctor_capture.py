@@ -1,0 +1,185 @@
+"""`rag-eval-hooks doctor --capture`: what is captured of one question to a user's pipeline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from rag_eval_hooks.books.explanations import ADVICE
+from rag_eval_hooks.cli import UsageError
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.ending import Evaluation
+    from rag_eval_hooks.sample import Sample
+
+__all__ = ["show_capture"]
+
+_QUESTION_RULES: Final[Mapping[str, str]] = {
+    "recorded": "given to evals.interaction()",
+    "chosen": "named by the handler's question=",
+    "input": "in the input of the outermost call",
+    "prompt": "the text of the input that a retriever was asked or the model was shown",
+    "state": "in the state of the outermost graph",
+    "query": "what the first retriever was asked, as the input has no text",
+}
+_CONTEXT_RULES: Final[Mapping[str, str]] = {
+    "recorded": "recorded by the application",
+    "chosen": "named by the handler's contexts=",
+    "prompt": "their texts stand in the prompt of the model that answered",
+    "shingles": "the prompt shows parts of them, four words in a row that no other document has",
+    "structure": "no prompt shows them; the answer names them as its sources",
+    "last_list": "no prompt shows any; the list of the last step that gave one",
+    "earlier_turn": "an earlier turn left them in the state, and the prompt shows them",
+}
+_REMEDIES: Final[Mapping[str, str]] = {
+    "question": 'the handler\'s question="KEY" of the input, or a function of the input',
+    "contexts": 'the handler\'s contexts="KEY" of a step\'s output, retrieval_tools=["NAME"] of an '
+    "agent, as_context=FUNCTION for objects of your own, or record_contexts(documents) after a "
+    "search",
+    "answer": 'the handler\'s answer="KEY" of the output, or a function of the output',
+}
+_NO_SAMPLE: Final[Mapping[str, str]] = {
+    "without_retrieval": "contexts",
+    "no_question": "question",
+    "capture_failed": "contexts",
+}
+_SHOWN: Final = 160
+"""Characters shown of a text."""
+
+
+def show_capture(
+    name: str, question: str | None, given: Mapping[str, str], *, as_json: bool
+) -> int:
+    """Ask a pipeline one question, print what was captured of it, and return the exit code.
+
+    Args:
+        name: The pipeline, as `module:object`.
+        question: To ask.
+        given: Settings of the command line, of which limits and redaction count.
+        as_json: Whether to print one JSON document.
+
+    Raises:
+        UsageError: There is no question.
+        ConfigError: The pipeline cannot be found or asked, or a setting is wrong.
+    """
+    from rag_eval_hooks.datasets.chain import asker, named_object
+
+    if question is None or not question.strip():
+        raise UsageError("--capture: wants --question TEXT, such as one that your users ask")
+    pipeline = named_object(name, "--capture")
+    taken: list[Evaluation] = []
+    raised: Exception | None = None
+    with _capturing(given, taken) as evals:
+        ask = asker(pipeline, evals, "--capture")
+        try:
+            output = ask(question, {})
+        except Exception as error:  # noqa: BLE001 - the host's edge: a pipeline of the user's
+            output, raised = None, error
+        evals.flush(60.0)
+        reasons = _reasons(evals.stats())
+    samples = [evaluation.sample for evaluation in taken]
+    keys = [str(key) for key in output] if isinstance(output, Mapping) else []
+    problem = None if raised is None else f"{type(raised).__name__}: {raised}"
+    if as_json:
+        shown = {"samples": [asdict(one) for one in samples], "without": reasons}
+        document = {**shown, "raised": problem, "output_keys": keys}
+        print(json.dumps(document, indent=2, default=str, ensure_ascii=False))
+    else:
+        print("\n".join(_lines(samples, reasons, problem, keys)))
+    complete = [one for one in samples if one.contexts is not None]
+    return 0 if complete and raised is None else 1
+
+
+def _capturing(given: Mapping[str, str], taken: list[Evaluation]) -> Any:
+    """Return an evaluator that takes every request, and sends nothing anywhere."""
+    from opentelemetry.trace import NoOpTracerProvider
+
+    from rag_eval_hooks import Metric, RagEval, Score
+    from rag_eval_hooks.config.settings import RagEvalConfig
+
+    config = RagEvalConfig.load(**given)
+    limits = ("max_text_chars", "redact", "redact_patterns", "redact_ids_key")
+    metric = Metric(
+        id="doctor.captured",
+        score=lambda _sample, _findings: Score(value=1.0, normalised=1.0),
+        needs=frozenset(),
+    )
+    return RagEval(
+        metrics=[metric],
+        sinks=[taken.append],
+        tracer_provider=NoOpTracerProvider(),
+        config=RagEvalConfig(
+            **{name: getattr(config, name) for name in limits}, evaluation_span="off"
+        ),
+    )
+
+
+def _reasons(stats: Any) -> dict[str, int]:
+    """Return how many requests have no sample, by reason."""
+    found = {**stats.dropped, **stats.failed}
+    if stats.without_retrieval:
+        found["without_retrieval"] = stats.without_retrieval
+    return found
+
+
+def _lines(
+    samples: list[Sample], reasons: Mapping[str, int], problem: str | None, keys: list[str]
+) -> Iterator[str]:
+    for number, sample in enumerate(samples, 1):
+        if len(samples) > 1:
+            yield f"Sample {number} of {len(samples)}: set root=NAME for one sample a request\n"
+        yield from _described(sample)
+    if problem is not None:
+        yield f"The pipeline raised {problem}"
+    for reason, count in reasons.items():
+        yield from _absence(reason, count if samples else None)
+    if not samples and not reasons and problem is None:
+        yield "No sample: no call of LangChain or LlamaIndex was seen, and nothing was recorded"
+        yield f"  To set it: {_REMEDIES['contexts']}"
+    yield from _remedies(keys) if samples else ()
+
+
+def _absence(reason: str, more: int | None) -> Iterator[str]:
+    """Yield lines about requests without a sample, beside others with one or alone."""
+    yield f"{'No sample' if more is None else f'{more} more without a sample'}: {reason}"
+    yield f"  {ADVICE.get(reason, '')}"
+    if (part := _NO_SAMPLE.get(reason)) is not None:
+        yield f"  To set it: {_REMEDIES[part]}"
+
+
+def _remedies(keys: list[str]) -> Iterator[str]:
+    yield "\nWhere something is wrong, set"
+    yield from (f"  {part}: {remedy}" for part, remedy in _REMEDIES.items())
+    if keys:
+        yield f"Keys of the output: {', '.join(keys)}"
+
+
+def _described(sample: Sample) -> Iterator[str]:
+    yield f"question: {_short(sample.question)}"
+    yield f"  {_rule(sample.question_source, _QUESTION_RULES)}"
+    if sample.contexts is None:
+        yield "contexts: no retrieved text was seen"
+    else:
+        yield f"contexts: {len(sample.contexts)}"
+    if sample.context_source is not None:
+        yield f"  {_rule(sample.context_source, _CONTEXT_RULES)}"
+    for number, context in enumerate(sample.contexts or (), 1):
+        facts = [f"{len(context.text)} characters"]
+        facts += [f"id {context.id}"] if context.id else []
+        facts += [] if context.score is None else [f"score {context.score:.3g}"]
+        yield f"  [{number}] {_short(context.text)} ({', '.join(facts)})"
+    yield f"answer: {'none was found' if sample.answer is None else _short(sample.answer)}"
+    if sample.truncated:
+        cut = ", ".join(sample.truncated)
+        yield f"truncated: {cut} (by limits, or of what could not be read)"
+
+
+def _rule(source: str | None, rules: Mapping[str, str]) -> str:
+    return f"{source}: {rules.get(source or '', 'see docs/capture.md')}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

@@ -1,0 +1,129 @@
+"""Retrieved chunks, made of documents of any library: texts, mappings, objects with a text."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Context", "contexts_of", "scalars", "score_in"]
+
+_SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
+_TEXT_KEYS = ("text", "page_content", "content")
+_SCALARS = (str, int, float, bool)
+_PAIR = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One retrieved chunk, as the answering model saw it.
+
+    Attributes:
+        text: The chunk's text.
+        id: The document store's id, if it gave one.
+        score: The retriever's or reranker's score in its own unit, if it gave one.
+        metadata: Scalar metadata of the document.
+    """
+
+    text: str
+    id: str | None = None
+    score: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, value: Any) -> Context:
+        """Return a context of one document of any kind, see `contexts_of`."""
+        return _context_of(value)
+
+
+def contexts_of(values: Any) -> tuple[Context, ...]:
+    """Return contexts of whatever an application calls its documents.
+
+    Args:
+        values: One document or several. A document is a text, a `Context`, a mapping with `text`,
+            `page_content` or `content` (and `id`, `score`, `metadata`), an object with
+            `page_content` and `metadata` (LangChain), a node or `NodeWithScore` (LlamaIndex), or a
+            pair of a document and its score.
+
+    Raises:
+        TypeError: Something is none of these.
+    """
+    if _is_one(values):
+        return (_context_of(values),)
+    if not isinstance(values, Iterable):
+        raise _refusal(values)
+    return tuple(map(_context_of, values))
+
+
+def scalars(metadata: Any) -> dict[str, Any]:
+    """Return the entries of a document's metadata that are texts, numbers or booleans."""
+    if not isinstance(metadata, Mapping):
+        return {}
+    return {k: v for k, v in metadata.items() if isinstance(v, _SCALARS)}
+
+
+def score_in(metadata: Mapping[str, Any]) -> float | None:
+    """Return the score that a retriever or reranker left in a document's metadata, or None."""
+    for key in _SCORE_KEYS:
+        if key in metadata and (score := _number(metadata[key])) is not None:
+            return score
+    return None
+
+
+def _is_one(value: Any) -> bool:
+    document = hasattr(value, "page_content") or hasattr(value, "get_content")
+    return isinstance(value, str | Context | Mapping) or document
+
+
+def _context_of(value: Any) -> Context:
+    if isinstance(value, Context):
+        return value
+    if isinstance(value, str):
+        return Context(text=value)
+    if isinstance(value, Mapping):
+        return _of_mapping(value)
+    if isinstance(text := getattr(value, "page_content", None), str):
+        metadata = scalars(getattr(value, "metadata", None))
+        return _context(text, getattr(value, "id", None), score_in(metadata), metadata)
+    if callable(read := getattr(value, "get_content", None)):
+        node = getattr(value, "node", value)
+        metadata, score = scalars(getattr(node, "metadata", None)), getattr(value, "score", None)
+        return _context(read(), getattr(node, "node_id", None), _number(score), metadata)
+    if isinstance(value, tuple) and len(value) == _PAIR:
+        return _scored(_context_of(value[0]), value[1])
+    raise _refusal(value)
+
+
+def _of_mapping(value: Mapping[str, Any]) -> Context:
+    text = next((value[key] for key in _TEXT_KEYS if isinstance(value.get(key), str)), None)
+    if text is None:
+        raise _refusal(value)
+    metadata = scalars(value.get("metadata"))
+    score = _number(value.get("score"))
+    if score is None and "text" not in value:
+        # A document of another library; our own form says so where there is a score.
+        score = score_in(metadata)
+    return _context(text, value.get("id"), score, metadata)
+
+
+def _context(text: str, found_id: Any, score: float | None, metadata: dict[str, Any]) -> Context:
+    name = None if found_id is None else str(found_id)
+    return Context(text=text, id=name, score=score, metadata=metadata)
+
+
+def _scored(context: Context, score: Any) -> Context:
+    number = _number(score)
+    return Context(text=context.text, id=context.id, score=number, metadata=context.metadata)
+
+
+def _number(value: Any) -> float | None:
+    # Rerankers give NumPy numbers, which have this one method in common with ours.
+    if value is not None and hasattr(value, "__float__"):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return float(value)
+    return None
+
+
+def _refusal(value: Any) -> TypeError:
+    return TypeError(f"contexts: got {type(value).__name__}; wants texts or documents")

@@ -1,0 +1,137 @@
+"""Pipeline named by `module:object`, captured by the handler of its framework."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import traceback
+import uuid
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from rag_eval_hooks.datasets.run import Ask
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evals import RagEval
+
+__all__ = ["asker", "named_object"]
+
+
+def named_object(name: str, option: str = "chain") -> Any:
+    """Return the object that `module:object` names; a folder's modules are found from within it.
+
+    Args:
+        name: As the user wrote it.
+        option: Name of the option, for errors.
+
+    Raises:
+        ConfigError: It names no module, or the module has no such object.
+    """
+    module, _, attribute = name.partition(":")
+    if not (module and attribute):
+        raise ConfigError(option, name, "module:object, such as app:chain")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found = import_module(module)
+    except Exception as error:  # noqa: BLE001 - the host's edge: any code of a module
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raised = f"{type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module
+        wants = f"a module that can be imported here: {error if is_missing else raised}"
+        raise ConfigError(option, name, wants) from None
+    try:
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except AttributeError:
+        raise ConfigError(option, name, f"an object of {module}: it has none so called") from None
+    return found
+
+
+def asker(pipeline: Any, evals: RagEval, option: str = "chain") -> Ask:
+    """Return a function that asks a pipeline, captured by the handler of its framework.
+
+    A runnable of LangChain is invoked with the question, or with the object that its input schema
+    wants; an engine of LlamaIndex is queried, an agent run; anything else is called with the
+    question, with every framework captured that is loaded.
+
+    Raises:
+        ConfigError: It cannot be asked.
+    """
+    if callable(getattr(pipeline, "invoke", None)):
+        return _runnable(pipeline, evals)
+    method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
+    if callable(method):
+        import_module("rag_eval_hooks_llama_index").enable(evals)
+        return _called(method, evals, is_captured=True)
+    if isinstance(pipeline, _workflow_class()):
+        import_module("rag_eval_hooks_llama_index").enable(evals)
+        return _called(lambda question: _run(pipeline, question), evals, is_captured=True)
+    if callable(pipeline):
+        _enable_loaded(evals)
+        return _called(pipeline, evals, is_captured=False)
+    wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
+    raise ConfigError(option, type(pipeline).__name__, wants)
+
+
+def _workflow_class() -> Any:
+    """Return LlamaIndex's class of workflows and agents; () where it is not loaded."""
+    return getattr(sys.modules.get("llama_index.core.workflow"), "Workflow", ())
+
+
+async def _run(agent: Any, question: str) -> Any:
+    return await agent.run(user_msg=question)
+
+
+def _enable_loaded(evals: RagEval) -> None:
+    if "langchain_core" in sys.modules:
+        import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler.enable(evals)
+    if "llama_index.core" in sys.modules:
+        import_module("rag_eval_hooks_llama_index").enable(evals)
+
+
+def _runnable(pipeline: Any, evals: RagEval) -> Ask:
+    handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler(evals)
+    key = _input_key(pipeline)
+
+    def ask(question: str, metadata: Mapping[str, Any]) -> object:
+        given = question if key is None else {key: question}
+        config: dict[str, Any] = {"callbacks": [handler], "metadata": dict(metadata)}
+        if getattr(pipeline, "checkpointer", None):
+            config["configurable"] = {"thread_id": uuid.uuid4().hex}
+        return pipeline.invoke(given, config=config)
+
+    return ask
+
+
+def _input_key(pipeline: Any) -> str | None:
+    """Return the key under which a runnable wants the question; None for the question itself."""
+    try:
+        schema = pipeline.get_input_jsonschema()
+    except Exception:  # noqa: BLE001 - the host's edge: the schema of any runnable
+        return None
+    names = list(schema.get("required") or schema.get("properties") or ())
+    known = ("question", "input", "query", "user_input", "messages")
+    return next((name for name in known if name in names), names[0] if len(names) == 1 else None)
+
+
+def _called(function: Callable[[str], Any], evals: RagEval, *, is_captured: bool) -> Ask:
+    def ask(question: str, metadata: Mapping[str, Any]) -> object:
+        with evals.interaction(question, metadata=metadata) as interaction:
+            answer = function(question)
+            if inspect.iscoroutine(answer):
+                answer = asyncio.run(answer)
+            if not is_captured or isinstance(answer, str):
+                interaction.answer(_text(answer))
+        return answer
+
+    return ask
+
+
+def _text(answer: Any) -> str | None:
+    if isinstance(answer, Mapping):
+        answer = next(
+            (answer[key] for key in ("answer", "output", "result") if key in answer), None
+        )
+    return None if answer is None else str(answer)

@@ -1,0 +1,287 @@
+"""Rows of data sets as samples: JSON lines, CSV, Parquet and folders of Hugging Face `datasets`.
+
+The names of columns that ragas, DeepEval, LangSmith and LlamaIndex use are understood.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import gzip
+import hashlib
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.sample import Context, Sample
+
+__all__ = ["COLUMNS", "ROW_KEY", "DataRow", "count_rows", "data_rows"]
+
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "question": ("question", "user_input", "input", "query", "inputs.question", "inputs.input"),
+    "answer": (
+        "answer",
+        "response",
+        "actual_output",
+        "prediction",
+        "outputs.answer",
+        "outputs.output",
+    ),
+    "contexts": (
+        "contexts",
+        "retrieved_contexts",
+        "retrieval_context",
+        "documents",
+        "source_nodes",
+        "outputs.contexts",
+        "outputs.documents",
+    ),
+    "reference": (
+        "reference",
+        "ground_truth",
+        "ground_truths",
+        "expected_output",
+        "reference_answer",
+        "reference_outputs.answer",
+        "reference_outputs.output",
+    ),
+    "question_id": ("id", "question_id", "example_id", "sample_id"),
+}
+"""Names of columns by field; a dot leads into a column that holds an object."""
+ROW_KEY: Final = "dataset_row"
+"""Key of the metadata that holds number and digest of a sample's row."""
+_TEXT_KEYS: Final = ("text", "page_content", "content", "page")
+_MOST_METADATA: Final = 300
+"""Characters of a value that is taken for metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataRow:
+    """One row of a data set.
+
+    Attributes:
+        number: Its number, from 0.
+        digest: Digest of its content.
+        sample: Its sample, or None: the row cannot be read.
+        error: Reason for that, naming column, value and what is wanted.
+    """
+
+    number: int
+    digest: int
+    sample: Sample | None = None
+    error: str = ""
+
+
+def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[DataRow]:
+    """Yield the rows of a data set, one at a time.
+
+    Args:
+        path: A file `.jsonl`, `.csv` or `.parquet`, each also compressed by gzip, or a folder that
+            `Dataset.save_to_disk` made.
+        mapped: Name of the column by field, where it is not one of `COLUMNS`.
+
+    Raises:
+        ConfigError: The file is of another kind, or a mapped column is not in the first row.
+        OSError: The file cannot be read.
+    """
+    mapped = mapped or {}
+    for field in mapped:
+        if field not in COLUMNS:
+            raise ConfigError("map", field, "one of " + ", ".join(COLUMNS))
+    for number, values in enumerate(_values(path)):
+        if not number and isinstance(values, Mapping):
+            _check(mapped, values)
+        yield _row(number, values, mapped)
+
+
+def count_rows(path: Path) -> int | None:
+    """Return the number of rows, or None where counting would take reading them."""
+    if path.suffix in (".jsonl", ".ndjson"):
+        with path.open("rb") as file:
+            return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(path).num_rows)
+    return None
+
+
+def _check(mapped: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    for field, column in mapped.items():
+        if _at(values, column) is None and column.partition(".")[0] not in values:
+            raise ConfigError("map", f"{field}={column}", "a column of " + ", ".join(values))
+
+
+def _row(number: int, values: object, mapped: Mapping[str, str]) -> DataRow:
+    text = json.dumps(values, sort_keys=True, default=str, ensure_ascii=False)
+    data = text.encode("utf-8", "replace")
+    digest = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) or 1
+    if not isinstance(values, Mapping):
+        return DataRow(number, digest, error=f"row {number + 1}: wants an object")
+    try:
+        return DataRow(number, digest, _sample(values, mapped, f"{number}-{digest:016x}"))
+    except (TypeError, ValueError) as error:
+        return DataRow(number, digest, error=f"row {number + 1}: {error}")
+
+
+def _sample(values: Mapping[str, Any], mapped: Mapping[str, str], key: str) -> Sample:
+    names = _names(values, mapped)
+    found = {field: _at(values, name) for field, name in names.items()}
+    if not isinstance(found.get("question"), str) or not found["question"].strip():
+        known = ", ".join(map(str, values)) or "none"
+        raise TypeError(f"question: no column has one; columns are {known}; say --map question=...")
+    used = {name.partition(".")[0] for name in names.values()}
+    identity = found.get("question_id")
+    return Sample(
+        question=found["question"],
+        contexts=_contexts(found.get("contexts")),  # type: ignore[arg-type]
+        answer=_text("answer", found.get("answer")),
+        reference=_text("reference", found.get("reference")),
+        question_id=None if identity is None else str(identity),
+        metadata={**_metadata(values, used), ROW_KEY: key},
+    )
+
+
+def _names(values: Mapping[str, Any], mapped: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        field: mapped.get(field)
+        or next((name for name in known if _at(values, name) is not None), "")
+        for field, known in COLUMNS.items()
+    }
+    if "outputs" in values and "reference_outputs" not in values and not names["reference"]:
+        # An example of LangSmith: its outputs are what is expected, not what was answered.
+        names["reference"], names["answer"] = names["answer"], mapped.get("answer", "")
+    return {field: name for field, name in names.items() if name}
+
+
+def _at(values: Mapping[str, Any], name: str) -> Any:
+    if name in values:
+        return _known(values[name])
+    first, _, rest = name.partition(".")
+    inner = values.get(first)
+    return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
+
+
+def _known(value: Any) -> Any:
+    """Return a value; None for the missing one of a table, which differs from itself."""
+    return None if isinstance(value, float) and value != value else value
+
+
+def _text(field: str, value: Any) -> str | None:
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return str(value[0])
+    if value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f"{field}: got {type(value).__name__}; wants a text")
+    return None if value is None else str(value)
+
+
+def _contexts(value: Any) -> list[Context] | None:
+    if isinstance(value, str):
+        value = _listed(value)
+    if value is None:
+        return None
+    if not isinstance(value, Iterable):
+        raise TypeError(f"contexts: got {type(value).__name__}; wants texts")
+    return [_context(each) for each in value]
+
+
+def _listed(text: str) -> list[Any]:
+    """Return the list that a cell of a table holds as text, or the text itself as the only one."""
+    if not text.strip():
+        return []
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(value, list):
+            return value
+    return [text]
+
+
+def _context(value: Any) -> Context:
+    if isinstance(value, str):
+        return Context(text=value)
+    if not isinstance(value, Mapping):
+        raise TypeError(f"contexts: got {type(value).__name__}; wants texts or objects with text")
+    inner = value.get("node", value)
+    text = next((inner[key] for key in _TEXT_KEYS if isinstance(inner.get(key), str)), None)
+    if text is None:
+        raise TypeError(f"contexts: got {', '.join(map(str, value))}; wants texts")
+    identity, score = inner.get("id") or inner.get("id_"), value.get("score")
+    return Context(
+        text=text,
+        id=None if identity is None else str(identity),
+        score=score if isinstance(score, int | float) else None,
+        metadata=inner.get("metadata") or {},
+    )
+
+
+def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
+    nested = {**_inner(values, "labels"), **_inner(values, "metadata")}
+    free = {**{str(k): v for k, v in values.items() if k not in used}, **nested}
+    return {
+        key: value
+        for key, value in free.items()
+        if isinstance(_known(value), str | int | float | bool) and len(str(value)) < _MOST_METADATA
+    }
+
+
+def _inner(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = values.get(name)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _values(path: Path) -> Iterator[Any]:
+    if path.is_dir():
+        yield from _of_folder(path)
+        return
+    kind = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    if kind in (".jsonl", ".ndjson", ".json"):
+        yield from _of_lines(path)
+    elif kind == ".csv":
+        with _opened(path) as file:
+            csv.field_size_limit(sys.maxsize)
+            yield from csv.DictReader(file)
+    elif kind == ".parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=200):
+                yield from batch.to_pylist()
+    else:
+        wants = "a .jsonl, .csv or .parquet file, or a folder of `datasets`"
+        raise ConfigError("data", str(path), wants)
+
+
+def _of_lines(path: Path) -> Iterator[Any]:
+    with _opened(path) as file:
+        for line in file:
+            if line.strip():
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    yield None
+
+
+def _of_folder(path: Path) -> Iterator[Any]:
+    files = sorted(path.rglob("*.arrow"))
+    if not files:
+        raise ConfigError("data", str(path), "a folder that `Dataset.save_to_disk` made")
+    import pyarrow as pa
+
+    for file in files:
+        with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as stream:
+            for batch in stream:
+                for start in range(0, batch.num_rows, 200):
+                    yield from batch.slice(start, 200).to_pylist()
+
+
+def _opened(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8", newline="")
+    return path.open(encoding="utf-8-sig", newline="")

@@ -1,0 +1,101 @@
+"""Sink that prints each evaluation: the worst score first, with its reason."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TextIO
+
+from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.outcome_view import GOOD, outcome_lines
+from rag_eval_hooks.score import Outcome, Score
+from rag_eval_hooks.text.refusals import refusal
+
+__all__ = ["ConsoleSink", "from_settings"]
+
+_WIDTH: Final = 100
+_TEXT_CHARS: Final = 300
+"""Characters of a question or an answer."""
+_FAIR: Final = 0.5
+"""Normalised score from which one is shown as fair."""
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters but for tab and new line."""
+_REFUSAL: Final = "(a refusal: it claims nothing, and its scores say nothing about claims)"
+
+
+def from_settings(_address: str, _key: str | None) -> ConsoleSink:
+    """Return the sink that `console` names."""
+    return ConsoleSink()
+
+
+class ConsoleSink:
+    """Prints question, answer and scores of each sample, for development.
+
+    With `rich` installed and a terminal, scores are coloured.
+
+    Args:
+        file: Stream to print to; standard output by default.
+    """
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._file = file
+
+    def deliver(self, evaluation: Evaluation) -> None:
+        """Print an evaluation."""
+        file = self._file or sys.stdout
+        write = _writer(file)
+        for text, style in _lines(evaluation):
+            write(_printable(text, file.encoding), style)
+        file.flush()
+
+    def close(self) -> None:
+        """Do nothing: the stream is the application's."""
+
+
+def _writer(file: TextIO) -> Callable[[str, str], Any]:
+    """Return a function that prints a line in a style."""
+    if file.isatty():
+        try:
+            from rich.console import Console
+        except ImportError:
+            pass
+        else:
+            console = Console(file=file, highlight=False, markup=False, soft_wrap=True)
+            return lambda text, style: console.print(text, style=style)
+    return lambda text, _style: file.write(f"{text}\n")
+
+
+def _printable(text: str, encoding: str | None) -> str:
+    """Return a text without what the stream cannot encode and what commands a terminal."""
+    plain = _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+    return plain.encode(encoding or "utf-8", "replace").decode(encoding or "utf-8")
+
+
+def _lines(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """Yield lines with their styles."""
+    sample = evaluation.sample
+    yield _wrapped("Question", sample.question), "bold"
+    yield _wrapped("Answer", sample.answer or "(none)"), ""
+    refuses = refusal(sample.answer or "") is not None
+    if refuses:
+        yield f"    {_REFUSAL}", ""
+    for text, outcome in outcome_lines(evaluation.outcomes):
+        if isinstance(outcome, Score) or outcome.cause.is_failure:
+            yield text, "dim" if refuses else _style(outcome)
+    yield "", ""
+
+
+def _wrapped(name: str, text: str) -> str:
+    short = textwrap.shorten(text, _TEXT_CHARS, placeholder=" ...")
+    indent = " " * (len(name) + 2)
+    return textwrap.fill(f"{name}: {short}", _WIDTH, subsequent_indent=indent)
+
+
+def _style(outcome: Outcome) -> str:
+    if not isinstance(outcome, Score):
+        return "dim"
+    if outcome.normalised >= GOOD:
+        return "green"
+    return "yellow" if outcome.normalised >= _FAIR else "red"

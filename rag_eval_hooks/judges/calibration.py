@@ -1,0 +1,300 @@
+"""Calibration of a judge's probabilities by labels of people, and the judge's worth by them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rag_eval_hooks.claim_verdict import ClaimVerdict, Support
+from rag_eval_hooks.errors import ConfigError
+
+__all__ = [
+    "LEAST_AUROC",
+    "LEAST_LABELS",
+    "Agreement",
+    "Calibration",
+    "agreement",
+    "calibration_error",
+    "cross_fitted",
+    "fitted",
+]
+
+SCHEMA: Final = "rag-eval-hooks.calibration/1"
+LEAST_AUROC: Final = 0.6
+LEAST_LABELS: Final = 20
+_FOLDS: Final = 5
+_STEPS: Final = 50
+_BINS: Final = 10
+_EDGE: Final = 1e-4
+_RIDGE: Final = 0.1
+"""Weight of the prior that the probabilities are right as they are: few labels move them little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """Map from a judge's probability to a calibrated one (Platt 1999, on the log odds).
+
+    Attributes:
+        slope: Factor of the log odds.
+        intercept: Addition to the log odds.
+        cut: Calibrated probability from which a claim counts as supported.
+        judge: Name of the judge that it was made for.
+        version: Version of that judge.
+        labels: Number of labels.
+    """
+
+    slope: float = 1.0
+    intercept: float = 0.0
+    cut: float = 0.5
+    judge: str = ""
+    version: str = ""
+    labels: int = 0
+
+    def apply(self, probability: float) -> float:
+        """Return the calibrated probability, in [0, 1]."""
+        return _sigmoid(self.slope * _log_odds(probability) + self.intercept)
+
+    def judged(self, support: Support) -> Support:
+        """Return a verdict with its calibrated probability, judged by the cut.
+
+        A contradiction stays, and what has no probability stays as it is.
+        """
+        if support.probability is None:
+            return support
+        probability = self.apply(support.probability)
+        if support.verdict is ClaimVerdict.CONTRADICTED:
+            return replace(support, probability=probability)
+        holds = probability >= self.cut
+        if holds and support.supported:
+            return replace(support, probability=probability)
+        return replace(
+            support,
+            by_chunk=(False,) * len(support.by_chunk),
+            together=holds,
+            verdict=ClaimVerdict.SUPPORTED if holds else ClaimVerdict.NOT_STATED,
+            reason=f"{support.reason}; calibrated probability {probability:.2f}",
+            probability=probability,
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight characters that tell calibrations apart."""
+        text = f"{self.slope!r} {self.intercept!r} {self.cut!r}"
+        return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+    def write(self, path: Path) -> None:
+        """Write the file that the judge reads.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        path.write_text(json.dumps({"schema": SCHEMA, **asdict(self)}, indent=2) + "\n", "utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Calibration:
+        """Read a calibration file.
+
+        Raises:
+            ConfigError: It cannot be read, or is no calibration file.
+        """
+        try:
+            values = json.loads(path.read_text("utf-8"))
+            if values.pop("schema") != SCHEMA:
+                raise ValueError(path)
+            return cls(**values)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            wants = f"a file that `rag-eval-hooks calibrate` wrote ({type(error).__name__})"
+            raise ConfigError("calibration", str(path), wants) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Agreement of probabilities with labels.
+
+    Attributes:
+        labels: Number of labels.
+        positive: Share of positive labels.
+        auroc: Chance that a positive has a higher probability than a negative; ties count half.
+        low: Lower end of its 95 % interval (Hanley and McNeil 1982).
+        high: Upper end.
+        cut: Cut with the highest balanced accuracy.
+        balanced_accuracy: Mean of the two classes' accuracies at that cut.
+        kappa: Cohen's kappa at that cut.
+        error: Expected calibration error in ten bins of equal size.
+        curve: Mean probability, share of positives and number of each bin.
+    """
+
+    labels: int
+    positive: float
+    auroc: float
+    low: float
+    high: float
+    cut: float
+    balanced_accuracy: float
+    kappa: float
+    error: float
+    curve: tuple[tuple[float, float, int], ...]
+
+
+def agreement(probabilities: Sequence[float], labels: Sequence[bool]) -> Agreement:
+    """Return the agreement of probabilities with labels, at least one of each class.
+
+    Raises:
+        ValueError: A class has no label, or the numbers differ.
+    """
+    positives = [p for p, label in zip(probabilities, labels, strict=True) if label]
+    negatives = [p for p, label in zip(probabilities, labels, strict=True) if not label]
+    if not positives or not negatives:
+        raise ValueError("labels of both kinds are needed")
+    auroc = _auroc(positives, negatives)
+    half = 1.96 * _auroc_error(auroc, len(positives), len(negatives))
+    cut = max(sorted({*probabilities, 1.0}), key=lambda at: _balanced(positives, negatives, at))
+    return Agreement(
+        labels=len(labels),
+        positive=len(positives) / len(labels),
+        auroc=auroc,
+        low=max(0.0, auroc - half),
+        high=min(1.0, auroc + half),
+        cut=cut,
+        balanced_accuracy=_balanced(positives, negatives, cut),
+        kappa=_kappa(positives, negatives, cut),
+        error=calibration_error(probabilities, labels),
+        curve=_curve(probabilities, labels),
+    )
+
+
+def fitted(probabilities: Sequence[float], labels: Sequence[bool]) -> Calibration:
+    """Fit slope and intercept by Newton's method, and choose the cut by balanced accuracy.
+
+    Raises:
+        ValueError: A class has no label, or the numbers differ.
+    """
+    odds = [_log_odds(p) for p in probabilities]
+    line, loss = (1.0, 0.0), _loss((1.0, 0.0), odds, labels)
+    for _ in range(_STEPS):
+        step, part = _newton(line, odds, labels), 1.0
+        # A full step can overshoot; a part of it always gains, until nothing is left to gain.
+        while part > _EDGE:
+            tried = (line[0] - part * step[0], line[1] - part * step[1])
+            if (less := _loss(tried, odds, labels)) < loss:
+                line, loss = tried, less
+                break
+            part /= 2
+        else:
+            break
+    # A judge whose order is wrong is refused by its AUROC, not turned around.
+    raw = Calibration(slope=max(line[0], 0.01), intercept=line[1])
+    cut = agreement([raw.apply(p) for p in probabilities], labels).cut
+    return replace(raw, cut=cut, labels=len(labels))
+
+
+def _loss(line: tuple[float, float], odds: Sequence[float], labels: Sequence[bool]) -> float:
+    """Return the log loss of the labels, with the weight of the prior."""
+    loss = _RIDGE / 2 * ((line[0] - 1) ** 2 + line[1] ** 2)
+    for x, label in zip(odds, labels, strict=True):
+        value = line[0] * x + line[1]
+        loss += math.log1p(math.exp(-abs(value))) + max(value, 0.0) - label * value
+    return loss
+
+
+def _newton(
+    line: tuple[float, float], odds: Sequence[float], labels: Sequence[bool]
+) -> tuple[float, float]:
+    """Return the step of Newton's method: gradient by the inverse of the second derivative."""
+    a, b, d = _RIDGE, 0.0, _RIDGE
+    g0, g1 = _RIDGE * (line[0] - 1), _RIDGE * line[1]
+    for x, label in zip(odds, labels, strict=True):
+        p = _sigmoid(line[0] * x + line[1])
+        weight, miss = p * (1 - p), p - label
+        a, b, d = a + weight * x * x, b + weight * x, d + weight
+        g0, g1 = g0 + miss * x, g1 + miss
+    size = a * d - b * b
+    return (d * g0 - b * g1) / size, (a * g1 - b * g0) / size
+
+
+def cross_fitted(
+    probabilities: Sequence[float], labels: Sequence[bool], groups: Sequence[int]
+) -> tuple[list[float], list[bool]]:
+    """Return calibrated probabilities and verdicts, each by a fit that has not seen its group.
+
+    Args:
+        probabilities: As the judge gave them.
+        labels: Their labels.
+        groups: Number of the sample that each is of: labels of one sample are alike.
+    """
+    calibrated, verdicts = list(probabilities), [p >= 0.5 for p in probabilities]
+    for fold in range(_FOLDS):
+        seen = [i for i, group in enumerate(groups) if group % _FOLDS != fold]
+        truths = [labels[i] for i in seen]
+        if len(set(truths)) < 2:
+            continue
+        made = fitted([probabilities[i] for i in seen], truths)
+        for i in (i for i, group in enumerate(groups) if group % _FOLDS == fold):
+            calibrated[i] = made.apply(probabilities[i])
+            verdicts[i] = calibrated[i] >= made.cut
+    return calibrated, verdicts
+
+
+def calibration_error(probabilities: Sequence[float], labels: Sequence[bool]) -> float:
+    """Return the expected calibration error: mean distance of probability and share, by bin."""
+    curve = _curve(probabilities, labels)
+    return math.fsum(abs(mean - share) * n for mean, share, n in curve) / len(labels)
+
+
+def _curve(
+    probabilities: Sequence[float], labels: Sequence[bool]
+) -> tuple[tuple[float, float, int], ...]:
+    pairs = sorted(zip(probabilities, labels, strict=True))
+    bins = min(_BINS, max(1, len(pairs) // 10))
+    parts = [pairs[len(pairs) * i // bins : len(pairs) * (i + 1) // bins] for i in range(bins)]
+    return tuple(
+        (sum(p for p, _ in part) / len(part), sum(y for _, y in part) / len(part), len(part))
+        for part in parts
+        if part
+    )
+
+
+def _auroc(positives: Sequence[float], negatives: Sequence[float]) -> float:
+    wins = sum((p > n) + 0.5 * (p == n) for p in positives for n in negatives)
+    return wins / (len(positives) * len(negatives))
+
+
+def _auroc_error(auroc: float, positives: int, negatives: int) -> float:
+    q1, q2 = auroc / (2 - auroc), 2 * auroc * auroc / (1 + auroc)
+    spread = auroc * (1 - auroc) + (positives - 1) * (q1 - auroc**2)
+    spread += (negatives - 1) * (q2 - auroc**2)
+    return math.sqrt(max(spread, 0.0) / (positives * negatives))
+
+
+def _rates(
+    positives: Sequence[float], negatives: Sequence[float], cut: float
+) -> tuple[float, float]:
+    hit = sum(p >= cut for p in positives) / len(positives)
+    return hit, sum(p < cut for p in negatives) / len(negatives)
+
+
+def _balanced(positives: Sequence[float], negatives: Sequence[float], cut: float) -> float:
+    return sum(_rates(positives, negatives, cut)) / 2
+
+
+def _kappa(positives: Sequence[float], negatives: Sequence[float], cut: float) -> float:
+    hit, right = _rates(positives, negatives, cut)
+    share = len(positives) / (len(positives) + len(negatives))
+    said = hit * share + (1 - right) * (1 - share)
+    observed = hit * share + right * (1 - share)
+    expected = said * share + (1 - said) * (1 - share)
+    return (observed - expected) / (1 - expected) if expected < 1 else 0.0
+
+
+def _log_odds(probability: float) -> float:
+    bounded = min(1 - _EDGE, max(_EDGE, probability))
+    return math.log(bounded / (1 - bounded))
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-max(-60.0, min(60.0, value))))

@@ -1,0 +1,73 @@
+"""Outcomes as a person reads them in a terminal or a notebook: the worst score first."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rag_eval_hooks.explanation_text import failed_items, one_line
+from rag_eval_hooks.score import Outcome, Score
+
+__all__ = ["GOOD", "OutcomeTable", "html_table", "outcome_lines"]
+
+GOOD: Final = 0.8
+"""Normalised score from which no reason is shown."""
+_REASON_CHARS: Final = 1000
+"""Characters of one score's reason."""
+
+
+class OutcomeTable(dict[str, Outcome]):
+    """Outcomes by metric that show themselves as a table."""
+
+    def __repr__(self) -> str:
+        """Return a line for each metric, and the reason of each bad score."""
+        return "\n".join(text for text, _ in outcome_lines(self)) or "{}"
+
+    def _repr_html_(self) -> str:
+        return html_table(_cells(name, outcome) for name, outcome in _worst_first(self))
+
+
+def outcome_lines(outcomes: Mapping[str, Outcome]) -> Iterator[tuple[str, Outcome]]:
+    """Yield a text of one or several lines for each outcome: its value, name, label and reason."""
+    for name, outcome in _worst_first(outcomes):
+        _, value, label, reason = _cells(name, outcome)
+        note = f"  ({label})" if label else ""
+        below = f"\n{textwrap.indent(reason, ' ' * 10)}" if reason else ""
+        yield f"  {value:>6}  {name}{note}{below}", outcome
+
+
+def html_table(rows: Iterable[Sequence[object]]) -> str:
+    """Return a table, the first column as heads of its rows; texts are escaped."""
+    return f"<table>{''.join(map(_row, rows))}</table>"
+
+
+def _row(cells: Sequence[object]) -> str:
+    first, *others = (html.escape(str(cell)).replace("\n", "<br>") for cell in cells)
+    columns = "".join(f'<td style="text-align:left">{cell}</td>' for cell in others)
+    return f'<tr><th style="text-align:left">{first}</th>{columns}</tr>'
+
+
+def _worst_first(outcomes: Mapping[str, Outcome]) -> list[tuple[str, Outcome]]:
+    """Return the outcomes by name, those without a score at the end."""
+    return sorted(
+        outcomes.items(),
+        key=lambda item: item[1].normalised if isinstance(item[1], Score) else 2.0,
+    )
+
+
+def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
+    """Return name, value, label and reason, without what cannot be printed."""
+    if isinstance(outcome, Score):
+        reason = "" if outcome.normalised >= GOOD else _reason(outcome)
+        cells = name, f"{outcome.value:.2f}", outcome.label or "", reason
+    else:
+        cells = name, "-", outcome.cause.value, outcome.detail
+    return tuple(cell.encode("utf-8", "replace").decode("utf-8") for cell in cells)
+
+
+def _reason(score: Score) -> str:
+    """Return the failed items of an explanation, or its reason in a line where it has none."""
+    failed = "\n".join(failed_items(score.explanation))
+    return failed[:_REASON_CHARS] or one_line(score.explanation, _REASON_CHARS, content=True) or ""

@@ -1,0 +1,120 @@
+"""Labels of people, or scores of a better judge, for a part of the samples."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.results.comparison import identity_of
+from rag_eval_hooks.results.estimate import Estimate, mean_of, predicted_mean
+from rag_eval_hooks.results.read import ResultRow, row_of
+from rag_eval_hooks.results.summary import scale_of_metric
+
+__all__ = ["LabelledMean", "Labels", "labelled_means", "read_labels"]
+
+Labels: TypeAlias = Mapping[tuple[str, str], float]
+"""Normalised values by sample, its id or its question, and metric."""
+_DEFAULT: Final = "ragas.faithfulness"
+_WANTS: Final = (
+    '{"sample_id": "...", "metric": "ragas.faithfulness", "value": 0.5}, with "supported": true '
+    "or false in place of metric and value, or a line of results"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelledMean:
+    """Mean of a metric by labels of a part of its samples, in [0, 1], where 1 is best.
+
+    Attributes:
+        metric: Its id.
+        labels: Samples with a label.
+        estimate: Mean over all traffic by labels and judge together (prediction-powered).
+        alone: Mean by the labels without the judge.
+        judge: Mean by the judge without labels.
+    """
+
+    metric: str
+    labels: int
+    estimate: Estimate
+    alone: Estimate
+    judge: Estimate
+
+
+def read_labels(path: Path) -> Labels:
+    """Return the labels of a file of JSON lines.
+
+    A line names a sample by its id, a metric and its value in the metric's scale. Lines of results,
+    such as those of a better judge, are labels of all their scores; they belong to the sample with
+    their `question_id`, else with their question. Labels of single claims are left out.
+
+    Raises:
+        ConfigError: A line is no label.
+        OSError: The file cannot be read.
+    """
+    labels: dict[tuple[str, str], float] = {}
+    with path.open(encoding="utf-8") as file:
+        for number, text in enumerate(file, start=1):
+            if text.strip():
+                try:
+                    labels |= _labels_of(json.loads(text))
+                except (ValueError, KeyError, TypeError, AttributeError):
+                    raise ConfigError(f"labels: line {number}", text[:60], _WANTS) from None
+    return labels
+
+
+def _labels_of(line: Mapping[str, Any]) -> dict[tuple[str, str], float]:
+    if "outcomes" in line:
+        row = row_of(line)
+        scores = ((name, row.score(name)) for name in row.outcomes)
+        known = [(name, score.normalised) for name, score in scores if score is not None]
+        names = (row.sample.sample_id, identity_of(row))
+        return {(name, metric): value for name in names for metric, value in known}
+    if "claim" in line:
+        return {}
+    metric, value = line.get("metric", _DEFAULT), line.get("supported")
+    if not isinstance(value, bool):
+        scale = scale_of_metric(metric)
+        value = line["value"] if scale is None else scale.score(line["value"]).normalised
+    if not 0.0 <= value <= 1.0:
+        raise ValueError
+    return {(line["sample_id"], metric): float(value)}
+
+
+def labelled_means(rows: Sequence[ResultRow], labels: Labels) -> list[LabelledMean]:
+    """Return the means of the metrics that have two labels or more.
+
+    The samples with a label must be a random part of the scored ones. Each counts by the inverse
+    of its inclusion probability.
+    """
+    found = (_labelled(metric, rows, labels) for metric in dict.fromkeys(m for _, m in labels))
+    return [one for one in found if one is not None]
+
+
+def _labelled(metric: str, rows: Iterable[ResultRow], labels: Labels) -> LabelledMean | None:
+    pairs, judged = [], []
+    for row in rows:
+        if (score := row.score(metric)) is None:
+            continue
+        weight = 1.0 / (score.probability or 1.0)
+        names = ((row.sample.sample_id, metric), (identity_of(row), metric))
+        label = next((labels[name] for name in names if name in labels), None)
+        if label is None:
+            judged.append((score.normalised, weight))
+        else:
+            pairs.append((label, score.normalised, weight))
+    values, weights = [value for value, _ in judged], [weight for _, weight in judged]
+    own = [weight for *_, weight in pairs]
+    estimate = predicted_mean(
+        values, [(label, value) for label, value, _ in pairs], weights, label_weights=own
+    )
+    alone = mean_of([label for label, *_ in pairs], own)
+    judge = mean_of([*values, *(value for _, value, _ in pairs)], [*weights, *own])
+    if estimate is None or alone is None or judge is None:
+        return None
+    return LabelledMean(
+        metric=metric, labels=len(pairs), estimate=estimate, alone=alone, judge=judge
+    )

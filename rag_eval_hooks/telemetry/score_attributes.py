@@ -1,0 +1,120 @@
+"""Scores as attributes of a span: the headline, verdicts, values, and reasons of failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks._version import __version__
+from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.explanation_text import one_line
+from rag_eval_hooks.score import Score
+from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
+from rag_eval_hooks.telemetry.thresholds import Thresholds
+
+__all__ = ["ScoreAttributes"]
+
+_REASON_CHARS: Final = 300
+_GROUNDEDNESS: Final = ("faithfulness", "ragas_faithfulness", "response_groundedness")
+_STYLE: Final = ("lexical.source_citation",)
+"""Metrics of the answer's style, which say nothing of whether it is right."""
+_Value = str | float | bool
+
+
+class ScoreAttributes:
+    """Attributes of RAG spans and of evaluation spans for an evaluation.
+
+    Args:
+        thresholds: Thresholds and scales of the metrics.
+        content: Whether reasons may quote the application's texts.
+    """
+
+    def __init__(self, thresholds: Thresholds, *, content: bool) -> None:
+        self._thresholds = thresholds
+        self._content = content
+
+    def of(self, evaluation: Evaluation) -> Attributes:
+        """Return the attributes, the most important first: what does not fit is left out last."""
+        return {
+            **_summary(evaluation),
+            **self._headline(evaluation),
+            **dict(self._by_metric(evaluation)),
+        }
+
+    def _headline(self, evaluation: Evaluation) -> dict[str, _Value]:
+        name = self._first_to_read(evaluation)
+        if name is None:
+            return {}
+        score, passes = evaluation.scores[name], evaluation.verdicts.get(name)
+        label = score.label if passes is None else "pass" if passes else "fail"
+        return present(
+            {
+                semconv.GEN_AI_EVALUATION_NAME: name,
+                semconv.GEN_AI_EVALUATION_SCORE: score.value,
+                semconv.GEN_AI_EVALUATION_LABEL: label,
+                semconv.GEN_AI_EVALUATION_EXPLANATION: self._reason(name, score),
+            }
+        )
+
+    def _first_to_read(self, evaluation: Evaluation) -> str | None:
+        """Return the worst failure, else the groundedness, else the first score of the list."""
+        failed = [name for name, passes in evaluation.verdicts.items() if not passes]
+        if failed:
+            return max(failed, key=lambda name: self._missed_by(name, evaluation.scores[name]))
+        grounded = [n for n in evaluation.scores if n.partition(".")[2] in _GROUNDEDNESS]
+        return next(iter([*grounded, *(n for n in evaluation.scores if n not in _STYLE)]), None)
+
+    def _missed_by(self, name: str, score: Score) -> float:
+        threshold = self._thresholds.of(name)
+        return 0.0 if threshold is None else threshold.missed_by(score)
+
+    def _reason(self, name: str, score: Score) -> str:
+        """Return one line: what failed first, the value and the threshold."""
+        limit = self._thresholds.of(name)
+        words = one_line(score.explanation, _REASON_CHARS, content=self._content)
+        value = f"{score.value:.2f}" if limit is None else f"{score.value:.2f}, {limit}"
+        return f"{words or name} ({value})"
+
+    def _by_metric(self, evaluation: Evaluation) -> Iterator[tuple[str, _Value]]:
+        """Yield values of one kind after the other; reasons come last."""
+        verdicts = evaluation.verdicts
+        fields: Mapping[str, Callable[[str, Score], _Value | None]] = {
+            "score": lambda _, score: score.value,
+            "pass": lambda name, _: verdicts.get(name),
+            "label": lambda _, score: score.label,
+            "normalised": lambda name, score: (
+                score.normalised if self._thresholds.is_rescaled(name) else None
+            ),
+            "sample_rate": lambda _, score: (
+                score.probability if score.probability != evaluation.probability else None
+            ),
+            "reason": lambda name, score: (
+                None if verdicts.get(name, True) else self._reason(name, score)
+            ),
+        }
+        for field, value_of in fields.items():
+            for name, score in evaluation.scores.items():
+                if (value := value_of(name, score)) is not None:
+                    yield semconv.eval_key(name, field), value
+
+
+def _summary(evaluation: Evaluation) -> Attributes:
+    estimated = any(outcome.probability_estimated for outcome in evaluation.outcomes.values())
+    failed = [name for name, passes in evaluation.verdicts.items() if not passes]
+    return present(
+        {
+            semconv.EVAL_STATUS: evaluation.status.value,
+            semconv.EVAL_PASS: evaluation.passed,
+            semconv.EVAL_FAILED: failed or None,
+            semconv.EVAL_UNSCORED: list(evaluation.unscored) or None,
+            semconv.EVAL_SAMPLED_BY: evaluation.reason or None,
+            semconv.EVAL_SAMPLE_RATE: evaluation.probability,
+            semconv.EVAL_SAMPLE_RATE_ESTIMATED: True if estimated else None,
+            semconv.EVAL_CONTEXT_SOURCE: evaluation.sample.context_source,
+            semconv.EVAL_QUESTION_SOURCE: evaluation.sample.question_source,
+            semconv.EVAL_TRUNCATED: list(evaluation.sample.cut_parts) or None,
+            semconv.EVAL_DURATION_MS: round(evaluation.seconds * 1000, 3),
+            semconv.EVAL_VERSION: __version__,
+        }
+    )

@@ -1,0 +1,450 @@
+"""Behaviours of LlamaIndex's dispatcher and of its engines, each as its users rely on it.
+
+A behaviour is a function of what a seed draws that returns what its user gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from inspect import BoundArguments
+from typing import Any, Final
+
+from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_query_engine import BaseQueryEngine
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.base.response.schema import StreamingResponse
+from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
+from llama_index.core.chat_engine import CondensePlusContextChatEngine
+from llama_index.core.ingestion import IngestionPipeline
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.instrumentation.events import BaseEvent
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
+from llama_index.core.node_parser import TokenTextSplitter
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
+from llama_index.core.schema import Document, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.types import TokenGen
+
+from tests.conformance.llama_index.third_party import Notes, OtherEvents, OtherSpans, installed
+from tests.matrix.llama_index.kit import Bags, Scripted, index
+from tests.support.variation import Variation
+
+__all__ = ["DISPATCHER", "ENGINES", "Drawn", "gathered", "outcome"]
+
+
+class Drawn:
+    """Texts and sizes of one seed.
+
+    Attributes:
+        passages: Of the corpus.
+        questions: Of the user, all different.
+        answer: Of the model.
+        count: Of what is repeated.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.text = Variation(seed)
+        chance = self.text.chance
+        self.passages = tuple(self.text.passages(chance.randint(2, 7)))
+        self.questions = [self.text.question() for _ in range(chance.randint(2, 5))]
+        self.answer = self.text.sentence()
+        self.count = chance.randint(2, 5)
+        # Made beforehand: it is made once for all who ask for it.
+        index(self.passages)
+
+    def model(self, **more: Any) -> Scripted:
+        """Return a model that gives the answer to everything."""
+        return Scripted(reply=lambda _messages: self.answer, **more)
+
+    def broken(self) -> Scripted:
+        """Return a model that fails."""
+
+        def reply(_messages: Sequence[ChatMessage]) -> str:
+            raise ConnectionError(self.answer)
+
+        return Scripted(reply=reply)
+
+    def engine(self, model: Scripted | None = None, **more: Any) -> Any:
+        """Return a query engine over the passages."""
+        made = index(self.passages)
+        return made.as_query_engine(llm=model or self.model(), similarity_top_k=self.count, **more)
+
+
+Behaviour = Callable[[Drawn], Any]
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """Return what a call returns or raises."""
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001
+        return error
+
+
+def gathered(calls: Sequence[Any]) -> Any:
+    """Return the outcomes of coroutines that run at once."""
+
+    async def together() -> Any:
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    return asyncio.run(together())
+
+
+class Own(BaseEvent):
+    """Event of the application's own."""
+
+    text: str
+    number: int
+
+    @classmethod
+    def class_name(cls) -> str:
+        return "Own"
+
+
+def spanned_methods(drawn: Drawn) -> Any:
+    """Values and exceptions of spanned methods pass as they are; wrong arguments raise as ever."""
+    dispatcher = get_dispatcher(drawn.text.name())
+    held = {"text": drawn.answer}
+
+    class Service:
+        @dispatcher.span
+        def outer(self, text: str, *rest: int, key: str = "k") -> Any:
+            return self.inner(text)
+
+        @dispatcher.span
+        def inner(self, text: str) -> Any:
+            return held
+
+        @dispatcher.span
+        def fails(self, text: str) -> Any:
+            raise LookupError(text)
+
+    service = Service()
+    return (
+        service.outer(drawn.answer, 1, 2, key=drawn.questions[0]) is held,
+        outcome(lambda: service.fails(drawn.answer)),
+        outcome(service.outer),
+    )
+
+
+def spanned_generators(drawn: Drawn) -> Any:
+    """Generators, coroutines and futures of spanned functions are their own, and behave so."""
+    dispatcher = get_dispatcher(drawn.text.name())
+    held = {"text": drawn.answer}
+
+    @dispatcher.span
+    def words(text: str) -> Any:
+        yield from text.split()
+
+    @dispatcher.span
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise LookupError(drawn.answer)
+
+    @dispatcher.span
+    def future() -> Any:
+        made = asyncio.get_running_loop().create_future()
+        made.set_result(held)
+        return made
+
+    async def asynchronous() -> Any:
+        failed = await asyncio.gather(fails(), return_exceptions=True)
+        return failed, await future() is held
+
+    part = words(drawn.answer)
+    return type(part).__name__, next(part, None), part.close(), asyncio.run(asynchronous())
+
+
+def own_events(drawn: Drawn) -> Any:
+    """Events of the application's own reach handlers of each dispatcher up the tree, with tags."""
+    name = drawn.text.name()
+    notes = Notes()
+    parent, child = get_dispatcher(name), get_dispatcher(f"{name}.child")
+    child.add_event_handler(OtherEvents.to(notes))
+    parent.add_span_handler(OtherSpans.to(notes))
+    made = [Own(text=text, number=n) for n, text in enumerate(drawn.questions)]
+
+    @child.span
+    def emit(events: Sequence[Own]) -> None:
+        for event in events:
+            child.event(event, source=drawn.answer)
+
+    @child.span
+    async def aemit(event: Own) -> None:
+        if hasattr(child, "aevent"):
+            await child.aevent(event)
+
+    emit(made)
+    with instrument_tags({"user": drawn.answer}):
+        emit(made[:1])
+        asyncio.run(aemit(made[-1]))
+    child.propagate = False
+    emit(made)
+    child.event(made[0])
+    child.propagate = True
+    return notes.all(), [event.tags for event in made]
+
+
+def tags_of_tasks(drawn: Drawn) -> Any:
+    """Tags of a request stay its own among requests at once."""
+    engine = drawn.engine()
+
+    async def ask(question: str) -> str:
+        with instrument_tags({"question": question, "number": drawn.count}):
+            return str(await engine.aquery(question))
+
+    return gathered([ask(question) for question in drawn.questions])
+
+
+def raising_handlers(drawn: Drawn) -> Any:
+    """A handler that raises at everything disturbs nobody."""
+
+    class Raising(OtherSpans):
+        def new_span(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError(drawn.answer)
+
+        def prepare_to_exit_span(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError(drawn.answer)
+
+    class RaisingEvents(OtherEvents):
+        def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+            raise RuntimeError(drawn.answer)
+
+    with installed(Raising(), RaisingEvents()):
+        return str(drawn.engine().query(drawn.questions[0]))
+
+
+def trees_of_spans(drawn: Drawn) -> Any:
+    """LlamaIndex's own span handler holds the same trees, and nothing open."""
+    spans = SimpleSpanHandler()
+    with installed(spans, None):
+        answers = [str(drawn.engine().query(question)) for question in drawn.questions]
+        failed = outcome(lambda: drawn.engine(drawn.broken()).query(drawn.questions[0]))
+    shapes = [[s.id_, s.parent_id] for s in spans.completed_spans + spans.dropped_spans]
+    return answers, failed, shapes, len(spans.open_spans), spans.current_span_ids
+
+
+def handlers_with_context(drawn: Drawn) -> Any:
+    """A handler that sets a context variable at the start of a span reads it at its end."""
+    variable: ContextVar[str] = ContextVar(drawn.text.name(), default="none")
+    seen: list[str] = []
+    tokens: dict[str, Any] = {}
+
+    class Attaching(OtherSpans):
+        def new_span(self, id_: str, bound_args: BoundArguments, *args: Any, **kwargs: Any) -> Any:
+            tokens[id_] = variable.set(id_)
+            return super().new_span(id_, bound_args, *args, **kwargs)
+
+        def prepare_to_exit_span(self, id_: str, *args: Any, **kwargs: Any) -> Any:
+            seen.append(variable.get())
+            variable.reset(tokens.pop(id_))
+            return self.open_spans.get(id_)
+
+    with installed(Attaching(), None):
+        answers = [str(drawn.engine().query(question)) for question in drawn.questions]
+        asynchronous = gathered([drawn.engine().aquery(q) for q in drawn.questions[:1]])
+    return answers, [str(one) for one in asynchronous], seen, variable.get(), len(tokens)
+
+
+def handlers_that_change(drawn: Drawn) -> Any:
+    """Handlers that are added, or put in place of all others, within a request serve the rest."""
+    dispatcher, root = get_dispatcher(drawn.text.name()), get_dispatcher()
+    inner, only = Notes(), Notes()
+
+    @dispatcher.span
+    def ask() -> str:
+        with installed(OtherSpans.to(inner), OtherEvents.to(inner)):
+            return str(drawn.engine().query(drawn.questions[0]))
+
+    added = ask()
+    before = root.span_handlers, root.event_handlers
+    root.span_handlers, root.event_handlers = [OtherSpans.to(only)], [OtherEvents.to(only)]
+    replaced = str(drawn.engine().query(drawn.questions[1]))
+    root.span_handlers, root.event_handlers = before
+    return added, replaced, inner.all(), only.all()
+
+
+def handed_to_another_process(drawn: Drawn) -> Any:
+    """The context for another process, and a shut-down of all handlers, are those of the others."""
+    dispatcher = get_dispatcher(drawn.text.name())
+    if not hasattr(dispatcher, "capture_propagation_context"):
+        return None
+    closed: list[str] = []
+    restored: list[Any] = []
+
+    class Carrying(OtherSpans):
+        def capture_propagation_context(self) -> dict[str, Any]:
+            return {"carrying": drawn.answer}
+
+        def restore_propagation_context(self, context: dict[str, Any]) -> None:
+            restored.append(context)
+
+        def close(self) -> None:
+            closed.append(drawn.answer)
+
+    with installed(Carrying(), None), instrument_tags({"tag": drawn.answer}):
+        carried = dispatcher.capture_propagation_context()
+        copy_context().run(dispatcher.restore_propagation_context, carried)
+        dispatcher.shutdown()
+        after = str(drawn.engine().query(drawn.questions[0]))
+    return carried, restored, closed, after
+
+
+def queries(drawn: Drawn) -> Any:
+    """Queries one by one, at once, and in threads give the same responses."""
+    engine = drawn.engine()
+    one_by_one = [engine.query(question) for question in drawn.questions]
+    at_once = gathered([drawn.engine().aquery(question) for question in drawn.questions])
+    with ThreadPoolExecutor(drawn.count) as pool:
+        threads = list(pool.map(engine.query, drawn.questions))
+        own = [pool.submit(copy_context().run, engine.query, q) for q in drawn.questions]
+    return one_by_one, at_once, threads, [future.result() for future in own]
+
+
+def streamed_queries(drawn: Drawn) -> Any:
+    """Streams that are read, left half-way, closed, or never read."""
+    model = drawn.model()
+    whole = drawn.engine(model, streaming=True).query(drawn.questions[0])
+    half = drawn.engine(model, streaming=True).query(drawn.questions[1]).response_gen
+    drawn.engine(model, streaming=True).query(drawn.questions[0])
+
+    async def asynchronous() -> list[str]:
+        response = await drawn.engine(model, streaming=True).aquery(drawn.questions[1])
+        return [token async for token in response.async_response_gen()]
+
+    read = list(whole.response_gen), next(half), half.close(), list(half)
+    return read, type(half).__name__, whole.source_nodes, asyncio.run(asynchronous())
+
+
+def broken_streams(drawn: Drawn) -> Any:
+    """Streams whose model fails on the way fail where they are read."""
+    streaming = drawn.engine(drawn.model(breaks_after=drawn.count), streaming=True)
+    read: list[str] = []
+
+    def read_all() -> None:
+        read.extend(streaming.query(drawn.questions[0]).response_gen)
+
+    return outcome(read_all), read
+
+
+class OwnEngine(CustomQueryEngine):
+    """Query engine of the application's own, whose stream says more than its model."""
+
+    inner: BaseQueryEngine
+    text: str
+
+    def custom_query(self, query_str: str) -> StreamingResponse:
+        inner: Any = self.inner.query(query_str)
+
+        def tokens() -> TokenGen:
+            yield self.text
+            yield from inner.response_gen
+
+        return StreamingResponse(tokens(), source_nodes=inner.source_nodes)
+
+
+def own_streams(drawn: Drawn) -> Any:
+    """Streams of the application's own give out what it wrote."""
+    engine = OwnEngine(inner=drawn.engine(streaming=True), text=drawn.questions[1])
+    read: Any = engine.query(drawn.questions[0])
+    left: Any = engine.query(drawn.questions[0])
+    tokens, half = read.response_gen, left.response_gen
+    return list(tokens), list(tokens), next(half), half.close()
+
+
+def failures(drawn: Drawn) -> Any:
+    """Exceptions of retriever and model reach the caller as they are, sync and async."""
+
+    class Broken(BaseNodePostprocessor):
+        def _postprocess_nodes(
+            self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+        ) -> list[NodeWithScore]:
+            raise PermissionError(drawn.answer)
+
+    processed = drawn.engine(node_postprocessors=[Broken()])
+    model = drawn.engine(drawn.broken())
+    question = drawn.questions[0]
+    calls = [functools.partial(engine.query, question) for engine in (processed, model)]
+    at_once = gathered([processed.aquery(question), model.aquery(question)])
+    return [outcome(call) for call in calls], at_once
+
+
+def changed_nodes(drawn: Drawn) -> Any:
+    """A postprocessor that changes nodes in place changes what the caller gets."""
+
+    class Cutting(BaseNodePostprocessor):
+        def _postprocess_nodes(
+            self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+        ) -> list[NodeWithScore]:
+            for number, node in enumerate(nodes):
+                node.node.set_content(node.get_content()[: 10 + number])
+                node.score = float(number)
+            return nodes[::-1]
+
+    nodes = [TextNode(text=text, id_=f"n{n}") for n, text in enumerate(drawn.passages)]
+    made = VectorStoreIndex(nodes, embed_model=Bags())
+    engine = made.as_query_engine(llm=drawn.model(), node_postprocessors=[Cutting()])
+    return [engine.query(question) for question in drawn.questions]
+
+
+def chats(drawn: Drawn) -> Any:
+    """Chats keep their history, streamed by a thread of LlamaIndex's own or not."""
+    retriever = index(drawn.passages).as_retriever(similarity_top_k=drawn.count)
+    engine = CondensePlusContextChatEngine.from_defaults(retriever, llm=drawn.model())
+    said = [str(engine.chat(question)) for question in drawn.questions[:2]]
+    streamed = list(engine.stream_chat(drawn.questions[0]).response_gen)
+    asynchronous = str(gathered([engine.achat(drawn.questions[1])])[0])
+    return said, streamed, asynchronous, [m.content for m in engine.chat_history]
+
+
+def ingestion(drawn: Drawn) -> Any:
+    """Indexes and pipelines are built as ever."""
+    documents = [Document(text=text, id_=f"d{n}") for n, text in enumerate(drawn.passages)]
+    pipeline = IngestionPipeline(
+        transformations=[TokenTextSplitter(chunk_size=60, chunk_overlap=2), Bags()]
+    )
+    nodes = pipeline.run(documents=documents)
+    built = VectorStoreIndex(nodes, embed_model=Bags())
+    return [node.get_content() for node in nodes], len(built.index_struct.nodes_dict)
+
+
+def older_callbacks(drawn: Drawn) -> Any:
+    """Handlers of the older callback manager get their pairs of events."""
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    manager = CallbackManager([debug])
+    retriever = index(drawn.passages).as_retriever()
+    retriever.callback_manager = manager
+
+    engine = RetrieverQueryEngine.from_args(retriever, llm=drawn.model(), callback_manager=manager)
+    answers = [str(engine.query(question)) for question in drawn.questions]
+    pairs = [[event.event_type for event in pair] for pair in debug.get_event_pairs()]
+    return answers, pairs, debug.event_starts_to_ignore
+
+
+DISPATCHER: Final[tuple[Behaviour, ...]] = (
+    spanned_methods,
+    spanned_generators,
+    own_events,
+    tags_of_tasks,
+    raising_handlers,
+    trees_of_spans,
+    handlers_with_context,
+    handlers_that_change,
+    handed_to_another_process,
+)
+ENGINES: Final[tuple[Behaviour, ...]] = (
+    queries,
+    streamed_queries,
+    broken_streams,
+    own_streams,
+    failures,
+    changed_nodes,
+    chats,
+    ingestion,
+    older_callbacks,
+)

@@ -1,0 +1,215 @@
+"""Laws of `Cascade`: what is sent on, who says so, and what becomes of failures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import Cascade, NotScored, RagEval, Sample, Score
+from rag_eval_hooks.errors import ConfigError, JudgeError
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, Verdict
+from rag_eval_hooks.score import AnnotatorKind, Cause
+from rag_eval_hooks.tasks import Task, Verify
+from rag_eval_hooks.testing import ScriptedJudge
+from tests.servers.judge_server import JudgeServer
+
+SEEDS = range(40)
+ALL = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT, Finding.ENTITIES_FOUND})
+
+
+class Model(ScriptedJudge):
+    """A judge that says yes to all it is asked."""
+
+    name = "model"
+    annotator_kind = AnnotatorKind.LLM
+    version = "m1"
+
+
+def yes(task: Task) -> Findings:
+    assert isinstance(task, Verify)
+    yeses: dict[str, Any] = {
+        "answer_support": (Support((True,), reason="model"),) * len(task.answer_claims),
+        "answer_agreement": (Verdict(True, "model"),) * len(task.answer_claims),
+        "entities_found": (Verdict(True, "model"),) * len(task.entities),
+    }
+    return Findings(**{kind.value: yeses[kind.value] for kind in task.wanted})
+
+
+def first(rng: random.Random, count: int) -> Findings:
+    kinds = [ClaimVerdict.NOT_STATED, ClaimVerdict.UNSURE]
+    return Findings(
+        answer_support=tuple(Support((False,), verdict=rng.choice(kinds)) for _ in range(count)),
+        answer_agreement=tuple(Verdict(False, sure=rng.random() < 0.7) for _ in range(count)),
+        entities_found=tuple(Verdict(False, sure=rng.random() < 0.7) for _ in range(count)),
+    )
+
+
+def task_of(count: int, seed: int = 0) -> Verify:
+    items = tuple(f"item {seed} {number}" for number in range(count))
+    return Verify(
+        wanted=ALL, question="q", chunks=("c",), reference="r", answer_claims=items, entities=items
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_only_what_is_unsure_is_sent_on(seed: int) -> None:
+    """Sure verdicts stay, unsure ones are the second's; each says who gave it and how likely."""
+    rng = random.Random(seed)
+    count = rng.randint(1, 8)
+    script = first(rng, count)
+    model = Model(yes)
+    cascade = Cascade(ScriptedJudge(script), model, floor=0.0)
+    findings = await cascade.verify(task_of(count, seed))
+    for kind in ALL:
+        for before, after in zip(getattr(script, kind), getattr(findings, kind), strict=True):
+            if not before.sure:
+                assert (after.reason, after.judge, after.sent_on) == ("model", "model", 1.0)
+            elif after.judge:
+                assert (after.judge, after.sent_on) == ("scripted", 0.0)
+            assert after.sure
+    unsure = any(not one.sure for kind in ALL for one in getattr(script, kind))
+    assert len(model.tasks) == unsure
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_band_of_probabilities_decides_what_is_sent_on(seed: int) -> None:
+    """Between the two probabilities a verdict is the second's, outside it stays, sure or not."""
+    rng = random.Random(seed)
+    low, high = sorted((rng.random(), rng.random()))
+    kinds = [ClaimVerdict.NOT_STATED, ClaimVerdict.UNSURE]
+    said = tuple(
+        Support((False,), verdict=rng.choice(kinds), probability=rng.random())
+        for _ in range(rng.randint(1, 8))
+    )
+    script = replace(first(rng, len(said)), answer_support=said)
+    cascade = Cascade(ScriptedJudge(script), Model(yes), unsure=(low, high), floor=0.0)
+    findings = await cascade.verify(task_of(len(said), seed))
+    assert not isinstance(findings.answer_support, NotScored)
+    for before, after in zip(said, findings.answer_support, strict=True):
+        assert before.probability is not None
+        assert (after.judge == "model") is (low < before.probability < high)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_call_must_be_worth_it(seed: int) -> None:
+    """A sample's doubtful verdicts go on together, if enough of them are likely to be wrong."""
+    rng = random.Random(seed)
+    low, high = sorted((rng.random() / 2, 1 - rng.random() / 2))
+    worth = rng.choice((0.0, 0.3, 1.0, 2.0))
+    chances = [rng.random() for _ in range(rng.randint(1, 8))]
+    said = tuple(Support((False,), probability=chance) for chance in chances)
+    doubts = [min(chance, 1 - chance) for chance in chances if low < chance < high]
+    model = Model(yes)
+    cascade = Cascade(
+        ScriptedJudge(Findings(answer_support=said)),
+        model,
+        unsure=(low, high),
+        worth=worth,
+        floor=0.0,
+    )
+    task = replace(task_of(len(said), seed), wanted=frozenset({Finding.ANSWER_SUPPORT}))
+    await cascade.verify(task)
+    asked = [claim for task in model.tasks for claim in task.answer_claims]  # type: ignore[union-attr]
+    assert len(asked) == (len(doubts) if sum(doubts) >= worth else 0)
+
+
+@pytest.mark.parametrize("band", [(0.7, 0.2), (-0.1, 0.5), (0.1,), "half", 0.5])
+def test_a_band_is_two_probabilities(band: Any) -> None:
+    """Anything else stops the start, and the error names the argument."""
+    with pytest.raises(ConfigError, match="unsure"):
+        Cascade("local", "openai:x", unsure=band)
+
+
+async def test_the_floor_sends_its_share() -> None:
+    """Of sure verdicts a random part is judged twice, and the same part every time."""
+    count, floor = 3000, 0.1
+    script = Findings(
+        answer_support=(Support((False,)),) * count,
+        answer_agreement=(Verdict(False),) * count,
+        entities_found=(Verdict(False),) * count,
+    )
+    runs = []
+    for _ in range(2):
+        cascade = Cascade(ScriptedJudge(script), Model(yes), floor=floor)
+        findings = await cascade.verify(task_of(count))
+        assert not isinstance(findings.answer_support, NotScored)
+        runs.append([one.judge == "model" for one in findings.answer_support])
+        assert {one.sent_on for one in findings.answer_support} == {floor}
+    assert runs[0] == runs[1]
+    assert abs(sum(runs[0]) / count - floor) < 5 * (floor * (1 - floor) / count) ** 0.5
+
+
+@pytest.mark.parametrize("unsure", [True, False])
+async def test_a_second_judge_that_fails_makes_no_verdict_up(unsure: bool) -> None:
+    """A finding with unsure verdicts is absent with the cause; without any, it stands."""
+    verdict = ClaimVerdict.UNSURE if unsure else ClaimVerdict.NOT_STATED
+    script = Findings(
+        answer_support=(Support((False,), verdict=verdict), Support((True,))),
+        answer_agreement=(Verdict(True), Verdict(True)),
+        entities_found=(Verdict(True), Verdict(True)),
+    )
+    cascade = Cascade(ScriptedJudge(script), Model(error=JudgeError("down")), floor=1.0)
+    findings = await cascade.verify(task_of(2))
+    assert findings.answer_agreement == script.answer_agreement
+    if unsure:
+        assert findings.answer_support == NotScored(Cause.JUDGE_FAILED, "down")
+    else:
+        assert findings.answer_support == script.answer_support
+
+
+def outcome_of(make: Callable[[], Cascade | ScriptedJudge]) -> Score:
+    sample = Sample(question="q", contexts=("c",), answer="a")  # type: ignore[arg-type]
+    with RagEval(["ragas.faithfulness"], judge=make(), embedder="none") as evals:
+        outcome = evals.evaluate(sample)["ragas.faithfulness"]
+    assert isinstance(outcome, Score)
+    return outcome
+
+
+def test_a_score_says_who_gave_it() -> None:
+    """The first alone, or both; and each claim in the explanation."""
+    claims = Findings(answer_claims=("a", "b", "c"))
+    sure = claims.merged(Findings(answer_support=(Support((True,)),) * 3))
+    doubt = (Support((False,), verdict=ClaimVerdict.UNSURE), *(Support((True,)),) * 2)
+    unsure = claims.merged(Findings(answer_support=doubt))
+    alone = outcome_of(lambda: Cascade(ScriptedJudge(sure), Model(yes), floor=0.0))
+    both = outcome_of(lambda: Cascade(ScriptedJudge(unsure), Model(yes), floor=0.0))
+    assert (alone.annotator, alone.annotator_kind) == ("scripted", AnnotatorKind.CODE)
+    assert (both.annotator, both.annotator_kind) == ("scripted > model", AnnotatorKind.LLM)
+    rows = both.explanation["claims"]
+    assert [(row["judge"], row["sent_on"]) for row in rows] == [
+        ("model", 1.0),
+        ("scripted", 0.0),
+        ("scripted", 0.0),
+    ]
+
+
+def test_judges_are_named_as_in_the_settings() -> None:
+    """Names are resolved at start-up, a wrong one is refused, and what no rules make is asked."""
+    sample = Sample(
+        question="How long is the bridge?",
+        contexts=("The bridge is 40 metres long.",),  # type: ignore[arg-type]
+        answer="The bridge is 40 metres long.",
+        reference="It is 40 metres long.",
+    )
+    with JudgeServer() as server:
+        settings: dict[str, Any] = {"judge_base_url": server.url, "embedder": "none"}
+        metrics = ["ragas.faithfulness", "graphrag.factual_accuracy_percentage"]
+        cascade = Cascade("local", "openai:m", floor=0.0)
+        with RagEval(metrics, judge=cascade, **settings) as evals:
+            outcomes = evals.evaluate(sample)
+    assert all(isinstance(one, Score) for one in outcomes.values())
+    rated = outcomes["graphrag.factual_accuracy_percentage"]
+    assert isinstance(rated, Score)
+    assert (rated.annotator, rated.annotator_kind) == ("openai:m", AnnotatorKind.LLM)
+    with pytest.raises(ConfigError, match="judge"):
+        RagEval(metrics, judge=Cascade("local", "nonsense:x"))
+    for floor in (-0.1, 1.1, True, "x", float("nan")):
+        with pytest.raises(ConfigError, match="floor"):
+            Cascade("local", "local", floor=floor)  # type: ignore[arg-type]
+    for worth in (-0.1, True, "x", float("nan")):
+        with pytest.raises(ConfigError, match="worth"):
+            Cascade("local", "local", worth=worth)  # type: ignore[arg-type]

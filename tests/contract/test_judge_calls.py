@@ -1,0 +1,152 @@
+"""Laws of the calls of `LLMJudge`: how many, about how much, in which order, and asked again."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from benchmarks.corpus import samples
+from rag_eval_hooks import NotScored, RagEval, Score
+from rag_eval_hooks.findings import Finding, Support
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.prompts.verdict_elements import NOT_QUOTED
+from tests.contract.test_llm_judge import BrainChat, Reply, body, right
+from tests.servers.brain import prompt_data, truthful_reply
+from tests.servers.judge_server import JudgeServer
+from tests.servers.prefix_cache import PrefixCache
+from tests.servers.samples import AGREEMENTS, VERIFY
+
+TEN = (
+    "ragas.answer_relevancy",
+    "ragas.faithfulness",
+    "ragas.context_precision",
+    "ragas.context_precision_without_reference",
+    "ragas.context_recall",
+    "ragas.context_entity_recall",
+    "ragas.noise_sensitivity",
+    "nvidia",
+)
+SUPPORT = frozenset({Finding.ANSWER_SUPPORT})
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_no_call_is_about_more_than_ten_claims(seed: int) -> None:
+    """Claims are divided evenly, each is asked about once, agreements apart from support."""
+    rng = random.Random(seed)
+    answer = tuple(f"boat {n} left" for n in range(rng.randint(0, 34)))
+    reference = tuple(f"ship {n} came" for n in range(rng.randint(0, 34)))
+    wanted = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT, *AGREEMENTS})
+    chat = BrainChat()
+    task = replace(VERIFY, wanted=wanted, answer_claims=answer, reference_claims=reference)
+    await LLMJudge(chat).verify(task)
+    counts: dict[bool, list[int]] = {True: [], False: []}
+    for prompt, groups in zip(chat.prompts, chat.groups, strict=True):
+        data = prompt_data(body(prompt))
+        agreeing = set(groups) <= {kind.value for kind in AGREEMENTS}
+        assert agreeing or not set(groups) & {kind.value for kind in AGREEMENTS}
+        assert agreeing == ("chunks" not in data)
+        counts[agreeing].append(
+            sum(len(data.get(name, ())) for name in ("answer_claims", "reference_claims"))
+        )
+    for asked in counts.values():
+        assert sum(asked) == len(answer) + len(reference)
+        assert len(asked) == -(-sum(asked) // 10)
+        assert not asked or max(asked) - min(asked) <= 1
+
+
+def forged(*claims: str) -> Any:
+    def change(reply: Reply) -> Reply:
+        rows = [
+            row | {"quote": "nobody wrote this"} if row["id"] in claims else row
+            for row in reply["answer_support"]
+        ]
+        return {**reply, "answer_support": rows}
+
+    return change
+
+
+async def test_a_forged_quote_is_asked_for_once_more() -> None:
+    """Only its own claim is asked about again; a good quote then leaves no trace."""
+    chat = BrainChat([forged("a2"), right])
+    findings = await LLMJudge(chat).verify(replace(VERIFY, wanted=SUPPORT))
+    assert [list(prompt_data(body(p))["answer_claims"]) for p in chat.prompts] == [
+        ["a1", "a2"],
+        ["a2"],
+    ]
+    assert not isinstance(findings.answer_support, NotScored)
+    assert [one.warning for one in findings.answer_support] == ["", ""]
+
+
+@pytest.mark.parametrize("attempts", [1, 2, 3, 5])
+async def test_a_quote_that_stays_forged_is_a_warning(attempts: int) -> None:
+    """The verdict is taken after one more ask, with a warning that the score carries."""
+    chat = BrainChat([forged("a1")])
+    findings = await LLMJudge(chat, attempts=attempts).verify(replace(VERIFY, wanted=SUPPORT))
+    assert len(chat.prompts) == min(attempts, 2)
+    assert not isinstance(findings.answer_support, NotScored)
+    assert [one.warning for one in findings.answer_support] == [NOT_QUOTED, ""]
+    assert [one.supported for one in findings.answer_support] == [True, False]
+
+
+async def test_every_verdict_has_its_grounds() -> None:
+    """Quote, reason and verdict of the reply stand on the finding."""
+    findings = await LLMJudge(BrainChat()).verify(replace(VERIFY, wanted=SUPPORT))
+    assert not isinstance(findings.answer_support, NotScored)
+    first, second = findings.answer_support
+    assert first == Support(
+        (True, False, False), reason="it stands there", quote=VERIFY.answer_claims[0]
+    )
+    assert (second.verdict, second.probability) == ("not_stated", None)
+
+
+def contradicted(request: Any) -> str:
+    """The truthful reply, but that what stands nowhere is contradicted."""
+    text = json.dumps(truthful_reply(request))
+    return text.replace('"not_stated"', '"contradicted"')
+
+
+def test_contradiction_reaches_the_score() -> None:
+    """A verdict "contradicted" is kept apart from "not stated"."""
+    sample = samples(1)[0]
+    shares = []
+    for replies in (None, contradicted):
+        with JudgeServer(replies=replies) as server:
+            judge = OpenAIJudge("m", base_url=server.url, api_key="k", attempts=1)
+            with RagEval(["ragas.faithfulness"], judge=judge, embedder="none") as evals:
+                outcome = evals.evaluate(replace(sample, answer=f"{sample.answer} Cows fly."))
+        assert isinstance(outcome["ragas.faithfulness"], Score)
+        shares.append(outcome["ragas.faithfulness"].parts)
+    assert shares[0]["contradicted"] == shares[1]["not_stated"] == 0
+    assert shares[0]["not_stated"] == shares[1]["contradicted"] > 0
+
+
+@pytest.mark.parametrize("stagger", [True, False])
+def test_a_prompt_cache_serves_the_contexts(stagger: bool) -> None:
+    """Staggered, the contexts are paid once and served to all later calls; else each pays."""
+    sample = samples(1)[0]
+    with JudgeServer(latency=0.15, cache=PrefixCache()) as server:
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", stagger=stagger)
+        with RagEval(TEN, judge=judge, embedder="none") as evals:
+            evals.evaluate(sample)
+        calls = server.calls()
+    contexts = [call for call in calls if "chunks" in prompt_data(call.body)]
+    size = sum(len(context.text) for context in sample.contexts or ())
+    served = [call.cached > size for call in contexts]
+    assert len(calls) <= 8
+    assert sum(call.prompt_chars for call in calls) <= 32_000
+    assert served == ([False] + [True] * (len(contexts) - 1) if stagger else [False] * len(served))
+    if stagger:
+        assert sum(served) / len(served) >= 0.6
+
+
+async def test_a_first_call_that_fails_holds_nothing_up() -> None:
+    """The others are made, and each finding is right or absent for its own reason."""
+    chat = BrainChat([KeyError("of the user's own"), right])
+    with pytest.raises(KeyError):
+        await LLMJudge(chat, calls="single").verify(VERIFY)
+    assert len(chat.prompts) == len(VERIFY.wanted)

@@ -1,0 +1,164 @@
+"""A score is right or absent: bad vectors, models that load for long, judges that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+import random
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import pytest
+
+from rag_eval_hooks import NotScored, RagEval, Sample, Score
+from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.findings import Findings, Questions, Support
+from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.metrics.formulas import cosine
+from rag_eval_hooks.score import Cause
+from rag_eval_hooks.testing import ScriptedJudge
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.judge_server import JudgeServer
+
+SAMPLE = Sample(
+    question="How long is the bridge?",
+    contexts=("The bridge is 40 metres long.",),  # type: ignore[arg-type]
+    answer="The bridge is 40 metres long.",
+    reference="It is 40 metres long.",
+)
+VECTOR_METRICS = ("ragas.answer_relevancy", "graphrag.semantic_similarity_percentage")
+FINDINGS = Findings(
+    answer_claims=("a",), answer_support=(Support((True,)),), questions=Questions(("a", "b", "c"))
+)
+
+
+@pytest.mark.parametrize("cut", ["contexts", "contexts[3].text", "contexts[0].metadata.a", ""])
+@pytest.mark.parametrize("missing", [0, 1, 3])
+def test_what_limits_cut_is_no_missing_support(cut: str, missing: int) -> None:
+    """A claim that cut contexts do not state is not counted against the answer."""
+    flags = [number >= missing for number in range(4)]
+    findings = Findings(
+        answer_claims=tuple("abcd"),
+        answer_support=tuple(Support((flag,)) for flag in flags),
+        groundedness_ratings=(2, 1 if missing else 2),
+    )
+    sample = dataclasses.replace(SAMPLE, truncated=(cut,) if cut else ())
+    ids = ("ragas.faithfulness", "nvidia.response_groundedness")
+    with RagEval(metrics=ids, judge=ScriptedJudge(findings)) as evals:
+        outcomes = evals.evaluate(sample)
+    share, rating = (outcomes[name] for name in ids)
+    if cut in ("", "contexts[0].metadata.a"):
+        assert isinstance(share, Score)
+        assert share.value == 1 - missing / 4
+        assert isinstance(rating, Score)
+    elif missing == 3:
+        assert isinstance(share, NotScored)
+        assert share.cause is Cause.UNDEFINED
+        assert "limits cut" in share.detail
+    else:
+        assert isinstance(share, Score)
+        assert (share.value, bool(share.warnings)) == (1.0, missing > 0)
+    if cut.startswith("contexts") and "metadata" not in cut:
+        assert isinstance(rating, NotScored if missing else Score)
+
+
+class Vectors:
+    """An embedder of a user's, which gives what it was made with."""
+
+    name = "own"
+
+    def __init__(self, rng: random.Random, bad: float | None = None, load: float = 0.0) -> None:
+        self._rng, self._bad, self._load = rng, bad, load
+        self.loads = 0
+
+    async def warm_up(self) -> None:
+        self.loads += 1
+        await asyncio.sleep(self._load if self.loads == 1 else 0.0)
+
+    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        rows = [[self._rng.random() for _ in range(8)] for _ in texts]
+        if self._bad is not None:
+            row = self._rng.choice(rows)
+            for at in self._rng.sample(range(8), self._rng.choice((1, 8))):
+                row[at] = self._bad
+        return rows
+
+    async def aclose(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_vector_that_is_not_finite_is_no_likeness(bad: float, seed: int) -> None:
+    """One number of one vector is enough: the metrics that need it are absent, with the reason."""
+    embedder = Vectors(random.Random(seed), bad)
+    with RagEval(VECTOR_METRICS, judge=ScriptedJudge(FINDINGS), embedder=embedder) as evals:
+        outcomes = evals.evaluate(SAMPLE)
+    for outcome in outcomes.values():
+        assert isinstance(outcome, NotScored)
+        assert outcome.cause is Cause.JUDGE_FAILED
+        assert "finite" in outcome.detail
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_cosine_is_finite_or_none(seed: int) -> None:
+    """The cosine of any two vectors is in [-1, 1], or there is none."""
+    rng = random.Random(seed)
+    pool = [0.0, 1.0, -2.5, 1e-300, 1e200, math.nan, math.inf, -math.inf]
+    one, other = ([rng.choice(pool) for _ in range(4)] for _ in range(2))
+    value = cosine(one, other)
+    assert value is None or -1.0 <= value <= 1.0
+    if not all(map(math.isfinite, [*one, *other])):
+        assert value is None
+
+
+def test_loading_a_model_takes_no_time_of_the_sample() -> None:
+    """The sample's time begins when the models that it needs are there; no other is loaded."""
+    embedder = Vectors(random.Random(1), load=1.0)
+    judge = ScriptedJudge(FINDINGS)
+    with RagEval(VECTOR_METRICS, judge=judge, embedder=embedder, sample_timeout=0.5) as evals:
+        outcomes = evals.evaluate(SAMPLE)
+    assert all(isinstance(outcome, Score) for outcome in outcomes.values())
+    idle = Vectors(random.Random(1))
+    with RagEval(["ragas.faithfulness"], judge=judge, embedder=idle) as evals:
+        evals.evaluate(SAMPLE)
+    assert idle.loads == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_judge_that_fails_is_visible_at_once(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """One log line with judge, host and error; failures by metric; and no sample is `scored`."""
+    count = random.Random(seed).randint(1, 5)
+    fault = random.Random(seed).choice([FaultKind.SERVER_ERROR, FaultKind.ONLY_PROSE])
+    with JudgeServer(faults=[Fault(kind=fault)]) as server, caplog.at_level(logging.WARNING):
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", retries=0)
+        host = urlsplit(server.url).netloc
+        with RagEval(["lexical", "ragas.faithfulness"], judge=judge, embedder="none") as evals:
+            for _ in range(count):
+                evals.offer(SAMPLE)
+            assert evals.flush(60)
+            stats = evals.stats()
+    assert stats.failed == {"partial": count}
+    assert stats.scored == 0
+    assert stats.offered == count
+    assert stats.failures == {"ragas.faithfulness: judge_failed": count}
+    lines = [r.getMessage() for r in caplog.records if "openai:m" in r.getMessage()]
+    lines = [line for line in lines if host in line and "judge_failed" in line]
+    assert len(lines) == 1
+
+
+def test_one_score_of_the_judge_makes_a_sample_scored() -> None:
+    """`partial` is for samples without any score of the judge; code alone is `scored`."""
+    broken = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
+    for metrics in (["lexical"], ["lexical", "ragas.faithfulness", "ragas.context_recall"]):
+        with RagEval(metrics, judge=ScriptedJudge(broken), embedder="none") as evals:
+            evals.offer(SAMPLE)
+            assert evals.flush(60)
+            assert (evals.stats().scored, evals.stats().failed) == (1, {})
+    down = ScriptedJudge(error=JudgeError("down"))
+    with RagEval(["lexical", "ragas.faithfulness"], judge=down, embedder="none") as evals:
+        evals.offer(SAMPLE)
+        assert evals.flush(60)
+        assert evals.stats().failed == {"partial": 1}

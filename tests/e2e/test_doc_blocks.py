@@ -1,0 +1,130 @@
+"""Every block of code in the documents runs, or is read, by what it is written for."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import builtins
+import importlib.util
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks import RagEvalConfig
+from rag_eval_hooks.cli.main import build_parser
+from tests.servers.judge_server import JudgeServer
+from tests.support.scripts import run_script
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+RUN_BY_OTHERS = {"promql", "text", "mermaid", "traceql", ""}
+"""Queries of viewers, and what is only looked at."""
+pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="not in a source tree")
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}[^\n]*\n(.*?)^```$", text, re.S | re.M)
+
+
+def pages_with(language: str) -> pytest.MarkDecorator:
+    found = [page for page in PAGES if page.is_file() and blocks(page, language)]
+    return pytest.mark.parametrize("page", found, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def test_every_block_has_a_language_that_is_tested() -> None:
+    """No block is of a language that nothing here reads."""
+    known = {"python", "sh", "toml", "json"} | RUN_BY_OTHERS
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        opened = re.findall(r"^ *```(.*)$", text, re.M)[::2]
+        assert set(opened) <= known, page.name
+
+
+@pages_with("python")
+def test_python_runs(page: Path, tmp_path: Path) -> None:
+    """The blocks of a page run one after the other, in an application as its reader has one."""
+    parts = blocks(page, "python")
+    code = "\n".join(parts).replace("/var/lib/app", str(tmp_path))
+    names = ", ".join(sorted(undefined(parts)))
+    prelude = f"from tests.support.doc_names import {names}\n" if names else ""
+    with JudgeServer() as judge:
+        run_script(
+            tmp_path, code, prelude=prelude, OPENAI_API_KEY="none", OPENAI_BASE_URL=judge.url
+        )
+
+
+def undefined(parts: list[str]) -> set[str]:
+    """Return the names that blocks use before one defines or imports them."""
+    missing: set[str] = set()
+    made = set(dir(builtins))
+    for part in parts:
+        used, own = names_of(part)
+        made |= own
+        missing |= used - made
+    return missing
+
+
+def names_of(code: str) -> tuple[set[str], set[str]]:
+    """Return the names that code uses, and those that it defines or imports."""
+    nodes = list(ast.walk(ast.parse(code)))
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    made = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    made |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    made |= {node.name for node in nodes if isinstance(node, definitions)}
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    made |= {alias.asname or alias.name for node in imports for alias in node.names}
+    return {node.id for node in names if isinstance(node.ctx, ast.Load)}, made
+
+
+@pages_with("toml")
+def test_toml_is_a_file_of_settings(page: Path) -> None:
+    """Every table is one that a file of settings may hold."""
+    for block in blocks(page, "toml"):
+        RagEvalConfig(**tomllib.loads(block))
+
+
+@pages_with("json")
+def test_json_is_json(page: Path) -> None:
+    """Every block of JSON can be read."""
+    for block in blocks(page, "json"):
+        json.loads(block)
+
+
+@pages_with("sh")
+def test_commands_exist(page: Path) -> None:
+    """Every command of ours that a page shows takes the arguments that are shown."""
+    for command in commands(page):
+        check(command)
+
+
+def commands(page: Path) -> Iterator[list[str]]:
+    for block in blocks(page, "sh"):
+        for line in re.split(r"\n| && ", block.replace("\\\n", " ")):
+            words = shlex.split(line, comments=True)
+            yield [word for word in words if not re.fullmatch(r"[A-Z_]+=.*", word)]
+
+
+def check(words: list[str]) -> None:
+    """Check a command line that is ours, and what is ours in those of others."""
+    if words[:1] == ["rag-eval-hooks"]:
+        try:
+            build_parser().parse_args(words[1:])
+        except (SystemExit, argparse.ArgumentError):
+            pytest.fail(f"not accepted: {shlex.join(words)}")
+    elif words[:1] == ["make"]:
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        targets = [word for word in words[1:] if "=" not in word]
+        assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets), words
+    elif words[:2] == ["python", "-m"] and words[2].startswith(("benchmarks", "tests")):
+        assert importlib.util.find_spec(words[2]), words
+    elif words[:2] == ["pip", "install"]:
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for extras in re.findall(r"rag-eval-hooks\[([\w,-]+)\]", " ".join(words)):
+            assert set(extras.split(",")) <= project["optional-dependencies"].keys(), words

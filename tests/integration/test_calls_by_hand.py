@@ -1,0 +1,343 @@
+"""Retriever and model called one by one, as most code without a chain does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+
+from rag_eval_hooks.sample import Status
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.kit import PASSAGES, QUESTION, Chat, answer_to, prompt_text, store
+from tests.matrix.world import World
+from tests.support.hand_requests import Request, as_request, random_request, random_text
+from tests.support.size import size
+
+SEEDS = size((1, 2), tuple(range(1, 13)))
+
+
+class Desk:
+    """Retriever and model that know some requests."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        known = {one.question: one for one in requests}
+        self.retriever = _Store(known=known)
+        self.model = Chat(reply=lambda messages: _reply(known, messages))
+
+
+class _Store(BaseRetriever):
+    known: Mapping[str, Request]
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return [Document(text) for text in self.known[query].documents]
+
+
+def _reply(known: Mapping[str, Request], messages: Sequence[BaseMessage]) -> str:
+    asked = prompt_text(messages)
+    return next(one.answer for question, one in known.items() if question in asked)
+
+
+def one_text(question: str, found: str) -> Any:
+    return f"Answer from these notes:\n\n{found}\n\nQuestion: {question}\nAnswer:"
+
+
+def two_messages(question: str, found: str) -> Any:
+    return [SystemMessage(f"Context:\n{found}"), HumanMessage(question)]
+
+
+def question_first(question: str, found: str) -> Any:
+    return [HumanMessage(question), HumanMessage(f"Use only this:\n{found}")]
+
+
+PROMPTS = (one_text, two_messages, question_first)
+Way = Callable[[Desk, Request, Callable[[str, str], Any]], Any]
+
+
+def joined(documents: Sequence[Document]) -> str:
+    return "\n\n".join(f"[{n}] {one.page_content}" for n, one in enumerate(documents, 1))
+
+
+def invoke(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = desk.retriever.invoke(one.question)
+    assert desk.model.invoke(prompt(one.question, joined(found))).content == one.answer
+
+
+def stream(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = desk.retriever.invoke(one.question)
+    said = desk.model.stream(prompt(one.question, joined(found)))
+    assert "".join(str(chunk.content) for chunk in said) == one.answer
+
+
+def small_chain(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = joined(desk.retriever.invoke(one.question))
+    template = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
+    chain = template | desk.model | StrOutputParser()
+    assert chain.invoke({"context": found, "question": one.question}) == one.answer
+
+
+def formatting_chain(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = (desk.retriever | joined).invoke(one.question)
+    assert desk.model.invoke(prompt(one.question, found)).content == one.answer
+
+
+def ranking_chain(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = (desk.retriever | ranked).invoke(one.question)
+    assert desk.model.invoke(prompt(one.question, joined(found))).content == one.answer
+
+
+def ranked(documents: Sequence[Document]) -> list[Document]:
+    return [Document(one.page_content, metadata={"rank": n}) for n, one in enumerate(documents)]
+
+
+async def ainvoke(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = await desk.retriever.ainvoke(one.question)
+    reply = await desk.model.ainvoke(prompt(one.question, joined(found)))
+    assert reply.content == one.answer
+
+
+async def astream(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = await desk.retriever.ainvoke(one.question)
+    said = desk.model.astream(prompt(one.question, joined(found)))
+    assert "".join([str(chunk.content) async for chunk in said]) == one.answer
+
+
+async def in_threads(desk: Desk, one: Request, prompt: Callable[[str, str], Any]) -> None:
+    found = await asyncio.to_thread(desk.retriever.invoke, one.question)
+    reply = await asyncio.to_thread(desk.model.invoke, prompt(one.question, joined(found)))
+    assert reply.content == one.answer
+
+
+SYNC: Sequence[Way] = (invoke, stream, small_chain, formatting_chain, ranking_chain)
+ASYNC: Sequence[Way] = (ainvoke, astream, in_threads)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    RagEvalCallbackHandler.enable(made.evals)
+    yield made
+    RagEvalCallbackHandler.disable()
+    made.close()
+
+
+def captured(world: World) -> list[Request]:
+    return [as_request(seen.sample) for seen in world.seen()]
+
+
+def call(way: Way, *given: Any) -> None:
+    done = way(*given)
+    if done is not None:
+        asyncio.run(done)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("with_span", [True, False])
+@pytest.mark.parametrize("way", [*SYNC, *ASYNC])
+def test_one_question_is_one_interaction(
+    way: Way, with_span: bool, seed: int, world: World
+) -> None:
+    """Question, contexts and answer are those of the request, in the request's own trace."""
+    dice = random.Random(f"{way.__name__} {seed}")
+    one = random_request(dice)
+    tracer = world.provider.get_tracer("server")
+    around = tracer.start_as_current_span("GET /ask") if with_span else nullcontext()
+    with around:
+        call(way, Desk([one]), one, dice.choice(PROMPTS))
+    assert captured(world) == [one]
+    rag = next(s for s in world.exporter.get_finished_spans() if s.name.startswith("invoke_wor"))
+    if with_span:
+        server = next(s for s in world.exporter.get_finished_spans() if s.name == "GET /ask")
+        assert rag.parent == server.context
+    assert any("retrieval" in line for line in world.seen()[0].spans)
+    assert any("chat" in line for line in world.seen()[0].spans)
+
+
+@pytest.mark.parametrize("spans", ["own", "none", "one"])
+@pytest.mark.parametrize(
+    "way", size([stream, astream], [invoke, stream, ainvoke, astream, in_threads])
+)
+def test_requests_at_once_are_never_mixed(way: Way, spans: str, world: World) -> None:
+    """A hundred requests at once: each sample is that of one request, and none is missing."""
+    tracer = world.provider.get_tracer("server")
+    for seed in range(size(1, 4)):
+        dice = random.Random(seed)
+        requests = [random_request(dice) for _ in range(100)]
+        before = len(world.evals.samples())
+        desk = Desk(requests)
+        around = tracer.start_as_current_span("all") if spans == "one" else nullcontext()
+        with around:
+            run_at_once(way, desk, requests, tracer if spans == "own" else None)
+        assert world.evals.flush(60)
+        got = [as_request(sample) for sample in world.evals.samples()[before:]]
+        assert [one for one in got if one not in requests] == []
+        assert len(got) == len(set(got)) == 100
+
+
+def run_at_once(way: Way, desk: Desk, requests: Sequence[Request], tracer: Any) -> None:
+    def served(one: Request) -> Any:
+        around = tracer.start_as_current_span("GET /ask") if tracer else nullcontext()
+        with around:
+            return way(desk, one, PROMPTS[len(one.question) % 3])
+
+    async def awaited(one: Request) -> None:
+        around = tracer.start_as_current_span("GET /ask") if tracer else nullcontext()
+        with around:
+            await way(desk, one, PROMPTS[len(one.question) % 3])
+
+    async def together() -> None:
+        await asyncio.gather(*map(awaited, requests))
+
+    if way in ASYNC:
+        asyncio.run(together())
+    else:
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(served, requests))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_last_of_several_calls_answers(seed: int, world: World) -> None:
+    """A rewriter before the retriever and graders of each document are no answer."""
+    dice = random.Random(seed)
+    one = random_request(dice)
+    desk = Desk([one])
+    follow_up = random_text(dice, 2, 4) + "?"
+    rewriter = Chat(reply=lambda _: one.question)
+    grader = Chat(reply=lambda _: dice.choice(["yes", "no", '{"relevant": "yes"}']))
+    query = str(rewriter.invoke(f"History: none\nFollow-up: {follow_up}\nStandalone:").content)
+    found = desk.retriever.invoke(query)
+    for document in found:
+        grader.invoke(f"Is this relevant to {follow_up}?\n{document.page_content}")
+    answerer = Chat(reply=lambda _: one.answer)
+    answerer.invoke(f"Use this:\n{joined(found)}\nHistory: none\nQuestion: {follow_up}\nAnswer:")
+    (sample,) = world.seen()
+    assert as_request(sample.sample) == Request(follow_up, one.documents, one.answer)
+
+
+def test_two_questions_of_one_line_are_two(world: World) -> None:
+    """A loop over questions, on one thread and below one span, gives one interaction each."""
+    dice = random.Random(7)
+    shared = random_text(dice, 20, 30) + "."
+    requests = [
+        Request(one.question, (shared, *one.documents), one.answer)
+        for one in (random_request(dice) for _ in range(20))
+    ]
+    for one in requests:
+        invoke(Desk([one]), one, one_text)
+    assert sorted(captured(world), key=str) == sorted(requests, key=str)
+
+
+def test_nothing_is_joined_that_does_not_belong_together(world: World) -> None:
+    """Not a model that saw nothing of the documents, nor one in another trace."""
+    dice = random.Random(3)
+    one, other = random_request(dice), random_request(dice)
+    desk = Desk([one, other])
+    found = desk.retriever.invoke(one.question)
+    desk.model.invoke(f"Chat with me: {other.question}")
+    tracer = world.provider.get_tracer("server")
+    with tracer.start_as_current_span("first"):
+        found = desk.retriever.invoke(one.question)
+    with tracer.start_as_current_span("second"):
+        desk.model.invoke(one_text(other.question, other.documents[0]))
+    assert found
+    assert world.seen() == []
+
+
+def test_a_model_that_fails_is_counted_as_such(world: World) -> None:
+    """The interaction has the status of its answering call."""
+    one = random_request(random.Random(5))
+    desk = Desk([one])
+
+    def fail(_: Any) -> str:
+        raise ValueError("no model")
+
+    found = desk.retriever.invoke(one.question)
+    with pytest.raises(ValueError, match="no model"):
+        Chat(reply=fail).invoke(one_text(one.question, joined(found)))
+    (seen,) = world.seen()
+    assert seen.sample.status is Status.ERROR
+    assert seen.sample.question == one.question
+
+
+def test_with_handlers_alone_it_is_counted_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Without capture everywhere nobody knows what was called in between: a way out is named."""
+    world = World()
+    handler = RagEvalCallbackHandler(world.evals)
+    dice = random.Random(9)
+    requests = [random_request(dice) for _ in range(3)]
+    desk = Desk(requests)
+    config: Any = {"callbacks": [handler]}
+    with caplog.at_level(logging.WARNING):
+        for one in requests:
+            found = desk.retriever.invoke(one.question, config)
+            desk.model.invoke(one_text(one.question, joined(found)), config)
+        assert world.seen() == []
+    assert list(world.evals.stats().incidents.values()) == [3]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "enable" in line
+    assert "evals.interaction" in line
+    world.close()
+
+
+def _invoke(chain: Any, question: str, config: Any) -> Any:
+    return chain.invoke(question, config)
+
+
+def _stream(chain: Any, question: str, config: Any) -> Any:
+    return list(chain.stream(question, config))
+
+
+def _ainvoke(chain: Any, question: str, config: Any) -> Any:
+    return asyncio.run(chain.ainvoke(question, config))
+
+
+def _abatch(chain: Any, question: str, config: Any) -> Any:
+    return asyncio.run(chain.abatch([question], config))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("way", [_invoke, _stream, _ainvoke, _abatch])
+def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
+    way: Callable[..., Any], enabled: bool, seed: int
+) -> None:
+    """An extractive answer is a sample by its own handler; by capture everywhere it is a step."""
+    world = World()
+    one = random_request(random.Random(f"extractive {seed}"))
+    chain = Desk([one]).retriever | joined
+    if enabled:
+        RagEvalCallbackHandler.enable(world.evals)
+    way(chain, one.question, {"callbacks": [RagEvalCallbackHandler(world.evals)]})
+    extracted = Request(one.question, one.documents, joined([Document(d) for d in one.documents]))
+    assert captured(world) == [extracted]
+    if enabled:
+        way(chain, one.question, {})
+        assert captured(world) == [extracted]
+    RagEvalCallbackHandler.disable()
+    world.close()
+
+
+@pytest.mark.filterwarnings("ignore:The class")
+def test_a_chain_that_calls_its_retriever_without_callbacks(world: World) -> None:
+    """The chain's input is the question, its output the answer, the documents are the contexts."""
+    memory = pytest.importorskip("langchain_classic.memory")
+    chains = pytest.importorskip("langchain_classic.chains")
+    found = (random.Random(11).choice(PASSAGES),)
+    one = Request(QUESTION, found, answer_to(QUESTION, found))
+    retriever = store(found).as_retriever(search_kwargs={"k": 1})
+    remembering = memory.VectorStoreRetrieverMemory(retriever=retriever)
+    chain = chains.ConversationChain(llm=Desk([one]).model, memory=remembering)
+    chain.invoke({"input": one.question})
+    assert captured(world) == [one]

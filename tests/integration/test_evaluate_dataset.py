@@ -1,0 +1,250 @@
+"""Data sets evaluated from the command line: resumed after kills, paid for once, captured alike."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import RagEval
+from rag_eval_hooks.datasets.data_rows import ROW_KEY, data_rows
+from rag_eval_hooks.results import read, to_frame
+from tests.servers.brain import truthful_reply
+from tests.servers.judge_server import JudgeServer
+from tests.support.command_line import run_command
+from tests.support.scripts import environment
+from tests.support.size import size
+from tests.waiting import until
+
+SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
+COMMAND = (sys.executable, "-m", "rag_eval_hooks.cli.main", "evaluate")
+
+
+def data(folder: Path, rows: int) -> Path:
+    path = folder / "d.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(rows):
+            row = {
+                "question": f"When does ferry {number} leave?",
+                "contexts": [f"Ferry {number} leaves at 06:{number % 60:02}.", "Dogs travel free."],
+                "answer": f"Ferry {number} leaves at 06:{number % 60:02}.",
+                "reference": f"At 06:{number % 60:02}.",
+                "method": ("local", "basic")[number % 2],
+            }
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def rows_in(path: Path) -> Counter[str]:
+    return Counter(str(row.sample.metadata[ROW_KEY]).split("-")[0] for row in read(path))
+
+
+def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
+    """The file has each row once, with the scores that `evaluate` gives for its sample."""
+    path = data(tmp_path, 40)
+    done = run_command(tmp_path, "evaluate", str(path), "--metrics", "lexical,ragas", variables={})
+    assert done.code == 0
+    assert "40 rows evaluated" in done.out
+    results = {row.sample.question: row for row in read(tmp_path / "d.results.jsonl")}
+    assert len(results) == 40
+    with RagEval(["lexical", "ragas"]) as evals:
+        for row in data_rows(path):
+            assert row.sample is not None
+            assert dict(results[row.sample.question].outcomes) == dict(evals.evaluate(row.sample))
+
+
+def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
+    """The same command again evaluates nothing, and new rows alone are added."""
+    path = data(tmp_path, 10)
+    arguments = ("evaluate", str(path), "--metrics", "lexical")
+    assert run_command(tmp_path, *arguments, variables={}).code == 0
+    again = run_command(tmp_path, *arguments, variables={})
+    assert "0 rows evaluated" in again.out
+    assert "10 were there already" in again.out
+    data(tmp_path, 14)
+    assert "4 rows evaluated" in run_command(tmp_path, *arguments, variables={}).out
+    assert set(rows_in(tmp_path / "d.results.jsonl").values()) == {1}
+
+
+def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
+    """They are counted and named; the others are evaluated."""
+    path = data(tmp_path, 5)
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"question": 7}\nno json\n')
+    done = run_command(tmp_path, "evaluate", str(path), "--metrics", "lexical", variables={})
+    assert done.code == 1
+    assert "5 rows evaluated" in done.out
+    assert "2 are no samples" in done.out
+    assert "row 6: question" in done.err
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_resumes(tmp_path: Path, sign: signal.Signals) -> None:
+    """After kills at any moment each row is there once, and no reply that came is paid for again.
+
+    With one call at a time, at most the call that a kill cut off is made again.
+    """
+    chance, number = random.Random(f"{SEED} {sign}"), size(30, 120)
+    path, kills = data(tmp_path, number), size(2, 20)
+    output = tmp_path / "d.results.jsonl"
+    with JudgeServer() as server:
+        variables = environment(
+            RAG_EVAL_JUDGE="openai:test-model",
+            RAG_EVAL_JUDGE_BASE_URL=server.url,
+            RAG_EVAL_JUDGE_CONCURRENCY="1",
+            RAG_EVAL_EMBEDDER="none",
+        )
+        command = (*COMMAND, str(path), "--metrics", "ragas.faithfulness")
+        killed = 0
+        for _ in range(kills):
+            before = len(server.calls())
+            process = subprocess.Popen(command, env=variables, cwd=tmp_path)
+            target = before + chance.randint(1, max(2, 2 * number // kills - 2))
+            _await_calls(server, target, process)
+            if process.poll() is None:
+                process.send_signal(sign)
+                killed += 1
+            process.wait()
+        assert subprocess.run(command, env=variables, cwd=tmp_path, check=False).returncode == 0
+        prompts = Counter(json.dumps(call.body["messages"]) for call in server.calls())
+    assert killed
+    assert rows_in(output) == Counter({str(n): 1 for n in range(number)})
+    assert sum(prompts.values()) - len(prompts) <= (killed if sign == signal.SIGKILL else 0)
+
+
+def test_failed_rows_are_tried_again(tmp_path: Path) -> None:
+    """Rows whose judge failed end with code 1, and the next run evaluates them alone, once."""
+    chance, number = random.Random(f"{SEED} failed"), 16
+    path, broken = data(tmp_path, number), set(chance.sample(range(number), 5))
+    output = tmp_path / "d.results.jsonl"
+
+    def half_broken(body: Mapping[str, Any]) -> str:
+        text = json.dumps(body["messages"])
+        if any(f"ferry {row} leave?" in text for row in broken):
+            return "no reply of this form"
+        return json.dumps(truthful_reply(body))
+
+    def run(server: JudgeServer) -> subprocess.CompletedProcess[str]:
+        variables = environment(
+            RAG_EVAL_JUDGE="openai:test-model",
+            RAG_EVAL_JUDGE_BASE_URL=server.url,
+            RAG_EVAL_EMBEDDER="none",
+        )
+        command = (*COMMAND, str(path), "--metrics", "ragas.faithfulness")
+        return subprocess.run(
+            command, env=variables, cwd=tmp_path, check=False, capture_output=True, text=True
+        )
+
+    with JudgeServer(replies=half_broken) as server:
+        first = run(server)
+    assert first.returncode == 1
+    assert "5 lack a score because a metric failed" in first.stdout
+    assert sum(row.score("ragas.faithfulness") is None for row in read(output)) == 5
+    with JudgeServer() as server:
+        assert run(server).returncode == 0
+        asked = json.dumps([call.body["messages"] for call in server.calls()])
+        again = {row for row in range(number) if f"ferry {row} leave?" in asked}
+        assert again == broken
+    assert rows_in(output) == Counter({str(n): 1 for n in range(number)})
+    assert all(row.score("ragas.faithfulness") for row in read(output))
+
+
+@pytest.mark.long
+def test_a_file_that_others_lock_costs_no_row(tmp_path: Path) -> None:
+    """Lines wait for their file longer than a sink of live traffic may take."""
+    fcntl = pytest.importorskip("fcntl")
+    path, output = data(tmp_path, 1200), tmp_path / "d.results.jsonl"
+    process = subprocess.Popen(
+        (*COMMAND, str(path), "--metrics", "lexical"), env=environment(), cwd=tmp_path
+    )
+    until(lambda: output.exists() and output.stat().st_size > 50_000)
+    with output.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        time.sleep(6)
+    assert process.wait() == 0
+    assert rows_in(output) == Counter({str(n): 1 for n in range(1200)})
+
+
+def _await_calls(server: JudgeServer, target: int, process: subprocess.Popen[bytes]) -> None:
+    until(lambda: len(server.calls()) >= target or process.poll() is not None)
+
+
+CHAIN = """
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnablePassthrough
+
+class Ferries(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(page_content=f"About {query} the ferry leaves at 06:40.")]
+
+prompt = ChatPromptTemplate.from_template("{context} Question: {question}")
+chain = (
+    {"context": Ferries(), "question": RunnablePassthrough()}
+    | prompt | FakeListChatModel(responses=["It leaves at 06:40."])
+)
+def broken(question):
+    raise LookupError("no index")
+"""
+
+
+def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
+    """A runnable of LangChain gets each question once; its handler captures chunks and answer."""
+    pytest.importorskip("langchain_core")
+    path = data(tmp_path, 12)
+    (tmp_path / "ferry_app.py").write_text(CHAIN)
+    command = (*COMMAND, str(path), "--chain", "ferry_app:chain", "--metrics", "lexical,ragas")
+    done = subprocess.run(
+        command, env=environment(), cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    rows = list(read(tmp_path / "d.results.jsonl"))
+    assert rows_in(tmp_path / "d.results.jsonl") == Counter({str(n): 1 for n in range(12)})
+    for row in rows:
+        assert row.sample.answer == "It leaves at 06:40."
+        assert row.sample.contexts is not None
+        assert row.sample.question in row.sample.contexts[0].text
+        assert row.sample.reference is not None
+    assert len(to_frame(rows)) == 12
+    broken = subprocess.run(
+        (*COMMAND, str(path), "-o", "b.jsonl", "--chain", "ferry_app:broken"),
+        env=environment(),
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert broken.returncode == 1
+    assert "12 failed" in broken.stdout
+    assert "LookupError: no index" in broken.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere.jsonl",), "there is no file"),
+        (("d.jsonl", "--map", "answer"), "wants FIELD=COLUMN"),
+        (("d.jsonl", "--chain", "nomodule_xyz:chain"), "can be imported"),
+        (("d.jsonl", "--chain", "json:nothing"), "has none so called"),
+        (("d.jsonl", "--chain", "json"), "module:object"),
+        (("d.jsonl", "--metrics", "ragas.faithful"), "metrics"),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    """They end with code 2 before anything is evaluated."""
+    data(tmp_path, 2)
+    done = run_command(tmp_path, "evaluate", *arguments, variables={})
+    assert done.code == 2
+    assert words in done.err

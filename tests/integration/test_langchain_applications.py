@@ -1,0 +1,343 @@
+"""Shapes of applications that others wrote: where their answers, questions and rows stand."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, TypedDict
+from uuid import UUID, uuid4
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
+
+from rag_eval_hooks import Sample
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.kit import Chat, store
+from tests.matrix.world import World
+from tests.support.variation import Variation, seeds
+
+pytestmark = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+varied = pytest.mark.parametrize("seed", seeds(6))
+State = dict[str, Any]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    RagEvalCallbackHandler.disable()
+    made.close()
+
+
+def config(world: World, **more: Any) -> Any:
+    return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
+
+
+def only(world: World) -> tuple[str, list[str] | None, str | None]:
+    (seen,) = world.seen()
+    assert not world.evals.stats().incidents
+    return parts(seen.sample)
+
+
+def parts(sample: Sample) -> tuple[str, list[str] | None, str | None]:
+    contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
+    return sample.question, contexts, sample.answer
+
+
+def line(schema: Any, nodes: list[Callable[[Any], Any]], **options: Any) -> Any:
+    """Nodes one after another."""
+    made = pytest.importorskip("langgraph.graph").StateGraph(schema)
+    names = [f"step{number}" for number in range(len(nodes))]
+    for name, node in zip(names, nodes, strict=True):
+        made.add_node(name, node)
+    for one, other in itertools.pairwise(["__start__", *names, "__end__"]):
+        made.add_edge(one, other)
+    return made.compile(**options)
+
+
+def say(text: str, *shown: str) -> str:
+    """Ask a model that says one thing, by a chain."""
+    prompt = ChatPromptTemplate.from_messages([("system", "Be brief."), ("human", "{shown}")])
+    chain = prompt | Chat(reply=lambda _: text) | StrOutputParser()
+    return chain.invoke({"shown": "\n".join(shown)})
+
+
+def conversation(**more: Any) -> Any:
+    """A state with messages and further keys."""
+    add = pytest.importorskip("langgraph.graph.message").add_messages
+    return state(messages=Annotated[list[BaseMessage], add], **more)
+
+
+def state(**keys: Any) -> Any:
+    """A state of some keys and their types."""
+    return TypedDict("State", keys)  # type: ignore[operator]
+
+
+def answer_of(drawn: Variation) -> str:
+    return drawn.short() if drawn.chance.random() < 0.5 else drawn.sentence()
+
+
+@varied
+@pytest.mark.parametrize("named", [True, False])
+def test_what_a_model_said_is_the_answer_in_a_users_message(
+    world: World, named: bool, seed: int
+) -> None:
+    """A bare text in `messages` becomes the user's, and an agent's report bears a name."""
+    drawn = Variation(seed)
+    question, passages, answer = drawn.question(), drawn.passages(2), answer_of(drawn)
+    author = drawn.name()
+
+    def search(state: Any) -> Any:
+        return {"messages": [("ai", "\n".join(passages))]}
+
+    def reply(state: Any) -> Any:
+        text = say(answer, str(state["messages"][-1].content), question)
+        return {"messages": [HumanMessage(text, name=author) if named else text]}
+
+    graph = line(conversation(), [search, reply])
+    graph.invoke({"messages": [("user", question)]}, config(world))
+    assert only(world)[::2] == (question, answer)
+
+
+@varied
+def test_a_users_own_last_message_is_no_answer(world: World, seed: int) -> None:
+    """A message that no model said stays the user's: here the answer is the message before."""
+    drawn = Variation(seed)
+    question, passage, answer = drawn.question(), drawn.passage(), drawn.sentence()
+
+    def reply(state: Any) -> Any:
+        said = AIMessage(say(answer, passage, question))
+        return {"messages": [said, HumanMessage(drawn.sentence(), name=drawn.name())]}
+
+    def search(state: Any) -> Any:
+        return {"found": [Document(passage)]}
+
+    graph = line(conversation(found=list[Document]), [search, reply])
+    graph.invoke({"messages": [("user", question)]}, config(world))
+    assert only(world) == (question, [passage], answer)
+
+
+@varied
+def test_a_report_is_the_text_that_holds_what_several_models_said(world: World, seed: int) -> None:
+    """It is put together by the last step, beside its parts or beside a conversation."""
+    drawn = Variation(seed)
+    question, passages = drawn.question(), drawn.passages(3)
+    texts = [drawn.passage() for _ in range(3)]
+    keys = [drawn.name() for _ in range(4)]
+    asked, whole = drawn.name(), drawn.name()
+    as_list = seed % 2 == 1
+
+    def writer(key: str, text: str) -> Callable[[State], State]:
+        return lambda state: {**state, key: say(text, *state[keys[3]], state[asked])}
+
+    def search(state: State) -> State:
+        return {**state, keys[3]: [Document(p).page_content for p in passages]}
+
+    def assemble(state: State) -> State:
+        body = "\n\n".join(state[key] for key in keys[:3])
+        report = f"# {question}\n{body}"
+        return {**state, whole: [report] if as_list else report}
+
+    writers = [writer(key, text) for key, text in zip(keys, texts, strict=False)]
+    graph = line(dict, [search, *writers, assemble])
+    graph.invoke({asked: question}, config(world))
+    body = "\n\n".join(texts)
+    assert only(world) == (question, passages, f"# {question}\n{body}")
+
+
+@varied
+def test_a_draft_that_was_passed_is_the_answer_and_not_its_critique(
+    world: World, seed: int
+) -> None:
+    """Of several texts of models that saw the documents, the one that the last step wrote."""
+    drawn = Variation(seed)
+    question, passage = drawn.question(), drawn.passage()
+    draft, critique = drawn.sentence(), f"{drawn.word()}: {drawn.sentence()}"
+    keys = {part: drawn.name() for part in ("asked", "found", "draft", "critique", "final")}
+
+    def node(key: str, make: Callable[[State], Any]) -> Callable[[State], State]:
+        return lambda state: {**state, keys[key]: make(state)}
+
+    steps = [
+        node("found", lambda state: [Document(passage)]),
+        node("draft", lambda state: say(draft, passage, question)),
+        node("critique", lambda state: say(critique, passage, state[keys["draft"]])),
+        node("final", lambda state: state[keys["draft"]]),
+    ]
+    line(dict, steps).invoke({keys["asked"]: question}, config(world))
+    assert only(world) == (question, [passage], draft)
+
+
+@varied
+def test_a_title_that_is_made_last_is_no_answer(world: World, seed: int) -> None:
+    """The last step's text is the answer only if its model saw what was retrieved."""
+    drawn = Variation(seed)
+    question, passage, answer = drawn.question(), drawn.passage(), drawn.sentence()
+    asked, found, reply, title = (drawn.name() for _ in range(4))
+    steps: list[Any] = [
+        lambda state: {**state, found: [Document(passage)]},
+        lambda state: {**state, reply: say(answer, passage, question)},
+        lambda state: {**state, title: say(drawn.sentence(3), state[reply])},
+    ]
+    line(dict, steps).invoke({asked: question}, config(world))
+    assert only(world) == (question, [passage], answer)
+
+
+@varied
+@pytest.mark.parametrize("beside", [True, False], ids=["beside other texts", "alone"])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_resumed_graph_has_the_question_of_its_first_run(
+    world: World, enabled: bool, beside: bool, seed: int
+) -> None:
+    """Under whatever key it stood, and though somebody edited the state in between."""
+    drawn = Variation(seed)
+    question, passages, answer = drawn.question(), drawn.passages(2), answer_of(drawn)
+    asked, plan, found, remark, reply = (drawn.name() for _ in range(5))
+    schema = state(**{asked: str, plan: str, found: list[Document], remark: str, reply: str})
+
+    steps: list[Any] = [
+        lambda state: {plan: say(drawn.sentence(), state[asked])},
+        lambda state: {found: [Document(text) for text in passages]},
+        lambda state: {reply: say(answer, *(d.page_content for d in state[found]), state[asked])},
+    ]
+    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
+    graph = line(schema, steps, checkpointer=memory, interrupt_before=["step1"])
+    thread = {"configurable": {"thread_id": str(uuid4())}}
+    given = {} if enabled else config(world)
+    if enabled:
+        RagEvalCallbackHandler.enable(world.evals)
+    more = {remark: drawn.word()} if beside else {}
+    graph.invoke({asked: question, **more}, {**given, **thread})
+    graph.update_state(thread, {remark: drawn.sentence()})
+    graph.invoke(None, {**given, **thread})
+    assert only(world) == (question, passages, answer)
+
+
+@varied
+def test_rows_that_a_chain_is_given_are_contexts_as_they_are_written(
+    world: World, seed: int
+) -> None:
+    """Legacy graph chains call the chain that answers without callbacks: it is its own root."""
+    drawn = Variation(seed)
+    question, answer = drawn.question(), drawn.sentence()
+    keys = [f"{drawn.name()}.{drawn.name()}" for _ in range(2)]
+    rows = [{keys[0]: drawn.word(), keys[1]: drawn.chance.randint(1, 999)} for _ in range(3)]
+    prompt = ChatPromptTemplate.from_template("Information: {context}\nQuestion: {question}")
+    answering = prompt | Chat(reply=lambda _: answer) | StrOutputParser()
+    RagEvalCallbackHandler.enable(world.evals)
+    answering.invoke({"question": question, "context": rows})
+    assert only(world) == (question, list(map(str, rows)), answer)
+
+
+@varied
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_a_handler_in_a_constructor_is_said_once(
+    world: World, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LangChain hands it on to no step: nothing is captured, and the way out is named."""
+    chains = pytest.importorskip("langchain_classic.chains")
+    drawn = Variation(seed)
+    passages, answer = drawn.passages(2), answer_of(drawn)
+    retriever = store(passages).as_retriever()
+    model = Chat(reply=lambda _: answer)
+    chain = chains.RetrievalQA.from_chain_type(model, retriever=retriever, **config(world))
+    for _ in range(2):
+        chain.invoke({"query": drawn.question()})
+    assert (world.seen(), world.evals.stats().offered) == ([], 0)
+    (line_said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert "enable" in line_said
+
+
+@varied
+def test_too_many_contexts_leave_those_that_the_answer_rests_on(world: World, seed: int) -> None:
+    """An agent's first searches do not push out the one that its answer is from."""
+    drawn = Variation(seed)
+    found = [drawn.passages(10) for _ in range(8)]
+    place = drawn.chance.randrange(80)
+    fact = drawn.sentence()
+    found[place // 10][place % 10] += f" {fact}"
+    asked = drawn.name()
+
+    search: Any = RunnableLambda(lambda number: [Document(text) for text in found[number]])
+
+    def ask(_: str) -> str:
+        shown = [search.invoke(number) for number in range(8)]
+        texts = "\n".join(document.page_content for one in shown for document in one)
+        return str(Chat(reply=lambda _: fact).invoke(f"{texts}\n{asked}").content)
+
+    chain: Any = RunnableLambda(ask)
+    chain.invoke(asked, config(world))
+    (seen,) = world.seen()
+    contexts = [context.text for context in seen.sample.contexts or ()]
+    assert found[place // 10][place % 10] in contexts
+    assert len(contexts) == 50
+    assert contexts == [text for one in found for text in one if text in contexts]
+    assert "contexts" in seen.sample.cut_parts
+
+
+@varied
+def test_texts_shown_to_a_model_that_did_not_answer_are_no_contexts(
+    world: World, seed: int
+) -> None:
+    """Where the model that answered was not seen, a schema shown to another is no find."""
+    drawn = Variation(seed)
+    schema, question, answer = drawn.passage(), drawn.question(), drawn.sentence()
+    prompt = ChatPromptTemplate.from_template("Schema: {schema}\nWrite a query for {asked}")
+    querying = prompt | Chat(reply=lambda _: drawn.sentence(4)) | StrOutputParser()
+
+    def ask(asked: str) -> str:
+        querying.invoke({"schema": schema, "asked": asked})
+        return str(Chat(reply=lambda _: answer).invoke(asked, {"callbacks": []}).content)
+
+    chain: Any = RunnableLambda(ask)
+    chain.invoke(question, config(world))
+    stats = world.evals.stats()
+    assert (world.seen(), stats.offered, stats.without_retrieval) == ([], 0, 1)
+
+
+@varied
+@pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
+@pytest.mark.parametrize("artifact", [True, False])
+def test_memories_are_contexts_and_receipts_are_none(
+    world: World, artifact: bool, seed: int
+) -> None:
+    """Items of a store, or their JSON, are read for their content; a bare id is not."""
+    drawn = Variation(seed)
+    question, memory, answer = drawn.question(), drawn.passage(), answer_of(drawn)
+    store = pytest.importorskip("langgraph.store.memory").InMemoryStore()
+    store.put(("memories",), drawn.name(), {drawn.name(): memory})
+    done, name = drawn.word()[:12], drawn.name()
+
+    def search(query: str) -> Any:
+        items = store.search(("memories",))
+        text = json.dumps([item.dict() for item in items], ensure_ascii=False, default=str)
+        return (text, items) if artifact else text
+
+    form: Any = "content_and_artifact" if artifact else "content"
+    tools = [
+        StructuredTool.from_function(search, name=name, description="S.", response_format=form),
+        StructuredTool.from_function(
+            lambda content: f"{done} {UUID(int=drawn.chance.getrandbits(128))}",
+            name=f"{name}2",
+            description="Writes.",
+        ),
+    ]
+    calls = [(name, {"query": "x"}), (f"{name}2", {"content": drawn.sentence()})]
+    steps = iter(calls)
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        if (call := next(steps, None)) is None:
+            return answer
+        picked = {"name": call[0], "args": call[1], "id": f"c{len(messages)}"}
+        return AIMessage("", tool_calls=[picked])
+
+    made = agent(Chat(reply=reply), tools)
+    made.invoke({"messages": [HumanMessage(question)]}, config(world))
+    assert only(world) == (question, [memory], answer)

@@ -1,0 +1,350 @@
+"""One event that is lost, doubled, late or malformed gives no false sample."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from langchain_core.callbacks import dispatch_custom_event
+from langchain_core.language_models import FakeListLLM
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
+
+from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain.callback_handler import CONTEXTS_EVENT
+from tests.matrix.langchain import graphs
+from tests.matrix.langchain.agents import pick
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.kit import PROMPT, QUESTION, Chat, joined, store, top
+from tests.matrix.world import World
+from tests.support.size import size
+
+ANSWER = "It leaves at 07:40 on every working day."
+EVENTS = [
+    f"on_{kind}_{moment}"
+    for kind in ("chain", "retriever", "tool", "llm")
+    for moment in ("start", "end", "error")
+] + ["on_chat_model_start", "on_custom_event"]
+FAULTS = (
+    "lost",
+    "doubled",
+    "late",
+    "after the end",
+    "text id",
+    "no payload",
+    "number",
+    "unreadable",
+    "no parent",
+    "unknown parent",
+)
+HARMLESS = ("doubled", "text id")
+# A batch gives its steps no context, by which a run whose parent was never seen is known.
+WAYS = ("invoke", "ainvoke", "stream", "astream", "astream_events")
+
+
+class Unreadable(Mapping[str, Any]):
+    """A mapping that fails."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError
+
+    def __len__(self) -> int:
+        raise RuntimeError
+
+
+class Faulty(RagEvalCallbackHandler):
+    """Gets every event of a run, but one of them with a fault."""
+
+    def __init__(self, evals: RagEval, number: int, fault: str) -> None:
+        super().__init__(evals)
+        self.left = number
+        self.fault = fault
+        self.late: list[Callable[[], None]] = []
+        self.after: list[Callable[[], None]] = []
+        self.kinds: list[str] = []
+
+    def pass_on(self, kind: str, event: Callable[..., None], /, *args: Any, **more: Any) -> None:
+        """Pass an event on, or what the fault makes of it."""
+        self.kinds.append(kind)
+        self.left -= 1
+        if self.left == -1:
+            self._break(event, args, more)
+            return
+        event(*args, **more)
+        while self.late:
+            self.late.pop()()
+
+    def _break(self, event: Callable[..., None], args: Any, more: dict[str, Any]) -> None:
+        payloads = {"no payload": None, "number": 7, "unreadable": Unreadable()}
+        if self.fault == "doubled":
+            event(*args, **more)
+            event(*args, **more)
+        elif self.fault == "late":
+            self.late.append(lambda: event(*args, **more))
+        elif self.fault == "after the end":
+            self.after.append(lambda: event(*args, **more))
+        elif self.fault == "text id":
+            event(*args, **{**more, "run_id": str(more["run_id"])})
+        elif self.fault == "no parent":
+            event(*args, **{**more, "parent_run_id": None})
+        elif self.fault == "unknown parent":
+            event(*args, **{**more, "parent_run_id": uuid4()})
+        elif self.fault in payloads:
+            event(*args[:-1], payloads[self.fault], **more)
+
+
+def _passing(name: str) -> Callable[..., None]:
+    def event(self: Faulty, *args: Any, **more: Any) -> None:
+        self.pass_on(name, getattr(super(Faulty, self), name), *args, **more)
+
+    return event
+
+
+for _name in EVENTS:
+    setattr(Faulty, _name, _passing(_name))
+
+
+def simple() -> Any:
+    inputs: Any = {"context": store().as_retriever(search_kwargs={"k": 2}) | joined}
+    answering = PROMPT | Chat(reply=lambda _: ANSWER) | StrOutputParser()
+    return {**inputs, "question": RunnablePassthrough()} | answering
+
+
+def nested() -> Any:
+    """A chain inside a chain, with a condensed question, a direct search and a title."""
+
+    def condensed(question: str) -> str:
+        model = Chat(reply=lambda _: "When does the ferry to Skarn leave?")
+        return str(model.invoke(f"Condense: {question}").content)
+
+    def search(query: str) -> Any:
+        return store().similarity_search(QUESTION, k=2)
+
+    found = RunnableLambda(condensed) | RunnableLambda(search) | joined
+    inner = {"context": found, "question": RunnablePassthrough()}
+    answering = PROMPT | Chat(reply=lambda _: ANSWER) | StrOutputParser()
+    chain: Any = inner | answering
+    return RunnableLambda(lambda question: chain.invoke(question))
+
+
+def graph() -> Any:
+    def retrieve(state: Any) -> dict[str, Any]:
+        found = store().as_retriever(search_kwargs={"k": 2}).invoke(state["question"])
+        return {"documents": found}
+
+    def grade(state: Any) -> dict[str, Any]:
+        Chat(reply=lambda _: "yes").invoke(f"Of use? {joined(state['documents'])}")
+        return {"tries": 1}
+
+    def generate(state: Any) -> dict[str, Any]:
+        prompt = f"{joined(state['documents'])}\n{state['question']}"
+        return {"generation": Chat(reply=lambda _: ANSWER).invoke(prompt).content}
+
+    made = graphs.graph()
+    for name, node in (("retrieve", retrieve), ("grade", grade), ("generate", generate)):
+        made.add_node(name, node)
+    return graphs.chained(made, "retrieve", "grade", "generate").compile()
+
+
+def searching() -> Any:
+    @tool
+    def search(query: str) -> str:
+        """Search the timetable."""
+        return joined(store().as_retriever(search_kwargs={"k": 2}).invoke(query))
+
+    def reply(messages: list[BaseMessage]) -> Any:
+        done = any(isinstance(message, AIMessage) for message in messages)
+        return ANSWER if done else pick(("search", QUESTION))
+
+    return agent(Chat(reply=reply), [search])
+
+
+def fail(_: Any) -> Any:
+    raise OSError
+
+
+def troubled() -> Any:
+    """Every kind of step fails once, and another one answers in its place; a record by event."""
+    failing = tool("failing")(fail_text)
+
+    def search(query: str) -> str:
+        with suppress(OSError):
+            failing.invoke(query)
+        found = store().as_retriever(search_kwargs={"k": 2})
+        documents = Broken().with_fallbacks([found]).invoke(query)
+        dispatch_custom_event(CONTEXTS_EVENT, documents)
+        return joined(documents)
+
+    plain: Any = FakeListLLM(responses=[ANSWER])
+    models = Chat(reply=fail).with_fallbacks([plain])
+    step: Any = RunnableLambda(fail).with_fallbacks([RunnableLambda(search)])
+    inputs: Any = {"context": step, "question": RunnablePassthrough()}
+    return inputs | PROMPT | models | StrOutputParser()
+
+
+def fail_text(query: str) -> str:
+    """Fail."""
+    raise OSError(query)
+
+
+class Broken(BaseRetriever):
+    """Raises whatever is asked."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> Any:
+        raise OSError(query)
+
+
+PIPELINES: dict[str, tuple[Callable[[], Any], Any]] = {
+    "simple": (simple, QUESTION),
+    "nested": (nested, QUESTION),
+    "troubled": (troubled, QUESTION),
+    **({} if GRAPHS_MISSING else {"graph": (graph, {"question": QUESTION})}),
+    **({} if AGENTS_MISSING else {"agent": (searching, {"messages": [HumanMessage(QUESTION)]})}),
+}
+
+
+def judged(sample: Sample) -> str:
+    """Return whether a sample is right, absent, marked or, alas, false."""
+    if sample.status != "ok":
+        return "absent"
+    if sample.cut_parts:
+        return "marked"
+    contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
+    # Without the retriever's events, the text that a step made of its documents is the context.
+    joined_text = ["\n\n".join(top())]
+    parts = (sample.question in ("", QUESTION), contexts in (None, top(), joined_text))
+    # A root that gives out a number has answered with it.
+    return "right" if all(parts) and sample.answer in (None, ANSWER, "7") else "false"
+
+
+def run(pipeline: str, way: str, handler: Faulty, **more: Any) -> None:
+    """Ask a pipeline in one way, and check that its user gets the answer."""
+    build, given = PIPELINES[pipeline]
+    config: Any = {"callbacks": [handler], **more}
+
+    async def read(parts: Any) -> list[Any]:
+        return [part async for part in parts]
+
+    chain = build()
+    if way == "invoke":
+        said = [chain.invoke(given, config)]
+    elif way == "stream":
+        said = list(chain.stream(given, config))
+    elif way == "ainvoke":
+        said = [asyncio.run(chain.ainvoke(given, config))]
+    else:
+        parts = getattr(chain, way)
+        version = {"version": "v2"} if way == "astream_events" else {}
+        said = asyncio.run(read(parts(given, config, **version)))
+    assert ANSWER in "".join(map(str, said))
+    while handler.after:
+        handler.after.pop()()
+
+
+def events_of(pipeline: str, way: str = "invoke") -> list[str]:
+    """Return the kinds of the events of a run without a fault, whose sample is right."""
+    world = World()
+    handler = Faulty(world.evals, 10_000, "lost")
+    run(pipeline, way, handler)
+    (seen,) = world.seen()
+    assert judged(seen.sample) == "right"
+    assert seen.sample.answer == ANSWER
+    assert [c.text for c in seen.sample.contexts or ()] == top()
+    world.close()
+    return handler.kinds
+
+
+CASES = [
+    (pipeline, fault, way)
+    for number, (pipeline, fault) in enumerate(itertools.product(PIPELINES, FAULTS))
+    for way in size([WAYS[(number + number // len(FAULTS)) % len(WAYS)]], WAYS)
+]
+
+
+@pytest.mark.parametrize(("pipeline", "fault", "way"), CASES)
+def test_one_bad_event_gives_no_false_sample(pipeline: str, fault: str, way: str) -> None:
+    """Whatever single event is bad, the sample is right, absent or marked, and counted."""
+    world = World(interaction_ttl=3600)
+    count = len(events_of(pipeline, way))
+    for number in range(count):
+        handler = Faulty(world.evals, number, fault)
+        run(pipeline, way, handler, metadata={"number": number})
+        assert handler.left < 0, "the fault did not happen"
+    samples = [seen.sample for seen in world.seen()]
+    world.close()
+    wrong = [s.to_dict() for s in samples if judged(s) == "false"]
+    assert not wrong, wrong
+    finished = Counter(s.metadata.get("number") for s in samples if s.status == "ok")
+    assert max(finished.values()) == 1, "one request gives one sample"
+    told = Counter(judged(sample) for sample in samples)
+    line = (
+        f"{pipeline}, {way}, {fault}: {count} events, {dict(told)}, {count - len(samples)} none\n"
+    )
+    sys.stdout.write(line)
+    assert told["right"] + told["marked"], "a fault that nothing survives shows nothing"
+    if fault in HARMLESS:
+        assert told == {"right": count}
+
+
+def test_every_kind_of_event_is_made_bad() -> None:
+    """The pipelines report every kind of event that the handler takes."""
+    assert {kind for pipeline in PIPELINES for kind in events_of(pipeline)} == set(EVENTS)
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("key", ["text of a UUID", "any text", "UUID"])
+def test_runs_have_the_ids_that_the_host_gives(pipeline: str, key: str) -> None:
+    """An id that is a text, as servers pass it to know a request again, changes nothing."""
+    ids: dict[str, Any] = {"UUID": uuid4(), "text of a UUID": str(uuid4()), "any text": "request-7"}
+    world = World()
+    build, given = PIPELINES[pipeline]
+    run_id: UUID = ids[key]
+    handler = RagEvalCallbackHandler(world.evals)
+    try:
+        build().invoke(given, {"callbacks": [handler], "run_id": run_id})
+    except (TypeError, AttributeError) as error:
+        pytest.skip(f"this LangChain takes no such id: {error}")
+    (seen,) = world.seen()
+    assert judged(seen.sample) == "right"
+    assert seen.sample.answer == ANSWER
+    assert not world.evals.stats().incidents
+    world.close()
+
+
+def test_only_what_lost_its_beginning_is_refused() -> None:
+    """A handler that is bound to a part of a chain has its interaction: no event was lost."""
+    world = World()
+    bound = simple().with_config(callbacks=[RagEvalCallbackHandler(world.evals)])
+    outer = RunnableLambda(str) | bound
+    outer.invoke(QUESTION)
+    (seen,) = world.seen()
+    assert judged(seen.sample) == "right"
+    assert seen.sample.answer == ANSWER
+    assert not world.evals.stats().dropped
+    world.close()
+
+
+@pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+def test_a_lost_beginning_is_counted_once() -> None:
+    """Where the root's start event is lost, its steps are one failed capture and no samples."""
+    world = World()
+    graph().invoke({"question": QUESTION}, {"callbacks": [Faulty(world.evals, 0, "lost")]})
+    assert world.seen() == []
+    assert world.evals.stats().dropped == {"capture_failed": 1}
+    assert import_module("langgraph.graph")
+    world.close()

@@ -1,0 +1,283 @@
+"""A text that a later step masks, translates, drops or puts into a form of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_core.tools import StructuredTool
+from pydantic import BaseModel, create_model
+
+from rag_eval_hooks import Sample
+from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.matrix.langchain.agents import pick
+from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
+from tests.matrix.langchain.kit import Chat, joined
+from tests.matrix.world import World
+from tests.support.variation import Variation, seeds
+
+Pipeline = Callable[[Sequence[Document], Callable[[str], str], str], Any]
+
+
+class Fixed(BaseRetriever):
+    """Returns its documents, whatever is asked."""
+
+    documents: list[Document]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        return self.documents
+
+
+class Masking(BaseRetriever):
+    """Masks what another retriever returns; keeps its ids."""
+
+    inner: BaseRetriever
+    mask: Callable[[str], str]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
+    ) -> list[Document]:
+        documents = self.inner.invoke(query, {"callbacks": run_manager.get_child()})
+        return [
+            Document(self.mask(d.page_content), id=d.id, metadata=d.metadata) for d in documents
+        ]
+
+
+def answering(reply: str) -> Any:
+    return RunnableLambda(lambda given: f"Use:\n{given}") | Chat(reply=lambda _: reply)
+
+
+def by_retriever(documents: Sequence[Document], mask: Callable[[str], str], reply: str) -> Any:
+    found = Masking(inner=Fixed(documents=list(documents)), mask=mask)
+    return found | RunnableLambda(joined) | answering(reply)
+
+
+def by_step(documents: Sequence[Document], mask: Callable[[str], str], reply: str) -> Any:
+    def masked(found: Sequence[Document]) -> list[Document]:
+        return [Document(mask(d.page_content), metadata=d.metadata) for d in found]
+
+    bare = [Document(d.page_content, metadata=d.metadata) for d in documents]
+    found = Fixed(documents=bare) | RunnableLambda(masked)
+    return found | RunnableLambda(joined) | answering(reply)
+
+
+def masked_and_dropped(
+    documents: Sequence[Document], mask: Callable[[str], str], reply: str
+) -> Any:
+    def last(found: Sequence[Document]) -> list[Document]:
+        return list(found)[1:]
+
+    inner = Masking(inner=Fixed(documents=list(documents)), mask=mask)
+    return inner | RunnableLambda(last) | RunnableLambda(joined) | answering(reply)
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+@pytest.mark.parametrize("pipeline", [by_retriever, by_step, masked_and_dropped])
+def test_masked_text_does_not_come_back(pipeline: Pipeline, seed: int) -> None:
+    """Neither the sample, its metadata nor the spans hold what a later step took out."""
+    drawn = Variation(seed)
+    secrets = [drawn.sentence(2) for _ in range(3)]
+    texts = [f"{drawn.passage()} {secret} {drawn.passage()}" for secret in secrets]
+    documents = [
+        Document(text, id=drawn.name(), metadata={"source": drawn.name()}) for text in texts
+    ]
+
+    def mask(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "<hidden>")
+        return text
+
+    world = World(capture_content=True)
+    chain = pipeline(documents, mask, drawn.short())
+    chain.invoke(drawn.question(), {"callbacks": [RagEvalCallbackHandler(world.evals)]})
+    (seen,) = world.seen()
+    assert seen.sample.contexts, "the masked documents are the contexts"
+    assert all(context.text in map(mask, texts) for context in seen.sample.contexts)
+    written = json.dumps(seen.sample.to_dict(), ensure_ascii=False, default=str)
+    spans = str([span.attributes for span in world.exporter.get_finished_spans()])
+    for secret in secrets:
+        assert secret not in written
+        assert secret not in spans
+    world.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def config(world: World, **options: Any) -> Any:
+    return {"callbacks": [RagEvalCallbackHandler(world.evals, **options)]}
+
+
+def only(world: World) -> Sample:
+    (seen,) = world.seen()
+    assert not world.evals.stats().incidents
+    return seen.sample
+
+
+def texts(sample: Sample) -> list[str] | None:
+    return None if sample.contexts is None else [context.text for context in sample.contexts]
+
+
+FORMS: dict[str, Callable[[Variation, str], str]] = {
+    "as it is": lambda drawn, text: text,
+    "under a title": lambda drawn, text: f"{drawn.name()}\n\n{text}",
+    "with its source": lambda drawn, text: f"{text} (see {drawn.name()})",
+    "in a quotation": lambda drawn, text: f"> {text}",
+    "all at once": lambda drawn, text: text,
+}
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+@pytest.mark.parametrize("form", FORMS)
+def test_of_what_a_model_made_of_documents_the_last_stage_counts(
+    world: World, form: str, seed: int
+) -> None:
+    """Translated one by one or all at once: the originals were shown to no model that answered."""
+    drawn, other = Variation(seed), Variation(seed + 1)
+    passages, question, reply = drawn.passages(3), drawn.question(), drawn.short()
+    made = {text: other.passage() for text in passages}
+
+    def translates(messages: list[BaseMessage]) -> str:
+        prompt = str(messages[-1].content)
+        said = [new for old, new in made.items() if old in prompt]
+        return json.dumps(said, ensure_ascii=False) if len(said) > 1 else said[0]
+
+    model = Chat(reply=translates)
+
+    def translate(found: Sequence[Document]) -> list[Document]:
+        if form == "all at once":
+            replies = json.loads(str(model.invoke(f"Translate: {joined(found)}").content))
+        else:
+            replies = [str(model.invoke(f"Translate: {d.page_content}").content) for d in found]
+        return [Document(FORMS[form](drawn, text)) for text in replies]
+
+    retriever = Fixed(documents=[Document(text, id=drawn.name()) for text in passages])
+    shown: list[str] = []
+
+    def keep(found: Sequence[Document]) -> str:
+        shown.extend(document.page_content for document in found)
+        return f"{joined(found)}\n{question}"
+
+    chain: Any = retriever | RunnableLambda(translate) | RunnableLambda(keep)
+    (chain | Chat(reply=lambda _: reply)).invoke(question, config(world))
+    sample = only(world)
+    assert (texts(sample), sample.answer) == (shown, reply)
+    assert [one["text"] for one in sample.metadata["retrieved"][0]["documents"]] == passages
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+@pytest.mark.parametrize("place", ["system", "question"])
+def test_what_the_assistant_once_quoted_is_not_shown_again(
+    world: World, place: str, seed: int
+) -> None:
+    """A document that was dropped counts neither whole nor in part for standing in the history."""
+    drawn = Variation(seed)
+    passages, question = drawn.passages(3), drawn.question()
+    quoted = drawn.chance.choice([passages[0], f"{drawn.name()}: {passages[0]}", passages[0][:90]])
+    earlier = [HumanMessage(drawn.question()), AIMessage(quoted)]
+
+    def ask(asked: str) -> str:
+        found = Fixed(documents=[Document(text) for text in passages]).invoke(asked)
+        kept = joined(found[1:])
+        last = HumanMessage(asked if place == "system" else f"{kept}\n{asked}")
+        first = [SystemMessage(kept)] if place == "system" else []
+        return str(Chat(reply=lambda _: drawn.short()).invoke([*first, *earlier, last]).content)
+
+    RunnableLambda(ask).invoke(question, config(world))
+    assert texts(only(world)) == passages[1:]
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_documents_that_the_assistant_is_made_to_say_are_shown(world: World, seed: int) -> None:
+    """An application may hand its documents over as a message of the assistant's."""
+    drawn = Variation(seed)
+    passages, question = drawn.passages(2), drawn.question()
+
+    def ask(asked: str) -> str:
+        found = Fixed(documents=[Document(text) for text in passages]).invoke(asked)
+        messages = [AIMessage(f"{drawn.name()} {joined(found[::-1])}"), HumanMessage(asked)]
+        return str(Chat(reply=lambda _: drawn.short()).invoke(messages).content)
+
+    RunnableLambda(ask).invoke(question, config(world))
+    assert texts(only(world)) == passages[::-1]
+
+
+def hits(drawn: Variation, passages: Sequence[str], names: Sequence[str], form: str) -> Any:
+    """What a search client returns: a bare list of mappings, or a response with fields."""
+    key = drawn.chance.choice(["text", "content", drawn.name()])
+    rows = [{"id": name, key: text} for name, text in zip(names, passages, strict=True)]
+    if form == "rows":
+        return rows
+    fields: Any = {"id": (str, ...), key: (str, ...)}
+    hit: type[BaseModel] = create_model("Hit", **fields)
+    answer: Any = {drawn.name(): (list[Any], ...), "total": (int, 2)}
+    response: type[BaseModel] = create_model("Response", **answer)
+    return response(**{next(iter(answer)): [hit(**row) for row in rows]})
+
+
+@pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
+@pytest.mark.parametrize("seed", seeds(5))
+@pytest.mark.parametrize("form", ["rows", "response"])
+def test_an_artifact_of_any_form_gives_texts_and_ids(world: World, form: str, seed: int) -> None:
+    """Its rows are the contexts, each with its id, and not the tool's whole text."""
+    drawn = Variation(seed)
+    passages, names = drawn.passages(2), [drawn.name(), drawn.name()]
+    artifact, called = hits(drawn, passages, names, form), drawn.name()
+    head = drawn.sentence(3)
+
+    def look(query: str) -> Any:
+        return "\n".join([head, *passages]), artifact
+
+    tool = StructuredTool.from_function(
+        look, name=called, description="Searches.", response_format="content_and_artifact"
+    )
+    calls = [pick((called, drawn.question())), drawn.short()]
+    model = Chat(reply=lambda messages: calls[sum(m.type == "ai" for m in messages)])
+    agent(model, [tool]).invoke({"messages": [HumanMessage(drawn.question())]}, config(world))
+    found = [(context.id, context.text) for context in only(world).contexts or ()]
+    assert found == list(zip(names, passages, strict=True))
+
+
+@pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_step_that_resets_its_list_retrieves_nothing(world: World, seed: int) -> None:
+    """Nobody can tell it from a search without a find: with `document_keys=[]` it is none."""
+    drawn = Variation(seed)
+    passages, question, reply = drawn.passages(2), drawn.question(), drawn.short()
+    reset, search, say = drawn.name(), drawn.name(), drawn.name()
+    retriever = Fixed(documents=[Document(text) for text in passages])
+
+    def answer(state: dict[str, Any]) -> dict[str, Any]:
+        prompt = f"{joined(state['documents'])}\n{state['question']}"
+        return {**state, "answer": Chat(reply=lambda _: reply).invoke(prompt).content}
+
+    def found(state: dict[str, Any]) -> dict[str, Any]:
+        return {**state, "documents": retriever.invoke(state["question"])}
+
+    made = import_module("langgraph.graph").StateGraph(dict)
+    made.add_node(reset, lambda state: {**state, "documents": []})
+    made.add_node(search, found)
+    made.add_node(say, answer)
+    made.add_edge("__start__", reset)
+    made.add_conditional_edges(reset, lambda state: say if state["chat"] else search)
+    made.add_edge(search, say)
+    made.add_edge(say, "__end__")
+    graph, told = made.compile(), config(world, document_keys=[])
+    graph.invoke({"question": "Hello!", "chat": True}, told)
+    graph.invoke({"question": question, "chat": False}, told)
+    sample = only(world)
+    assert (sample.question, texts(sample), sample.answer) == (question, passages, reply)

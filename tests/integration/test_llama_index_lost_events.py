@@ -1,0 +1,203 @@
+"""A span or event of LlamaIndex that is lost, doubled, late or malformed gives no false sample."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.tools import FunctionTool
+
+from rag_eval_hooks import Sample
+from rag_eval_hooks_llama_index import enable
+from rag_eval_hooks_llama_index.tracker import Tracker
+from tests.matrix.llama_index.agents import NO_AGENTS
+from tests.matrix.llama_index.combined import sub_questions
+from tests.matrix.llama_index.flows import OwnWorkflow
+from tests.matrix.llama_index.kit import (
+    QUESTION,
+    QUESTIONS,
+    answer_to,
+    index,
+    pick,
+    reader,
+    top,
+)
+from tests.matrix.llama_index.variants import in_turn
+from tests.matrix.world import World
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+RECEIVERS = {
+    "": ("enter", "exit", "drop", "cancelled"),
+    "models": ("called", "replied", "failed"),
+}
+"""Methods of a tracker, and of a part of it, by which both handlers pass on every event."""
+FAULTS = ("lost", "doubled", "late", "no id", "no payload", "number", "unreadable")
+
+
+class Unreadable(Mapping[str, Any]):
+    """A value that fails."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError
+
+    def __len__(self) -> int:
+        raise RuntimeError
+
+
+PAYLOADS = {"no payload": None, "number": 7, "unreadable": Unreadable()}
+
+
+class Faults:
+    """Passes every event on to a tracker, but one of them with a fault."""
+
+    def __init__(self, tracker: Tracker, number: int, fault: str) -> None:
+        self.left = number
+        self.fault = fault
+        self.late: list[Callable[[], None]] = []
+        self.names: list[str] = []
+        for part, names in RECEIVERS.items():
+            receiver = getattr(tracker, part) if part else tracker
+            for name in names:
+                setattr(receiver, name, self._passing(name, getattr(receiver, name)))
+
+    def _passing(self, name: str, event: Callable[..., None]) -> Callable[..., None]:
+        def passed(*args: Any) -> None:
+            self.names.append(name)
+            self.left -= 1
+            if self.left == -1:
+                self._break(name, event, args)
+                return
+            event(*args)
+            while self.late:
+                self.late.pop()()
+
+        return passed
+
+    def _break(self, name: str, event: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self.fault == "doubled":
+            event(*args)
+            event(*args)
+        elif self.fault == "late":
+            self.late.append(lambda: event(*args))
+        elif self.fault == "no id":
+            event(None, *args[1:])
+        elif self.fault in PAYLOADS and len(args) > 1:
+            # The arguments of a call that begins, the result of one that ends, a prompt, a reply.
+            at = 3 if name == "exit" else 1
+            event(*args[:at], PAYLOADS[self.fault], *args[at + 1 :])
+
+
+class Pipeline(NamedTuple):
+    """A pipeline: how it is asked, and what must come out."""
+
+    ask: Callable[[], Any]
+    question: str = QUESTION
+    contexts: tuple[str, ...] = tuple(top())
+    answer: str = answer_to(QUESTION, top())
+
+
+async def query() -> Any:
+    return await index().as_query_engine(llm=reader(), similarity_top_k=2).aquery(QUESTION)
+
+
+async def streamed() -> Any:
+    engine = index().as_query_engine(llm=reader(), similarity_top_k=2, streaming=True)
+    response: Any = await engine.aquery(QUESTION)
+    return "".join([token async for token in response.async_response_gen()])
+
+
+async def divided() -> Any:
+    return await sub_questions().aquery(BOTH)
+
+
+async def workflow() -> Any:
+    return await OwnWorkflow(timeout=30).run(query=QUESTION)
+
+
+def search(text: str) -> str:
+    """Find passages."""
+    return "\n\n".join(n.get_content() for n in index().as_retriever().retrieve(text))
+
+
+async def agent() -> Any:
+    from llama_index.core.agent.workflow import FunctionAgent
+
+    tool = FunctionTool.from_defaults(search, name="search")
+    model = in_turn(SAID, pick("search", text=QUESTION))
+    return await FunctionAgent(tools=[tool], llm=model, streaming=False).run(user_msg=QUESTION)
+
+
+BOTH = "When, and at what price?"
+SAID = "It leaves at 07:40 on every working day."
+PIPELINES = {
+    "query": Pipeline(query),
+    "streamed": Pipeline(streamed),
+    "sub-questions": Pipeline(
+        divided,
+        BOTH,
+        tuple(dict.fromkeys([*top(QUESTIONS[0]), *top(QUESTIONS[1])])),
+        "Both: [True, True]",
+    ),
+    "workflow": Pipeline(workflow),
+    **({} if NO_AGENTS else {"agent": Pipeline(agent, answer=SAID)}),
+}
+
+
+def judged(sample: Sample, due: Pipeline) -> str:
+    """Return whether a sample is right, absent, marked or, alas, false."""
+    if sample.status != "ok" or sample.question == "":
+        return "absent"
+    if sample.cut_parts:
+        return "marked"
+    contexts = None if sample.contexts is None else tuple(c.text for c in sample.contexts)
+    joined = ("\n\n".join(due.contexts),)
+    parts = (
+        sample.question == due.question,
+        contexts in (None, due.contexts, joined),
+        # A call that gives out a number has answered with it.
+        sample.answer in (None, due.answer, "7"),
+    )
+    return "right" if all(parts) else "false"
+
+
+def asked(world: World, due: Pipeline, number: int, fault: str) -> Faults:
+    """Ask a pipeline while one event is bad."""
+    registration = enable(world.evals)
+    faults = Faults(registration._tracker, number, fault)
+    try:
+        with instrument_tags({"number": number}):
+            assert str(asyncio.run(due.ask())) == due.answer
+    finally:
+        registration.disable()
+    return faults
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("name", PIPELINES)
+def test_one_bad_event_gives_no_false_sample(name: str, fault: str) -> None:
+    """Whatever single event is bad, the sample is right, absent or marked, and there is one."""
+    due, world = PIPELINES[name], World(interaction_ttl=3600)
+    whole = asked(world, due, 100_000, "lost")
+    (seen,) = world.seen()
+    assert judged(seen.sample, due) == "right"
+    assert seen.sample.contexts is not None
+    assert seen.sample.answer == due.answer
+    for number in range(len(whole.names)):
+        asked(world, due, number, fault)
+    samples = [seen.sample for seen in world.seen()]
+    world.close()
+    wrong = [s.to_dict() for s in samples if judged(s, due) == "false"]
+    assert not wrong, wrong
+    finished = Counter(s.metadata.get("number") for s in samples if s.status == "ok")
+    assert max(finished.values()) == 1, "one request gives one sample"
+    if fault == "doubled":
+        assert {judged(s, due) for s in samples} == {"right"}
+        assert len(samples) == len(whole.names) + 1

@@ -1,0 +1,191 @@
+"""Pipelines of LlamaIndex drawn by a seed come out right, whatever names, lengths and languages."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from rag_eval_hooks import RagEval, Sample
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.metrics import build
+from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks_llama_index import SuiteEvaluator, enable
+from tests.matrix.llama_index.drawn import wrong_in
+from tests.matrix.llama_index.helpers import engine, samples
+from tests.matrix.llama_index.kit import QUESTION
+from tests.matrix.llama_index.tutorials import TUTORIALS
+from tests.matrix.llama_index.variants import VARIANTS
+from tests.matrix.world import World
+from tests.support.size import size
+from tests.support.variation import Variation, run_seed, seeds
+
+pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("own_loop"),
+]
+
+
+@pytest.mark.parametrize("seed", seeds(size(5, 20)))
+@pytest.mark.parametrize("name", VARIANTS)
+def test_what_is_captured_is_right(name: str, seed: int) -> None:
+    """Question, contexts and answer are right, one sample a question and none for preparation."""
+    assert wrong_in(name, seed) == {}
+
+
+@pytest.mark.parametrize("offset", range(size(1, 10)))
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_applications_of_tutorials_are_right(name: str, offset: int) -> None:
+    """Under names, texts and languages that each run draws anew."""
+    assert wrong_in(name, run_seed() + offset) == {}
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_paused_capture_sees_nothing_that_begins_meanwhile(world: World, seed: int) -> None:
+    """In the block nothing is captured; another task, and whatever comes later, is."""
+    registration = enable(world.evals)
+    tasks = Variation(seed).chance.randint(1, 4)
+
+    async def paused() -> None:
+        with registration.paused():
+            await asyncio.gather(*(engine().aquery(QUESTION) for _ in range(tasks)))
+
+    async def both() -> None:
+        await asyncio.gather(paused(), engine().aquery(QUESTION))
+
+    asyncio.run(both())
+    engine().query(QUESTION)
+    assert len(samples(world)) == 2
+
+
+TEXTS: Any = ["The fee is 50 euro."]
+TAGS: list[Any] = [{1: "x"}, {None: 2}, {"tags": 5}, {"tags": None}, {("a", 1): object()}]
+
+
+@pytest.mark.parametrize("tags", TAGS, ids=[f"tags {number}" for number in range(len(TAGS))])
+def test_odd_tags_lose_nothing(world: World, tags: Any) -> None:
+    """Tags of any type of key and value are no reason to lose the sample."""
+    with instrument_tags(tags):
+        engine().query(QUESTION)
+    (sample,) = samples(world)
+    assert sample.question == QUESTION
+    assert world.evals.stats().incidents == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("question", 5),
+        ("contexts", ""),
+        ("answer", ["text"]),
+        ("root", ""),
+        ("retrieval_tools", "search"),
+        ("document_keys", [1]),
+        ("as_context", "text"),
+    ],
+)
+def test_options_that_can_never_work_are_refused(
+    plain_world: World, option: str, value: Any
+) -> None:
+    """A wrong option is refused at start-up, with its name."""
+    with pytest.raises(ConfigError, match=option):
+        enable(plain_world.evals, **{option: value})
+
+
+dispatcher = get_dispatcher(__name__)
+
+
+class Searcher:
+    """A search of the application's own."""
+
+    @dispatcher.span
+    def search(self, texts: list[str]) -> list[NodeWithScore]:
+        return [NodeWithScore(node=TextNode(text=text)) for text in texts]
+
+
+class Hit:
+    """What a client of the application's own gives."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("seed", seeds(5))
+def test_one_interaction_may_have_options_of_its_own(world: World, seed: int, others: bool) -> None:
+    """They hold for the calls inside, in place of those of `enable`, and for nothing else."""
+    draw = Variation(seed)
+    found, chosen, asked, said = draw.passages(2), draw.passages(2), draw.question(), draw.passage()
+    key, other = draw.name(), draw.name()
+    cases: dict[str, tuple[Any, Any]] = {
+        "contexts": (other, {key: found, other: chosen}),
+        "answer": (other, {key: said, other: chosen[0]}),
+        "document_keys": ([other], {other: []}),
+        "as_context": (lambda one: getattr(one, "said", None), list(map(Hit, chosen))),
+        "root": ("Searcher", None),
+    }
+    option, (value, gives) = list(cases.items())[seed % len(cases)]
+    of_enable: dict[str, Any] = {
+        "contexts": key,
+        "answer": key,
+        "document_keys": [key],
+        "as_context": lambda one: None,
+        "root": "no",
+    }
+
+    @dispatcher.span
+    def ask(query: str) -> Any:
+        if gives is None:
+            Searcher().search(chosen)
+            return said
+        return gives
+
+    enable(world.evals, **({option: of_enable[option]} if others else {}))
+    with world.evals.interaction(asked, **{option: value}) as interaction:
+        ask(draw.question())
+        if option != "answer":
+            interaction.answer(said)
+    (sample,) = samples(world)
+    assert not world.evals.stats().incidents
+    assert sample.question == asked
+    if option == "answer":
+        assert sample.answer == chosen[0]
+    else:
+        due = [] if option == "document_keys" else chosen
+        assert (sample.contexts and [one.text for one in sample.contexts]) == (due or ())
+
+
+def tasks_of(metric: str | None, *evaluators: str) -> int:
+    """Count what a judge is asked: of a sample by one metric, or by evaluators of a suite."""
+    judge = ScriptedJudge()
+    with RagEval(metrics=["ragas"] if metric is None else [metric], judge=judge) as evals:
+        if metric is not None:
+            evals.evaluate(Sample(question="Which fee?", contexts=TEXTS, answer=TEXTS[0]))
+        for name in evaluators:
+            SuiteEvaluator(evals, name).evaluate(
+                query="Which fee?", response=TEXTS[0], contexts=TEXTS
+            )
+    return len(judge.tasks)
+
+
+def test_an_evaluator_measures_its_metric_alone() -> None:
+    """Evaluators of one suite ask the judge for their own metrics only."""
+    metrics = [metric.id for metric in build(MetricOptions()) if metric.id.startswith("ragas.")]
+    alone = {metric: tasks_of(metric) for metric in metrics}
+    assert {metric: tasks_of(None, metric) for metric in metrics} == alone
+    assert tasks_of(None, *metrics) == sum(alone.values())
+
+
+def test_an_evaluator_of_an_unknown_metric_is_refused() -> None:
+    """A misspelt id is an error at once, which names the one that was meant."""
+    with (
+        RagEval(metrics=["ragas"], judge="local") as evals,
+        pytest.raises(ConfigError, match=r"ragas\.faithfulness"),
+    ):
+        SuiteEvaluator(evals, "ragas.faithfulnes")

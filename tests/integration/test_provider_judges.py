@@ -1,0 +1,197 @@
+"""Laws of the judges that people have: each provider's own client, over its own wire format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.judges import choose_judge
+from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.score import Cause
+from rag_eval_hooks_langchain import LangChainJudge
+from tests.servers.faults import Fault, FaultKind
+from tests.servers.provider_server import AZURE, ProviderServer
+from tests.servers.samples import VERIFY
+from tests.servers.truth import TRUTH, found, spent
+from tests.support.variation import Variation, seeds
+
+KEY = "test-key-0123456789"
+METRICS = ("ragas.faithfulness", "ragas.context_recall", "whitepaper.correctness")
+pytestmark = [
+    # The clients' own: what one is made of, and connections that end with the user's model.
+    pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+Make = Callable[[ProviderServer, pytest.MonkeyPatch], Judge]
+
+
+def openai(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
+    """OpenAI, vLLM and any compatible server: the judge that the others are held against."""
+    config = RagEvalConfig(judge="openai:test-model", judge_base_url=server.url, judge_api_key=KEY)
+    return choose_judge(config, None)
+
+
+def azure(server: ProviderServer, patch: pytest.MonkeyPatch) -> Judge:
+    patch.setenv("AZURE_OPENAI_ENDPOINT", server.root)
+    patch.setenv("AZURE_OPENAI_API_KEY", KEY)
+    return choose_judge(RagEvalConfig.load(judge="azure:our-deployment"), None)
+
+
+def ollama(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
+    config = RagEvalConfig(judge="ollama:llama3.1", judge_base_url=server.url)
+    return choose_judge(config, None)
+
+
+def anthropic(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
+    client = pytest.importorskip("langchain_anthropic")
+    return LangChainJudge(
+        client.ChatAnthropic(model="claude-test", base_url=server.root, api_key=KEY, max_retries=0)
+    )
+
+
+def gemini(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
+    client = pytest.importorskip("langchain_google_genai")
+    return LangChainJudge(
+        client.ChatGoogleGenerativeAI(
+            model="gemini-2.5-flash", base_url=server.root, api_key=KEY, max_retries=1
+        )
+    )
+
+
+def bedrock(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
+    client = pytest.importorskip("langchain_aws")
+    from botocore.config import Config
+
+    return LangChainJudge(
+        client.ChatBedrockConverse(
+            model="anthropic.claude-sonnet-4-5-20250929-v1:0",
+            endpoint_url=server.root,
+            region_name="eu-central-1",
+            aws_access_key_id=KEY,
+            aws_secret_access_key=KEY,
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+    )
+
+
+COMPATIBLE: tuple[Make, ...] = (openai, azure, ollama)
+BY_LANGCHAIN: tuple[Make, ...] = (anthropic, gemini, bedrock)
+all_judges = pytest.mark.parametrize("make", [*COMPATIBLE, *BY_LANGCHAIN])
+both_shapes = pytest.mark.parametrize("schema", [True, False], ids=["schema", "tool"])
+
+
+def drawn_sample(seed: int) -> Sample:
+    """A sample whose answer stands in its contexts in part."""
+    drawn = Variation(seed)
+    passages = drawn.passages(3)
+    known = [passage.rstrip("。.").split("。")[0] for passage in passages]
+    answer = " ".join([passages[seed % 3], drawn.sentence()])
+    return Sample(
+        question=drawn.question(),
+        contexts=tuple(Context(text=passage) for passage in passages),
+        answer=answer,
+        reference=f"{known[0]}. {drawn.sentence()}",
+    )
+
+
+def evaluated(judge: Judge, sample: Sample) -> Mapping[str, object]:
+    """The scores, each with its parts and the verdicts behind it; of what has none the cause."""
+    evals = RagEval(METRICS, judge=judge, embedder="none")
+    try:
+        outcomes = evals.evaluate(sample)
+    finally:
+        evals.shutdown(10)
+    return {name: _shown(outcome) for name, outcome in outcomes.items()}
+
+
+def _shown(outcome: Score | NotScored) -> object:
+    if isinstance(outcome, NotScored):
+        return outcome.cause
+    return outcome.value, outcome.parts, outcome.explanation
+
+
+@both_shapes
+@pytest.mark.parametrize("make", [*COMPATIBLE[1:], *BY_LANGCHAIN])
+@pytest.mark.parametrize("seed", seeds(3))
+def test_every_judge_that_people_have_gives_the_same_scores(
+    make: Make, seed: int, schema: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores and verdicts are those that the same model gives over the protocol of OpenAI."""
+    sample = drawn_sample(seed)
+    with ProviderServer(json_schema=schema) as server:
+        expected = evaluated(openai(server, monkeypatch), sample)
+        before = len(server.requests)
+        assert evaluated(make(server, monkeypatch), sample) == expected
+        assert len(server.requests) == 2 * before
+    assert not any(isinstance(shown, Cause) for shown in expected.values()), expected
+
+
+async def verified(judge: Judge) -> Any:
+    try:
+        return await judge.verify(VERIFY)
+    finally:
+        await judge.aclose()
+
+
+@all_judges
+async def test_a_provider_that_is_busy_is_asked_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A 429, or the 529 of Anthropic, costs a call and the pause it asks for, and no finding."""
+    fault = Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({1}), retry_after="1")
+    with ProviderServer(faults=[fault]) as server:
+        findings = await verified(make(server, monkeypatch))
+        assert found(findings) == TRUTH
+        assert spent(findings).calls == pytest.approx(2) == len(server.requests)
+        first, second = server.requests
+        assert second.at - first.at >= 0.9
+
+
+@all_judges
+async def test_a_provider_that_stays_busy_is_told_by_its_status(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The absence names the status, so that its reader knows what to do."""
+    with ProviderServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
+        finding = (await verified(make(server, monkeypatch))).relevance
+    assert isinstance(finding, NotScored)
+    assert finding.cause is Cause.JUDGE_FAILED
+    assert ("HTTP 529" if make is anthropic else "HTTP 429") in finding.detail
+
+
+@both_shapes
+@all_judges
+async def test_of_a_reply_at_the_token_limit_nothing_wrong_is_read(
+    make: Make, schema: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Items missing after the cut are asked for again, and the findings are whole."""
+    fault = Fault(kind=FaultKind.LENGTH, calls=frozenset({1 if schema else 2}))
+    with ProviderServer(faults=[fault], json_schema=schema) as server:
+        findings = await verified(make(server, monkeypatch))
+        assert found(findings) == TRUTH
+        assert sum(call.fault is FaultKind.LENGTH for call in server.requests) == 1
+        assert spent(findings).calls == pytest.approx(len(server.requests))
+
+
+@all_judges
+async def test_the_tokens_are_those_that_the_provider_counts(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Budgets and costs know what each provider reports as its usage."""
+    with ProviderServer() as server:
+        used = spent(await verified(make(server, monkeypatch)))
+    assert used.input_tokens > 100
+    assert used.output_tokens > 20
+
+
+async def test_azure_is_asked_at_its_own_path_with_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The deployment is the model, below the address of the resource."""
+    with ProviderServer(api_key=KEY, models=["our-deployment"]) as server:
+        assert found(await verified(azure(server, monkeypatch))) == TRUTH
+        assert {call.path for call in server.requests} == {AZURE}

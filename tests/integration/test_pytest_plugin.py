@@ -1,0 +1,125 @@
+"""The pytest plugin, and `tail`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks import Sample
+from rag_eval_hooks.results import read
+from rag_eval_hooks.score import UNIT
+from tests.support.optional import require
+from tests.support.results import evaluation, write_results
+from tests.support.scripts import environment
+from tests.waiting import until
+
+require("jinja2", "scipy")
+
+TESTS = """
+import pytest
+from rag_eval_hooks import Sample
+
+CHUNKS = ("The first ferry leaves at 06:40 from pier two.", "Dogs travel free of charge.")
+
+def sample(answer, reference="The first ferry leaves at 06:40."):
+    return Sample(
+        question="When does the first ferry leave?", contexts=CHUNKS, answer=answer,
+        reference=reference,
+    )
+
+def test_right(rag_eval):
+    outcomes = rag_eval.assert_scores(
+        sample("The first ferry leaves at 06:40."), faithfulness=0.9, noise_sensitivity=0.1
+    )
+    assert outcomes["ragas.faithfulness"].value == 1.0
+
+def test_wrong(rag_eval):
+    wrong = sample("The first ferry leaves at 09:15 from pier two.")
+    rag_eval.assert_scores(wrong, faithfulness=0.8)
+
+def test_refusal(rag_eval):
+    rag_eval.assert_scores(sample("I do not know."), faithfulness=0.8)
+
+def test_name(rag_eval):
+    rag_eval.assert_scores(sample("At 06:40."), faithful=0.8)
+"""
+
+
+def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_ferry.py").write_text(TESTS)
+    command = (sys.executable, "-m", "pytest", "-p", "rag_eval_hooks_pytest", "-q")
+    return subprocess.run(
+        (*command, "-p", "no:cacheprovider", *arguments, "."),
+        env=environment(RAG_EVAL_METRICS="ragas,lexical"),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_a_failure_says_claim_verdict_and_reason(tmp_path: Path, workers: str) -> None:
+    """A test fails at a lower or missing score, says why, and the report has all samples."""
+    done = run_pytest(tmp_path, "-n", workers, "--rag-eval-report", "out/report.html")
+    text = done.stdout + done.stderr
+    assert "3 failed, 1 passed" in text
+    assert "ragas.faithfulness is 0, wanted at least 0.8" in text
+    assert "claims: 0 of 1 supported" in text
+    assert "09:15" in text
+    assert "ragas.faithfulness: not scored: undefined" in text
+    assert "assert_scores: got 'faithful'" in text
+    assert "out/report.html: 4 samples" in text
+    assert len(list(read(tmp_path / "out" / "report.html.jsonl"))) == 4
+    assert (tmp_path / "out" / "report.html").read_text("utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
+    """The plugin leaves no file, and costs a session without the fixture nothing."""
+    run_pytest(tmp_path)
+    assert not list(tmp_path.glob("*.jsonl"))
+    probe = "import sys, rag_eval_hooks_pytest; print('rag_eval_hooks' in sys.modules)"
+    done = subprocess.run(
+        (sys.executable, "-c", probe), env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_tail_shows_results_as_they_come(tmp_path: Path) -> None:
+    """Earlier results, then each new one, whole lines only, over a rotation of the file."""
+    path, shown = tmp_path / "r.jsonl", tmp_path / "shown.txt"
+
+    def write(*numbers: int) -> None:
+        made = [
+            evaluation(Sample(question=f"question {n}"), {"m": UNIT.score(0.5)}) for n in numbers
+        ]
+        write_results(path, made)
+
+    write(1, 2, 3)
+    with shown.open("w") as out:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "rag_eval_hooks.cli.main", "tail", str(path), "-n", "1"),
+            env=environment(PYTHONUNBUFFERED="1"),
+            stdout=out,
+        )
+        try:
+            until(lambda: "question 3" in shown.read_text())
+            line = json.dumps(json.loads(path.read_text().splitlines()[0])).replace("n 1", "n 4")
+            with path.open("a") as file:
+                file.write(line[:40])
+                file.flush()
+                file.write(line[40:] + "\n")
+            until(lambda: "question 4" in shown.read_text())
+            path.rename(tmp_path / "r.2026-01-01.jsonl")
+            write(5)
+            until(lambda: "question 5" in shown.read_text())
+        finally:
+            process.terminate()
+            process.wait()
+    text = shown.read_text()
+    assert "question 2" not in text
+    assert [text.count(f"question {n}") for n in (3, 4, 5)] == [1, 1, 1]

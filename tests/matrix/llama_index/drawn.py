@@ -1,0 +1,85 @@
+"""Runs drawn pipelines and says what is wrong.
+
+`python -m tests.matrix.llama_index.drawn [--seeds 20]` prints how many of each come out right.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import warnings
+
+from llama_index.core import __version__
+
+from rag_eval_hooks import Sample
+from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index.tutorials import TUTORIALS
+from tests.matrix.llama_index.variants import VARIANTS, Variant
+from tests.matrix.world import World
+from tests.support.variation import Variation
+
+__all__ = ["DRAWN", "wrong_in"]
+
+DRAWN = VARIANTS | TUTORIALS
+"""All that run on this version, by name."""
+
+
+def wrong_in(name: str, seed: int) -> dict[str, str]:
+    """Run a variant with capture on; return what is wrong, by aspect."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    variant = DRAWN[name](Variation(seed))
+    world = World()
+    registration = enable(world.evals, **variant.options)
+    try:
+        given = variant.run()
+        if asyncio.iscoroutine(given):
+            loop.run_until_complete(given)
+        samples = [seen.sample for seen in world.seen()]
+        incidents = world.evals.stats().incidents
+    finally:
+        registration.disable()
+        world.close()
+        loop.close()
+        asyncio.set_event_loop(None)
+    wrong = {"incidents": str(incidents)} if incidents else {}
+    if len(samples) != variant.interactions:
+        return wrong | {"interactions": f"{len(samples)}, not {variant.interactions}"}
+    due = variant.requests or ([variant] if samples else [])
+    by_question = {sample.question: sample for sample in samples}
+    for request in due:
+        wrong |= _differences(request, by_question.get(request.question, samples[0]))
+    return wrong
+
+
+def _differences(variant: Variant, sample: Sample) -> dict[str, str]:
+    contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
+    due = list(variant.contexts)
+    if variant.any_order and contexts is not None:
+        contexts, due = sorted(contexts), sorted(due)
+    pairs = {
+        "question": (sample.question, variant.question),
+        "contexts": (contexts, due),
+        "answer": (sample.answer, variant.answer),
+        "status": (sample.status.value, "ok"),
+    }
+    return {key: f"{got!r}, not {want!r}" for key, (got, want) in pairs.items() if got != want}
+
+
+def main() -> int:
+    """Print rows right and all, by variant."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20)
+    count = parser.parse_args().seeds
+    warnings.simplefilter("ignore")
+    wrong = {name: [s for s in range(count) if wrong_in(name, s)] for name in DRAWN}
+    for name, seeds in wrong.items():
+        print(f"{name:28} {count - len(seeds):3} of {count}  {seeds or ''}")  # noqa: T201
+    right = sum(count - len(seeds) for seeds in wrong.values())
+    print(f"llama-index-core {__version__}: {right} of {count * len(wrong)}")  # noqa: T201
+    return int(any(wrong.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

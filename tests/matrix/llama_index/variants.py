@@ -1,0 +1,565 @@
+"""Pipelines drawn by a seed: names, texts, languages, and answers of any length."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_selector import BaseSelector, MultiSelection, SingleSelection
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.base.response.schema import Response
+from llama_index.core.chat_engine.types import AgentChatResponse
+from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
+from llama_index.core.indices.document_summary import DocumentSummaryIndex
+from llama_index.core.indices.prompt_helper import PromptHelper
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.query_engine import (
+    CustomQueryEngine,
+    RouterQueryEngine,
+    SubQuestionQueryEngine,
+)
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import Document, MetadataMode, NodeWithScore, TextNode
+from llama_index.core.tools import FunctionTool, QueryEngineTool, ToolMetadata
+from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, step
+
+from tests.matrix.llama_index.kit import Bags, Scripted, pick
+from tests.support.variation import Variation
+
+try:
+    from llama_index.core.agent.workflow import FunctionAgent
+except ImportError:
+    FunctionAgent = None  # type: ignore[assignment, misc]
+
+__all__ = [
+    "VARIANTS",
+    "Corpus",
+    "Everything",
+    "Variant",
+    "answered",
+    "asking",
+    "in_turn",
+    "says",
+]
+
+
+@dataclass
+class Variant:
+    """One drawn pipeline.
+
+    Attributes:
+        run: Asks it; a coroutine function is awaited.
+        question: What the user asked.
+        contexts: Texts that the answering model saw, in its order.
+        answer: What the user got.
+        interactions: Samples that must come out.
+        any_order: Whether the order of the contexts depends on chance.
+        options: Arguments of `enable`.
+        requests: Each of several that come out, where there are more than one.
+    """
+
+    run: Callable[[], Any]
+    question: str = ""
+    contexts: Sequence[str] = ()
+    answer: str | None = None
+    interactions: int = 1
+    any_order: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    requests: Sequence[Variant] = ()
+
+
+class Corpus:
+    """Passages in an index, and the texts in which a model is shown them.
+
+    Args:
+        draw: The seed's draws.
+        count: Passages.
+        metadata: Whether the nodes have some that the model is shown.
+    """
+
+    def __init__(self, draw: Variation, count: int = 3, *, metadata: bool = False) -> None:
+        self.question = draw.question()
+        self.nodes = [TextNode(text=text, id_=draw.name()) for text in draw.passages(count)]
+        for node in self.nodes if metadata else ():
+            node.metadata = {draw.name(): draw.short(), "year": draw.chance.randint(1900, 2030)}
+        self.index = VectorStoreIndex(self.nodes, embed_model=Bags())
+
+    @property
+    def retriever(self) -> Any:
+        """A retriever of all passages."""
+        return self.index.as_retriever(similarity_top_k=len(self.nodes))
+
+    def shown(self) -> list[str]:
+        """Texts as a model is shown them, best first."""
+        found = self.retriever.retrieve(self.question)
+        return [node.node.get_content(metadata_mode=MetadataMode.LLM) for node in found]
+
+    def engine(self, model: Scripted, **more: Any) -> Any:
+        """A query engine over all passages."""
+        return self.index.as_query_engine(llm=model, similarity_top_k=len(self.nodes), **more)
+
+
+def answered(draw: Variation) -> str:
+    """An answer of any length: a word, a number, a sentence, a passage."""
+    return draw.chance.choice([draw.short, draw.word, draw.sentence, draw.passage])()
+
+
+def says(*answers: str) -> Scripted:
+    """A model that gives these answers in turn, the last one for ever."""
+    left = list(answers)
+    return Scripted(reply=lambda _: left.pop(0) if len(left) > 1 else left[0])
+
+
+def asking(draw: Variation, engine: Any, question: str) -> Callable[[], Any]:
+    """Ask sync or async."""
+    if draw.chance.random() < 0.5:
+        return lambda: engine.query(question)
+    return lambda: engine.aquery(question)
+
+
+def response_modes(draw: Variation) -> Variant:
+    """One query in a mode that makes one call, or one a passage."""
+    corpus = Corpus(draw, draw.chance.randint(2, 4))
+    mode = draw.chance.choice(
+        ["compact", "refine", "tree_summarize", "simple_summarize", "accumulate"]
+    )
+    answer = answered(draw)
+    engine = corpus.engine(says(answer), response_mode=mode)
+    contexts = corpus.shown()
+    if mode == "accumulate":
+        answer = "\n---------------------\n".join(
+            f"Response {n}: {answer}" for n in range(1, len(contexts) + 1)
+        )
+    return Variant(asking(draw, engine, corpus.question), corpus.question, contexts, answer)
+
+
+def several_calls(draw: Variation) -> Variant:
+    """Passages that need several calls, in compact mode."""
+    corpus = Corpus(draw, 6)
+    answers = [answered(draw) for _ in range(12)]
+    helper = PromptHelper(
+        context_window=420, num_output=20, chunk_overlap_ratio=0.0, tokenizer=str.split
+    )
+    seen: list[str] = []
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        seen.append(answers[min(len(seen), len(answers) - 1)])
+        return seen[-1]
+
+    engine = corpus.engine(Scripted(reply=reply), prompt_helper=helper)
+    contexts = corpus.shown()
+
+    def run() -> None:
+        engine.query(corpus.question)
+
+    made = Variant(run, corpus.question, contexts)
+    # The last reply is the answer; how many there are depends on the lengths of the passages.
+    made.answer = ""
+    made.run = lambda: setattr(made, "answer", str(engine.query(corpus.question)))
+    return made
+
+
+def node_metadata(draw: Variation) -> Variant:
+    """Nodes whose metadata the model is shown."""
+    corpus = Corpus(draw, draw.chance.randint(1, 3), metadata=True)
+    answer = answered(draw)
+    engine = corpus.engine(says(answer))
+    return Variant(asking(draw, engine, corpus.question), corpus.question, corpus.shown(), answer)
+
+
+class _Divided(BaseQuestionGenerator):
+    def __init__(self, questions: list[SubQuestion]) -> None:
+        self.questions = questions
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+    def generate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return self.questions
+
+    async def agenerate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return self.questions
+
+
+def _engine_tools(draw: Variation, models: Sequence[Scripted]) -> tuple[list[Corpus], list[Any]]:
+    corpora = [Corpus(draw, 2) for _ in models]
+    tools = [
+        QueryEngineTool(
+            query_engine=corpus.engine(model),
+            metadata=ToolMetadata(name=draw.name(), description=draw.name()),
+        )
+        for corpus, model in zip(corpora, models, strict=True)
+    ]
+    return corpora, tools
+
+
+def sub_questions(draw: Variation) -> Variant:
+    """A question divided in two, each answered in a few words."""
+    models = [says(answered(draw)), says(answered(draw))]
+    corpora, tools = _engine_tools(draw, models)
+    question, answer = draw.question(), answered(draw)
+    parts = [
+        SubQuestion(sub_question=corpus.question, tool_name=tool.metadata.name)
+        for corpus, tool in zip(corpora, tools, strict=True)
+    ]
+    engine = SubQuestionQueryEngine.from_defaults(
+        query_engine_tools=tools,
+        question_gen=_Divided(parts),
+        response_synthesizer=get_response_synthesizer(llm=says(answer)),
+        use_async=False,
+        verbose=False,
+    )
+    contexts = [text for corpus in corpora for text in corpus.shown()]
+    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
+
+
+class Everything(BaseSelector):
+    """Selects every choice."""
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+    def _select(self, choices: Any, query: Any) -> MultiSelection:
+        found = [SingleSelection(index=n, reason="") for n in range(len(choices))]
+        return MultiSelection(selections=found)
+
+    async def _aselect(self, choices: Any, query: Any) -> MultiSelection:
+        return self._select(choices, query)
+
+
+def routed_to_both(draw: Variation) -> Variant:
+    """A router that asks two engines and joins their answers."""
+    models = [says(answered(draw)), says(answered(draw))]
+    corpora, tools = _engine_tools(draw, models)
+    question, answer = draw.question(), answered(draw)
+    engine = RouterQueryEngine(selector=Everything(), query_engine_tools=tools, llm=says(answer))
+    contexts = [text for corpus in corpora for text in corpus.shown()]
+    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
+
+
+def agent_of(model: Scripted, tools: Sequence[Any], question: str) -> Callable[[], Any]:
+    """Ask an agent with tools."""
+
+    async def run() -> None:
+        await FunctionAgent(llm=model, tools=list(tools), streaming=False).run(user_msg=question)
+
+    return run
+
+
+def in_turn(answer: str, *calls: ChatMessage) -> Scripted:
+    """A model that picks tools one after another, then answers."""
+
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        done = sum(message.role == MessageRole.TOOL for message in messages)
+        return calls[done] if done < len(calls) else answer
+
+    return Scripted(reply=reply)
+
+
+def agent_with_two_engines(draw: Variation) -> Variant:
+    """An agent whose two tools answer in a few words."""
+    models = [says(answered(draw)), says(answered(draw))]
+    corpora, tools = _engine_tools(draw, models)
+    question, answer = draw.question(), answered(draw)
+    calls = [pick(t.metadata.name, input=c.question) for t, c in zip(tools, corpora, strict=True)]
+    contexts = [text for corpus in corpora for text in corpus.shown()]
+    run = agent_of(in_turn(answer, *calls), tools, question)
+    return Variant(run, question, contexts, answer)
+
+
+def plain_tool(draw: Variation) -> Variant:
+    """A plain function as a tool: around an engine, around a retriever, or a search of its own."""
+    corpus = Corpus(draw, 2)
+    question, answer, name = draw.question(), draw.sentence(), draw.name()
+    kind = draw.chance.choice(["engine", "retriever", "texts", "rows", "text"])
+    engine, texts = corpus.engine(says(draw.sentence())), corpus.shown()
+
+    def search(query: str) -> Any:
+        if kind == "engine":
+            return str(engine.query(query))
+        if kind == "retriever":
+            return "\n\n".join(n.get_content() for n in corpus.retriever.retrieve(query))
+        if kind == "rows":
+            return [{draw.name(): n, "text": text} for n, text in enumerate(texts)]
+        return texts if kind == "texts" else texts[0]
+
+    tool = FunctionTool.from_defaults(search, name=name, description=draw.name())
+    model = in_turn(answer, pick(name, query=corpus.question))
+    contexts = texts[:1] if kind == "text" else texts
+    return Variant(agent_of(model, [tool], question), question, contexts, answer)
+
+
+def _workflow(draw: Variation, corpus: Corpus, question: str, answer: str) -> tuple[Any, Any, str]:
+    """A workflow whose events have fields of its own, and how its result is given out."""
+    asked, said, other = draw.name(), draw.name(), draw.name()
+    begin = type("Ask", (StartEvent,), {"__annotations__": {asked: str}, "__module__": __name__})
+    end = type("Report", (StopEvent,), {"__annotations__": {said: str}, "__module__": __name__})
+    way = draw.chance.choice(["event", "mapping", "pair", "text"])
+    if not hasattr(Workflow, "start_event_class") and not hasattr(Workflow, "_start_event_class"):
+        # The oldest versions know no events of their own to start and stop with.
+        begin, way = StartEvent, "mapping" if way == "event" else way
+    model = says(answer)
+
+    async def only(self: Any, ev: Any) -> Any:
+        nodes = await corpus.retriever.aretrieve(corpus.question)
+        texts = "\n".join(node.get_content() for node in nodes)
+        reply = await model.acomplete(f"Use only:\n{texts}\nQuestion: {getattr(ev, asked)}")
+        if way == "event":
+            return end(**{said: reply.text})
+        result = {"mapping": {said: reply.text, other: 3}, "pair": (reply.text, nodes)}
+        return StopEvent(result=result.get(way, reply.text))
+
+    only.__qualname__ = "Flow.only"
+    only.__annotations__ = {"ev": begin, "return": end if way == "event" else StopEvent}
+    flow = type("Flow", (Workflow,), {"only": step(only), "__module__": __name__})
+    return flow, asked, way
+
+
+def own_workflow(draw: Variation) -> Variant:
+    """A workflow of the user's own, with names of its own."""
+    corpus = Corpus(draw, 2)
+    question, answer = draw.question(), draw.sentence()
+    flow, asked, _ = _workflow(draw, corpus, question, answer)
+
+    async def run() -> None:
+        await flow(timeout=30).run(**{asked: question})
+
+    return Variant(run, question, corpus.shown(), answer)
+
+
+def own_function(draw: Variation) -> Variant:
+    """A function under LlamaIndex's span decorator that gives out a pair."""
+    corpus = Corpus(draw, 2)
+    question, answer = draw.question(), draw.sentence()
+    model, dispatcher = says(answer), get_dispatcher(__name__)
+
+    @dispatcher.span
+    def ask(topic: str) -> Any:
+        nodes = corpus.retriever.retrieve(corpus.question)
+        texts = "\n".join(node.get_content() for node in nodes)
+        return model.complete(f"{texts}\n{topic}").text, nodes
+
+    return Variant(lambda: ask(question), question, corpus.shown(), answer)
+
+
+class _Rows(CustomQueryEngine):
+    made: Any
+
+    def custom_query(self, query_str: str) -> Any:
+        return self.made(query_str)
+
+
+def rows_of_a_table(draw: Variation) -> Variant:
+    """A schema is retrieved on the way; the answer names rows as its sources."""
+    corpus, rows = Corpus(draw, 2), draw.passages(2)
+    answer = answered(draw)
+    model = says(answer)
+
+    def ask(question: str) -> Response:
+        corpus.retriever.retrieve(question)
+        said = model.complete("Rows:\n" + "\n".join(rows) + f"\n{question}").text
+        return Response(said, [NodeWithScore(node=TextNode(text=row)) for row in rows])
+
+    engine = _Rows(made=ask)
+    return Variant(lambda: engine.query(corpus.question), corpus.question, rows, answer)
+
+
+def wrapped_sources(draw: Variation) -> Variant:
+    """A source is a prompt around one passage, and the model is none of LlamaIndex's."""
+    corpus = Corpus(draw, 1)
+    answer, heading = answered(draw), draw.name()
+
+    def ask(question: str) -> Response:
+        (found,) = corpus.retriever.retrieve(question)
+        text = f"### {heading}: {question}\n<{heading}>{found.get_content()}</{heading}>"
+        return Response(answer, [NodeWithScore(node=TextNode(text=text, id_="0"))])
+
+    engine = _Rows(made=ask)
+    return Variant(lambda: engine.query(corpus.question), corpus.question, corpus.shown(), answer)
+
+
+def answer_that_is_no_text(draw: Variation) -> Variant:
+    """A response whose text is a response, a chat's response, a message or a number."""
+    corpus = Corpus(draw, 2)
+    number = draw.chance.randint(2, 999)
+    inner = draw.chance.choice(
+        [
+            number,
+            Response(response=str(number)),
+            AgentChatResponse(response=str(number)),
+            ChatMessage(role="assistant", content=str(number)),
+            {"answer": number},
+        ]
+    )
+
+    def ask(question: str) -> AgentChatResponse:
+        nodes = corpus.retriever.retrieve(question)
+        made = AgentChatResponse(response="", source_nodes=nodes)
+        made.response = inner  # type: ignore[assignment]
+        return made
+
+    dispatcher = get_dispatcher(__name__)
+    asked = dispatcher.span(ask)
+    question = corpus.question
+    return Variant(lambda: asked(question), question, corpus.shown(), str(number))
+
+
+def building(draw: Variation) -> Variant:
+    """Building an index or a data set, and judging answers, are no questions of users."""
+    corpus, model = Corpus(draw, 2), says(draw.sentence())
+    documents = [Document(text=node.text) for node in corpus.nodes]
+    nodes = [NodeWithScore(node=node, score=1.0) for node in corpus.nodes]
+    synthesizer = get_response_synthesizer(llm=model, response_mode="tree_summarize")  # type: ignore[arg-type]
+    makers: list[Callable[[], Any]] = [
+        lambda: synthesizer.synthesize(draw.question(), nodes),
+        lambda: synthesizer.asynthesize(draw.question(), nodes),
+        lambda: DocumentSummaryIndex.from_documents(
+            documents,
+            llm=model,
+            embed_model=Bags(),
+            response_synthesizer=synthesizer,
+            summary_query=draw.question(),
+        ),
+        lambda: DatasetGenerator(list(corpus.nodes), llm=model).agenerate_questions_from_nodes(),
+        lambda: FaithfulnessEvaluator(llm=model).aevaluate(
+            response=draw.sentence(), contexts=draw.passages(2)
+        ),
+        lambda: FaithfulnessEvaluator(llm=model).evaluate(
+            response=draw.sentence(), contexts=draw.passages(2)
+        ),
+    ]
+    return Variant(draw.chance.choice(makers), interactions=0)
+
+
+def by_hand(draw: Variation) -> Variant:
+    """A retriever and a synthesizer that the application calls one after the other."""
+    corpus, answer = Corpus(draw, 2), answered(draw)
+    synthesizer = get_response_synthesizer(llm=says(answer))
+
+    def run() -> None:
+        nodes = corpus.retriever.retrieve(corpus.question)
+        synthesizer.synthesize(corpus.question, nodes)
+
+    return Variant(run, corpus.question, corpus.shown(), answer)
+
+
+def chosen_by_options(draw: Variation) -> Variant:
+    """Question, contexts and answer that `enable` was told to take, by names or functions."""
+    corpus, given = Corpus(draw, 2), draw.passages(2)
+    question, answer = draw.question(), answered(draw)
+    asked, shown, said = draw.name(), draw.name(), draw.name()
+    dispatcher = get_dispatcher(__name__)
+
+    @dispatcher.span
+    def ask(query: str, **more: str) -> dict[str, Any]:
+        corpus.retriever.retrieve(query)
+        return {"answer": draw.sentence(), said: answer, shown: given}
+
+    options: dict[str, Any] = {"question": asked, "contexts": shown, "answer": said}
+    if draw.chance.random() < 0.5:
+        options = {
+            "question": lambda arguments: arguments["more"][asked],
+            "contexts": lambda result: result[shown] if isinstance(result, dict) else None,
+            "answer": lambda result: result[said],
+        }
+    run = lambda: ask(draw.question(), **{asked: question})  # noqa: E731
+    return Variant(run, question, given, answer, options=options)
+
+
+def several_questions(draw: Variation) -> Variant:
+    """A function of the application that asks several questions: each is a request of its own."""
+    corpora = [Corpus(draw, 2) for _ in range(draw.chance.randint(2, 4))]
+    answers = [answered(draw) for _ in corpora]
+    engines = [c.engine(says(answer)) for c, answer in zip(corpora, answers, strict=True)]
+    questions = [corpus.question for corpus in corpora]
+    as_pairs, given = draw.chance.random() < 0.5, draw.chance.random() < 0.5
+    dispatcher = get_dispatcher(__name__)
+
+    @dispatcher.span
+    def handle(asked: Any = None) -> Any:
+        texts = questions if asked is None else asked
+        said = [engine.query(text) for engine, text in zip(engines, texts, strict=True)]
+        return dict(zip(texts, said, strict=True)) if as_pairs else said
+
+    run = (lambda: handle(questions)) if given else handle
+    requests = [
+        Variant(run, corpus.question, corpus.shown(), answer)
+        for corpus, answer in zip(corpora, answers, strict=True)
+    ]
+    return Variant(run, interactions=len(requests), requests=requests)
+
+
+def sums_and_searches(draw: Variation) -> Variant:
+    """An agent that reckons in its first turn and asks an engine in its second, as in tutorials."""
+    corpus = Corpus(draw, 2)
+    question, answer, name = draw.question(), answered(draw), draw.name()
+    factors = [draw.chance.randint(2, 99) for _ in range(2)]
+    engine = corpus.engine(says(draw.sentence()))
+
+    async def search(query: str) -> str:
+        return str(await engine.aquery(query))
+
+    def times(a: int, b: int) -> int:
+        return a * b
+
+    tools = [
+        FunctionTool.from_defaults(async_fn=search, name=name, description=draw.name()),
+        FunctionTool.from_defaults(times, name="times", description=draw.name()),
+    ]
+
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        asked = max(n for n, one in enumerate(messages) if one.role == MessageRole.USER)
+        if any(message.role == MessageRole.TOOL for message in messages[asked:]):
+            return answer
+        if messages[asked].content == question:
+            return pick(name, query=corpus.question)
+        return pick("times", a=factors[0], b=factors[1])
+
+    agent = FunctionAgent(tools=tools, llm=Scripted(reply=reply), streaming=False)
+
+    async def run() -> None:
+        context = Context(agent)
+        with warnings.catch_warnings():
+            # LlamaIndex warns of what it keeps of a context itself.
+            warnings.simplefilter("ignore")
+            await agent.run(user_msg=f"{factors[0]} * {factors[1]}?", ctx=context)
+            await agent.run(user_msg=question, ctx=context)
+
+    return Variant(run, question, corpus.shown(), answer)
+
+
+_NEEDS_AGENTS = (agent_with_two_engines, plain_tool, sums_and_searches)
+VARIANTS: dict[str, Callable[[Variation], Variant]] = {
+    made.__name__: made
+    for made in (
+        response_modes,
+        several_calls,
+        node_metadata,
+        sub_questions,
+        routed_to_both,
+        agent_with_two_engines,
+        plain_tool,
+        own_workflow,
+        own_function,
+        rows_of_a_table,
+        wrapped_sources,
+        answer_that_is_no_text,
+        building,
+        by_hand,
+        chosen_by_options,
+        several_questions,
+        sums_and_searches,
+    )
+    if FunctionAgent is not None or made not in _NEEDS_AGENTS
+}
+"""All that run on this version, by name."""

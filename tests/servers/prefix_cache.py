@@ -1,0 +1,41 @@
+"""A provider's prompt cache: it knows the beginning of a prompt once a reply to it has begun."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["PrefixCache"]
+
+_BLOCK = 64
+
+
+class PrefixCache:
+    """Beginnings of prompts by hash, in blocks of 64 characters."""
+
+    def __init__(self) -> None:
+        self._known: set[bytes] = set()
+
+    def served(self, body: Mapping[str, Any]) -> int:
+        """Characters at the begin of the request's prompt that are known by now."""
+        length = 0
+        for end, key in self._blocks(body):
+            if key not in self._known:
+                break
+            length = end
+        return length
+
+    def replied(self, body: Mapping[str, Any]) -> None:
+        """Learn a prompt, as the reply to it begins."""
+        self._known |= {key for _end, key in self._blocks(body)}
+
+    @staticmethod
+    def _blocks(body: Mapping[str, Any]) -> list[tuple[int, bytes]]:
+        text = "\n".join(message["content"] for message in body.get("messages", ()))
+        digest = hashlib.blake2b(digest_size=8)
+        blocks = []
+        for start in range(0, len(text) - _BLOCK + 1, _BLOCK):
+            digest.update(text[start : start + _BLOCK].encode("utf-8", "replace"))
+            blocks.append((start + _BLOCK, digest.digest()))
+        return blocks

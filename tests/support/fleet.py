@@ -1,0 +1,160 @@
+"""Worker processes of a fleet, and what they left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from rag_eval_hooks import RagEval, RagEvalConfig
+from tests.servers.brokers import RabbitServer, RedisServer
+from tests.support.scripts import environment
+from tests.waiting import PATIENCE, until
+
+__all__ = ["WorkerProcess", "lines", "results", "scores", "working"]
+
+
+class WorkerProcess:
+    """A worker in a process of its own; a context manager.
+
+    Args:
+        folder: Its working directory, in which its log is.
+        broker: The broker's URL.
+        arguments: Command line behind `python -m`.
+        **settings: Further settings.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        broker: str,
+        *,
+        arguments: str = "celery -A rag_eval_hooks.distributed worker -l INFO",
+        **settings: object,
+    ) -> None:
+        self.folder = folder
+        given = {"broker": broker, "metrics": "ragas.faithfulness", "embedder": "none", **settings}
+        self._variables = {f"RAG_EVAL_{name.upper()}": str(value) for name, value in given.items()}
+        self._command = [sys.executable, "-W", "ignore", "-m", *arguments.split()]
+        self.log = folder / f"worker-{os.urandom(4).hex()}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, without waiting."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                env=environment(**self._variables),
+                start_new_session=True,
+            )
+
+    @property
+    def is_ready(self) -> bool:
+        """True once it takes batches."""
+        return self.log.exists() and b" ready." in self.log.read_bytes()
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Seconds of a core that it has used."""
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+    def kill(self) -> None:
+        """Kill it at once."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def wait(self) -> int:
+        """Wait for its end; return its exit code."""
+        assert self._process is not None
+        return self._process.wait(PATIENCE)
+
+    def end(self) -> None:
+        """Let it finish what it has, and end."""
+        if self._process is not None:
+            self._process.terminate()
+            self.wait()
+            self._process = None
+
+    def __enter__(self) -> Self:
+        """Start it, and wait until it takes batches."""
+        self.start()
+        until(lambda: self.is_ready, "the worker's start")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill it: a test that wants it to end well ends it."""
+        self.kill()
+
+
+@contextmanager
+def working(server: RedisServer | RabbitServer, evals: RagEval) -> Iterator[None]:
+    """Evaluate what is in the queues by a worker in a thread of this process."""
+    # The extra may be missing.
+    from rag_eval_hooks.distributed.worker import Worker
+    from rag_eval_hooks.fleet.broker import Broker
+
+    broker = Broker.of(RagEvalConfig(broker=server.url))
+    worker = Worker(evals, broker)
+    ended = threading.Event()
+
+    def work() -> None:
+        queues = broker.app.conf.task_queues
+        with broker.app.connection_for_read() as connection:
+
+            def take(body: Any, message: Any) -> None:
+                worker.process(str(message.headers["id"]), str(body[0][0]))
+                message.ack()
+
+            with connection.Consumer(queues, callbacks=[take], accept=["json"]):
+                while not ended.is_set():
+                    try:
+                        connection.drain_events(timeout=0.2)
+                    except TimeoutError:
+                        continue
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        worker.stop(1.0)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """Return the lines of a results file; none if it does not exist yet."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def results(path: Path) -> Counter[str]:
+    """Return how often each sample is in a results file."""
+    return Counter(line["sample"]["sample_id"] for line in lines(path))
+
+
+def scores(path: Path) -> Counter[str]:
+    """Return how often each sample has a score in a results file."""
+    return Counter(
+        line["sample"]["sample_id"]
+        for line in lines(path)
+        if any("not_scored" not in outcome for outcome in line["outcomes"].values())
+    )

@@ -1,0 +1,67 @@
+"""Evaluations and results files for tests that read results."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rag_eval_hooks import JsonlSink, NotScored, Outcome, Sample, Score
+from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.results import ResultRow
+from rag_eval_hooks.score import UNIT, Cause
+
+__all__ = ["START", "any_outcome", "evaluation", "row", "rows_of_values", "write_results"]
+
+START = 1_700_000_000_000_000_000
+
+
+def evaluation(
+    sample: Sample, outcomes: Mapping[str, Outcome], *, start: int = START, **fields: Any
+) -> Evaluation:
+    """Return an evaluation that took a millisecond."""
+    values: dict[str, Any] = {"probability": None, "end": start + 1_000_000, **fields}
+    return Evaluation(sample=sample, outcomes=outcomes, start=start, **values)
+
+
+def write_results(path: Path, evaluations: Iterable[Evaluation], **options: Any) -> Path:
+    """Write a results file by the sink itself."""
+    sink = JsonlSink(path, **options)
+    for one in evaluations:
+        sink.deliver(one)
+    return path
+
+
+def row(outcomes: Mapping[str, Outcome], **fields: Any) -> ResultRow:
+    """Return a row; keywords are metadata of its sample."""
+    return ResultRow(sample=Sample(question="q", metadata=fields), outcomes=outcomes)
+
+
+def rows_of_values(metric: str, values: Iterable[float | Cause | None]) -> list[ResultRow]:
+    """Return one row per value in [0, 1], or per cause of its absence."""
+    return [
+        row({metric: NotScored(v) if isinstance(v, Cause) else UNIT.score(v or 0.0)})
+        for v in values
+    ]
+
+
+def any_outcome(chance: random.Random) -> Outcome:
+    """Return an outcome with many fields set, one in four not scored."""
+    probability = chance.choice([None, 1.0, round(chance.uniform(0.01, 1), 3)])
+    if chance.random() < 0.25:
+        return NotScored(chance.choice(list(Cause)), "a reason", probability=probability)
+    value = chance.random()
+    words = chance.choice(["plain", "umlaut ü", "字", "عربي", 'quo"te\n'])
+    return Score(
+        value=value,
+        normalised=value,
+        label=chance.choice([None, "CORRECT", words]),
+        parts={"part": chance.random()} if chance.random() < 0.5 else {},
+        explanation={"claims": [{"claim": words, "supported": chance.random() < 0.5}]},
+        warnings=("short",) if chance.random() < 0.2 else (),
+        annotator="local",
+        version="0.1.0+prompts.3",
+        probability=probability,
+        reason=chance.choice(["", "ratio", "rule:beta"]),
+    )

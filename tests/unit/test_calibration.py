@@ -1,0 +1,201 @@
+"""Laws of calibration: probabilities become shares, and a judge that knows nothing is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rag_eval_hooks import findings
+from rag_eval_hooks.claim_verdict import ClaimVerdict
+from rag_eval_hooks.cli.main import main
+from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.findings import Finding
+from rag_eval_hooks.judges.calibration import (
+    Calibration,
+    agreement,
+    calibration_error,
+    cross_fitted,
+    fitted,
+)
+from rag_eval_hooks.judges.local import LocalJudge
+from rag_eval_hooks.tasks import Verify
+
+SEEDS = range(12)
+
+
+def drawn(
+    rng: random.Random, count: int, slope: float, shift: float
+) -> tuple[list[float], list[bool]]:
+    """Probabilities of a judge that is too sure or leans to a side, and what is true."""
+    odds = [rng.gauss(0, 2) for _ in range(count)]
+    truths = [rng.random() < 1 / (1 + math.exp(-(slope * x + shift))) for x in odds]
+    return [1 / (1 + math.exp(-x)) for x in odds], truths
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_hundred_labels_halve_the_error(seed: int) -> None:
+    """On other rows of the same judge the calibration error is at most half of what it was."""
+    rng = random.Random(seed)
+    slope, shift = rng.choice([(0.3, -1.0), (0.5, 1.5), (1.0, -2.0), (0.4, 1.2)])
+    made = fitted(*drawn(rng, 100, slope, shift))
+    others, truths = drawn(rng, 4000, slope, shift)
+    before = calibration_error(others, truths)
+    assert calibration_error([made.apply(p) for p in others], truths) <= before / 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_agreement_is_what_it_is_by_definition(seed: int) -> None:
+    """AUROC by pairs, balanced accuracy best over all cuts; order is kept by calibration."""
+    rng = random.Random(seed)
+    probabilities, truths = drawn(rng, rng.randint(25, 80), 1.0, 0.0)
+    if len(set(truths)) < 2:
+        return
+    found = agreement(probabilities, truths)
+    pairs = [(p, n) for p, a in zip(probabilities, truths, strict=True) if a
+             for n, b in zip(probabilities, truths, strict=True) if not b]  # fmt: skip
+    assert found.auroc == pytest.approx(sum((p > n) + (p == n) / 2 for p, n in pairs) / len(pairs))
+    assert found.low <= found.auroc <= found.high
+    made = fitted(probabilities, truths)
+    applied = [made.apply(p) for p in probabilities]
+    assert agreement(applied, truths).auroc == pytest.approx(found.auroc)
+    assert agreement(applied, truths).balanced_accuracy == pytest.approx(found.balanced_accuracy)
+    calibrated, verdicts = cross_fitted(probabilities, truths, range(len(truths)))
+    assert all(0 <= p <= 1 for p in calibrated)
+    assert len(verdicts) == len(truths)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_label_decides_its_own_verdict(seed: int) -> None:
+    """Where labels are drawn by chance, verdicts by other folds are right by chance, too."""
+    rng = random.Random(seed)
+    groups = [rng.randrange(60) for _ in range(900)]
+    kinds = [rng.random() < 0.5 for _ in range(60)]
+    truths = [kinds[group] for group in groups]
+    # One probability a sample: who sees a sample's other labels knows them all.
+    probabilities = [(group + 0.5) / 60 for group in groups]
+    _, verdicts = cross_fitted(probabilities, truths, groups)
+    turned = [
+        not truth if group % 5 == 0 else truth for truth, group in zip(truths, groups, strict=True)
+    ]
+    _, others = cross_fitted(probabilities, turned, groups)
+    held = [at for at, group in enumerate(groups) if group % 5 == 0]
+    assert [verdicts[at] for at in held] == [others[at] for at in held]
+
+
+def written(folder: Path, probabilities: list[float], truths: list[bool]) -> list[str]:
+    """A results file and a labels file, and the command over them."""
+    results, labels = folder / "results.jsonl", folder / "labels.jsonl"
+    lines, told = [], []
+    for number, (probability, truth) in enumerate(zip(probabilities, truths, strict=True)):
+        claim = {"claim": f"claim {number}", "supported": True, "probability": probability}
+        sample = {"question": "q", "sample_id": f"s{number}", "answer": "a", "contexts": ["c"]}
+        score = {"value": 1.0, "normalised": 1.0, "explanation": {"claims": [claim]}}
+        score |= {"annotator": "embedded", "version": "0.0+local.6"}
+        lines.append({"sample": sample, "outcomes": {"ragas.faithfulness": score}})
+        told.append({"sample_id": f"s{number}", "supported": truth})
+        if number % 2:
+            told[-1]["claim"] = f"claim {number}"
+    results.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    labels.write_text("".join(json.dumps(line) + "\n" for line in told))
+    return ["calibrate", str(results), str(labels), "-o", str(folder / "made.json")]
+
+
+def test_the_command_writes_what_the_judge_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Agreement is printed, and the file holds the fit."""
+    probabilities, truths = drawn(random.Random(1), 120, 1.0, -1.0)
+    assert main(written(tmp_path, probabilities, truths)) == 0
+    text = capsys.readouterr().out
+    for word in ("AUROC", "kappa", "balanced accuracy", "best cut", "calibration error"):
+        assert word in text
+    assert "labels             120" in text
+    made = Calibration.read(tmp_path / "made.json")
+    assert made == replace(fitted(probabilities, truths), judge="embedded", version="local.6")
+    assert LocalJudge(calibration=tmp_path / "made.json").label is None
+
+
+@pytest.mark.parametrize("seed", SEEDS[:4])
+def test_the_judge_reads_its_calibration(seed: int, tmp_path: Path) -> None:
+    """Probabilities are calibrated, the cut decides in place of unsure, contradictions stay."""
+    rng = random.Random(seed)
+    path = tmp_path / "made.json"
+    slope, shift, cut = rng.uniform(0.3, 2), rng.uniform(-2, 2), rng.uniform(0.2, 0.8)
+    made = Calibration(slope=slope, intercept=shift, cut=cut, labels=50)
+    made.write(path)
+    plain, calibrated = LocalJudge(), LocalJudge(calibration=path)
+    number = rng.randint(10, 99)
+    task = Verify(
+        wanted=frozenset({Finding.ANSWER_SUPPORT}),
+        question="What does the tank hold?",
+        chunks=(f"The tank holds {number} litres of clean water. It was painted in spring.",),
+        answer_claims=(
+            f"The tank holds {number} litres of clean water.",
+            f"The tank holds {number + 1} litres of clean water.",
+            "The tank holds fresh milk of clean cows.",
+            "Neighbours often complain about noise.",
+        ),
+    )
+    before, after = (
+        findings.made(asyncio.run(judge.verify(task)).answer_support)
+        for judge in (plain, calibrated)
+    )
+    assert {one.verdict for one in before} >= {ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED}
+    for one, other in zip(before, after, strict=True):
+        assert one.probability is not None
+        assert other.probability == pytest.approx(made.apply(one.probability))
+        if one.verdict is ClaimVerdict.CONTRADICTED:
+            assert other.verdict is ClaimVerdict.CONTRADICTED
+        else:
+            assert other.sure
+            assert other.supported is (made.apply(one.probability) >= cut)
+    assert plain.label == "screening"
+    assert calibrated.label is None
+    assert calibrated.version != plain.version
+
+
+def test_a_calibration_of_another_judge_is_refused(tmp_path: Path) -> None:
+    """A file that names another judge or version stops the start and says for which it is."""
+    path = tmp_path / "made.json"
+    Calibration(judge="embedded", version="local.1").write(path)
+    with pytest.raises(ConfigError, match=r"local\.1"):
+        LocalJudge(calibration=path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_judge_that_knows_nothing_is_refused(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Below an AUROC of .6 there is no file, and the reason is said."""
+    rng = random.Random(seed)
+    probabilities = [rng.random() for _ in range(400)]
+    assert main(written(tmp_path, probabilities, [rng.random() < 0.5 for _ in range(400)])) == 1
+    assert "refused" in capsys.readouterr().out
+    assert not (tmp_path / "made.json").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": "other"}', '{"slope": 1}'])
+def test_another_file_is_no_calibration(text: str, tmp_path: Path) -> None:
+    """The error names the option and the file."""
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match="calibration"):
+        Calibration.read(path)
+
+
+def test_labels_that_do_not_fit_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Too few labels, or a line that is no label: exit code 2 with file and line."""
+    command = written(tmp_path, [0.2, 0.8], [False, True])
+    assert main(command) == 2
+    assert "labels.jsonl" in capsys.readouterr().err
+    (tmp_path / "labels.jsonl").write_text('{"sample_id": "s1", "supported": "yes"}\n')
+    assert main(command) == 2
+    assert "labels.jsonl:1" in capsys.readouterr().err

@@ -1,0 +1,180 @@
+"""Rows of data sets of other tools as samples."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import ConfigError
+from rag_eval_hooks.datasets.data_rows import ROW_KEY, count_rows, data_rows
+from rag_eval_hooks.datasets.run import DoneRows
+
+CHUNKS = ["The first ferry leaves at 06:40.", "狗可以免费乘船"]
+Q, A, R = "When does it leave, «now»?", "At 06:40.", "06:40"
+
+ROWS: dict[str, dict[str, Any]] = {
+    "ours": {"question": Q, "contexts": CHUNKS, "answer": A, "reference": R},
+    "ragas": {"user_input": Q, "retrieved_contexts": CHUNKS, "response": A, "reference": R},
+    "older ragas": {"question": Q, "contexts": CHUNKS, "answer": A, "ground_truths": [R]},
+    "DeepEval": {
+        "input": Q,
+        "retrieval_context": CHUNKS,
+        "actual_output": A,
+        "expected_output": R,
+        "context": ["what should have been retrieved"],
+    },
+    "LangSmith": {
+        "inputs": {"question": Q},
+        "outputs": {"answer": A, "contexts": CHUNKS},
+        "reference_outputs": {"answer": R},
+    },
+    "LlamaIndex": {
+        "query": Q,
+        "response": A,
+        "source_nodes": [{"node": {"text": t, "id_": "n"}, "score": 0.5} for t in CHUNKS],
+        "reference_answer": R,
+        "reference_contexts": ["what should have been retrieved"],
+    },
+}
+
+
+def only(path: Path, **mapped: str) -> Any:
+    (row,) = data_rows(path, mapped)
+    assert row.sample is not None, row.error
+    return row.sample
+
+
+@pytest.mark.parametrize("tool", ROWS)
+def test_columns_of_each_tool_are_understood(tmp_path: Path, tool: str) -> None:
+    """A row of any of these tools is the very same question, chunks, answer and reference."""
+    path = tmp_path / "d.jsonl"
+    path.write_text(json.dumps(ROWS[tool]) + "\n", "utf-8")
+    sample = only(path)
+    assert (sample.question, sample.answer, sample.reference) == (Q, A, R)
+    assert [context.text for context in sample.contexts] == CHUNKS
+
+
+def test_an_example_of_langsmith_has_no_answer(tmp_path: Path) -> None:
+    """Without reference outputs, its outputs are what is expected: nothing was answered yet."""
+    path = tmp_path / "d.jsonl"
+    path.write_text(json.dumps({"inputs": {"question": Q}, "outputs": {"answer": R}}), "utf-8")
+    sample = only(path)
+    assert (sample.answer, sample.reference, sample.contexts) == (None, R, None)
+
+
+def _jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    file = path / "d.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return file
+
+
+def _gzip(path: Path, rows: list[dict[str, Any]]) -> Path:
+    file = path / "d.jsonl.gz"
+    file.write_bytes(gzip.compress(_jsonl(path, rows).read_bytes()))
+    return file
+
+
+def _csv(path: Path, rows: list[dict[str, Any]]) -> Path:
+    file = path / "d.csv"
+    with file.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, rows[0])
+        writer.writeheader()
+        # As pandas writes a list into a cell.
+        writer.writerows([{**row, "contexts": str(row["contexts"])} for row in rows])
+    return file
+
+
+def _parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.Table.from_pylist(rows), path / "d.parquet")
+    return path / "d.parquet"
+
+
+def _hugging_face(path: Path, rows: list[dict[str, Any]]) -> Path:
+    pa = pytest.importorskip("pyarrow")
+    folder = path / "saved"
+    folder.mkdir()
+    table = pa.Table.from_pylist(rows)
+    file = folder / "data-00000-of-00001.arrow"
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return folder
+
+
+@pytest.mark.parametrize("write", [_jsonl, _gzip, _csv, _parquet, _hugging_face])
+def test_every_kind_of_file_gives_equal_samples(
+    tmp_path: Path, write: Callable[[Path, list[dict[str, Any]]], Path]
+) -> None:
+    """JSON lines, compressed, CSV, Parquet and a saved data set: equal samples, in order."""
+    rows = [{**ROWS["ours"], "question": f"{Q} {n}", "kind": f"k{n % 3}"} for n in range(500)]
+    path = write(tmp_path, rows)
+    samples = [row.sample for row in data_rows(path)]
+    assert len(samples) == 500
+    for number, sample in enumerate(samples):
+        assert sample is not None
+        assert sample.question == f"{Q} {number}"
+        assert [context.text for context in sample.contexts or ()] == CHUNKS
+        assert (sample.answer, sample.reference) == (A, R)
+        assert sample.metadata["kind"] == f"k{number % 3}"
+    if path.suffix in (".jsonl", ".parquet"):
+        assert count_rows(path) == 500
+
+
+def test_other_names_are_mapped(tmp_path: Path) -> None:
+    """`--map` names a column, also one inside an object."""
+    path = _jsonl(tmp_path, [{"prompt": Q, "run": {"says": A, "saw": CHUNKS}, "gold": R}])
+    names = {"answer": "run.says", "contexts": "run.saw", "reference": "gold"}
+    sample = only(path, question="prompt", **names)
+    assert (sample.question, sample.answer, sample.reference) == (Q, A, R)
+    assert [context.text for context in sample.contexts] == CHUNKS
+
+
+def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
+    """A field or column that does not exist is named with those that do."""
+    path = _jsonl(tmp_path, [ROWS["ours"]])
+    with pytest.raises(ConfigError, match=r"answr.*question, answer"):
+        list(data_rows(path, {"answr": "answer"}))
+    with pytest.raises(ConfigError, match=r"answer=reply.*question, contexts"):
+        list(data_rows(path, {"answer": "reply"}))
+    with pytest.raises(ConfigError, match="datasets"):
+        list(data_rows(tmp_path / "d.xlsx"))
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"prompt": Q}, "columns are prompt; say --map question"),
+        ({"question": " "}, "no column has one"),
+        ({"question": Q, "contexts": 7}, "contexts: got int"),
+        ({"question": Q, "contexts": [{"title": "x"}]}, "contexts: got title"),
+        ({"question": Q, "answer": {"deep": 1}}, "answer: got dict"),
+        (["a list"], "wants an object"),
+    ],
+)
+def test_a_row_that_is_no_sample_is_named(tmp_path: Path, row: Any, words: str) -> None:
+    """It has a number and a reason, and the rows after it are read."""
+    path = _jsonl(tmp_path, [ROWS["ours"], row, ROWS["ragas"]])
+    first, wrong, last = data_rows(path)
+    assert first.sample is not None
+    assert last.sample is not None
+    assert wrong.sample is None
+    assert wrong.error.startswith("row 2")
+    assert words in wrong.error
+
+
+def test_a_changed_row_is_not_done(tmp_path: Path) -> None:
+    """Rows are known by number and content."""
+    done = DoneRows()
+    old = list(data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["ragas"]])))
+    for row in old:
+        done.add(row.number, row.digest)
+    new = list(data_rows(_jsonl(tmp_path, [ROWS["ours"], ROWS["DeepEval"], ROWS["ragas"]])))
+    assert [done.has(row) for row in new] == [True, False, False]
+    assert old[0].sample is not None
+    assert old[0].sample.metadata[ROW_KEY] == f"0-{old[0].digest:016x}"

@@ -1,0 +1,184 @@
+"""The semantic-convention registry that the package ships, beside what the code emits."""
+
+from __future__ import annotations
+
+import random
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+import rag_eval_hooks
+from rag_eval_hooks import RagEval, semconv
+from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.metrics import ALL_METRICS
+from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
+from rag_eval_hooks.telemetry.log_events import EventEmitter
+from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
+from rag_eval_hooks.telemetry.thresholds import Thresholds
+from rag_eval_hooks.testing import ScriptedJudge
+
+yaml = pytest.importorskip("yaml")
+FOLDER = Path(rag_eval_hooks.__file__).parent / "registry"
+TYPES = {"string": str, "double": float, "boolean": bool, "int": int, "string[]": list}
+SCRIPT = Path(__file__).parents[2] / "docs" / "telemetry_tables.py"
+FIELDS = ("score", "normalised", "label", "pass", "reason", "sample_rate")
+
+
+def groups() -> Iterator[dict[str, Any]]:
+    for file in sorted(FOLDER.glob("*.yaml")):
+        if file.name != "registry_manifest.yaml":
+            yield from yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+
+
+def declared() -> dict[str, str]:
+    """Return the type of every attribute; none is declared twice."""
+    pairs = [
+        (one["id"], one["type"])
+        for group in groups()
+        for one in group.get("attributes", ())
+        if "id" in one
+    ]
+    assert len({name for name, _ in pairs}) == len(pairs)
+    return dict(pairs)
+
+
+def referred(group: dict[str, Any]) -> set[str]:
+    """Return the attributes of ours that an event or an instrument may have."""
+    return {one["ref"] for one in group.get("attributes", ())}
+
+
+def constants(prefix: str) -> set[str]:
+    return {value for name, value in vars(semconv).items() if name.startswith(prefix)}
+
+
+def test_every_name_is_declared_and_no_other() -> None:
+    """Attributes, results of each metric and instruments are those of the code."""
+    results = {
+        semconv.eval_key(metric.id, field)
+        for metric in ALL_METRICS
+        for field in FIELDS
+        if field != "normalised" or metric.scale != UNIT
+    }
+    assert set(declared()) == constants("EVAL_") | results
+    metrics = [one["metric_name"] for one in groups() if one["type"] == "metric"]
+    assert sorted(metrics) == sorted(constants("METRIC_"))
+    events = [one["name"] for one in groups() if one["type"] == "event"]
+    assert events == [semconv.GEN_AI_EVALUATION_EVENT]
+
+
+def test_declarations_have_what_weaver_wants() -> None:
+    """Each has an id, a known type, a stability and a brief; a text or a number has examples."""
+    for group in groups():
+        assert group["id"]
+        assert group["brief"]
+        if group["type"] == "metric":
+            assert group["id"] == f"metric.{group['metric_name']}"
+            assert group["instrument"] in ("counter", "updowncounter", "gauge", "histogram")
+            assert {"unit", "stability"} <= set(group)
+        if group["type"] != "attribute_group":
+            assert referred(group) <= set(declared())
+            continue
+        for one in group.get("attributes", ()):
+            assert one["type"] in TYPES
+            assert one["stability"] == "development"
+            assert one["brief"]
+            assert one.get("examples") or one["type"] == "boolean"
+
+
+def drawn(source: random.Random) -> tuple[Thresholds, Evaluation]:
+    """Return an evaluation of twelve metrics, some without a score."""
+    chosen = source.sample(ALL_METRICS, 12)
+    outcomes: dict[str, Outcome] = {
+        metric.id: metric.scale.score(
+            source.uniform(metric.scale.low, metric.scale.high),
+            label=source.choice([None, "word"]),
+            probability=source.choice([None, 0.5, 1.0]),
+            probability_estimated=source.choice([True, False]),
+        )
+        if source.random() < 0.8
+        else NotScored(Cause.JUDGE_FAILED)
+        for metric in chosen
+    }
+    limits = {metric.id: metric.scale.high for metric in source.sample(chosen, 6)}
+    thresholds = Thresholds(limits, ALL_METRICS)
+    verdicts = thresholds.verdicts(outcomes)
+    return thresholds, Evaluation(
+        sample=Sample(question="q", context_source="prompt", question_source="input"),
+        outcomes=outcomes,
+        probability=1.0,
+        start=0,
+        end=10**9,
+        reason="ratio",
+        verdicts=verdicts,
+        passed=thresholds.passed(outcomes, verdicts),
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_spans_hold_what_is_declared(seed: int) -> None:
+    """Every attribute of ours that a span gets is declared with the type of its value."""
+    thresholds, evaluation = drawn(random.Random(seed))
+    types = declared()
+    seen = ScoreAttributes(thresholds, content=False).of(evaluation)
+    assert any(key.endswith(".score") for key in seen)
+    for key, value in seen.items():
+        if key.startswith("rag.eval."):
+            assert type(value) is TYPES[types[key]], key
+
+
+def test_events_hold_what_is_declared() -> None:
+    """Events of many evaluations have every attribute that is declared, of its type, no other."""
+    emitter = EventEmitter(None, content=False, max_chars=100)
+    events = [one for seed in range(20) for one in emitter.results(drawn(random.Random(seed))[1])]
+    ours = [pair for one in events for pair in one.items() if pair[0].startswith("rag.eval.")]
+    (group,) = [one for one in groups() if one["type"] == "event"]
+    assert {key for key, _ in ours} == referred(group)
+    types = declared()
+    assert all(type(value) is TYPES[types[key]] for key, value in ours)
+
+
+def test_instruments_are_as_declared() -> None:
+    """Unit, description and attributes of what the SDK collects are those of the registry."""
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    with RagEval("lexical", ScriptedJudge(), meter_provider=provider) as evals:
+        evals.offer(Sample(question="q", answer="a", contexts=(Context(text="c"),), reference="a"))
+        assert evals.flush(60)
+        data = reader.get_metrics_data()
+    assert data is not None
+    known = {one["metric_name"]: one for one in groups() if one["type"] == "metric"}
+    collected = [
+        metric
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    ]
+    assert len(collected) > 10
+    for metric in collected:
+        entry = known[metric.name]
+        assert (metric.unit, metric.description) == (entry["unit"], entry["brief"])
+        keys = {key for point in metric.data.data_points for key in point.attributes or ()}
+        assert {key for key in keys if key.startswith("rag.eval.")} <= referred(entry), metric.name
+        assert (
+            type(metric.data).__name__.lower()
+            in {
+                "counter": ("sum",),
+                "updowncounter": ("sum",),
+                "gauge": ("gauge",),
+                "histogram": ("histogram",),
+            }[entry["instrument"]]
+        )
+
+
+@pytest.mark.skipif(not SCRIPT.is_file(), reason="not in a source tree")
+def test_the_page_on_telemetry_has_its_tables() -> None:
+    """The reference lists what the registry declares, in its words."""
+    script = runpy.run_path(str(SCRIPT))
+    written = SCRIPT.with_name("telemetry.md").read_text(encoding="utf-8")
+    assert script["page"]() == written, "run `python docs/telemetry_tables.py`"

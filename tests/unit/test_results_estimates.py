@@ -1,0 +1,450 @@
+"""Means over all traffic from unequal samples, and what they are made of."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rag_eval_hooks import NotScored, Outcome, Sample, Score
+from rag_eval_hooks.results import (
+    Cuts,
+    ResultRow,
+    diagnose,
+    mean_of,
+    predicted_mean,
+    read,
+    select,
+    share_of,
+    summarise,
+    worst,
+)
+from rag_eval_hooks.results.html import as_html
+from rag_eval_hooks.results.ranking import time_of
+from rag_eval_hooks.results.report import make_report
+from rag_eval_hooks.results.summary import band_of
+from rag_eval_hooks.results.tables import as_markdown, as_text, label_tables
+from rag_eval_hooks.score import UNIT, Cause, Scale
+from tests.support.results import evaluation, row, write_results
+
+SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
+PERCENT = Scale(0, 100)
+CLASS = "graphrag.answer_class"
+GRADE = "graphrag.factual_accuracy_percentage"
+METHODS = {"local_search": (6, 2, 0), "basic_search": (6, 2, 0), "llm_with_context": (5, 2, 1)}
+LABELS = ("CORRECT", "WRONG", "DON'T KNOW")
+
+
+def labelled(label: str) -> Score:
+    return PERCENT.score(100.0 * (label == "CORRECT"), label=label)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0.01, 1)), min_size=1, max_size=30),
+    st.floats(0.5, 1000),
+)
+def test_the_mean_weighs_by_inverse_probability(
+    drawn: list[tuple[float, float]], factor: float
+) -> None:
+    """Weights count by their ratio alone, the interval holds the mean and keeps to the scale."""
+    values, chances = zip(*drawn, strict=True)
+    weights = [1 / chance for chance in chances]
+    found = mean_of(values, weights)
+    assert found is not None
+    by_hand = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+    assert found.mean == pytest.approx(by_hand)
+    assert found.raw == pytest.approx(sum(values) / len(values))
+    assert found.effective_n <= found.n + 1e-6
+    rescaled = mean_of(values, [factor * weight for weight in weights])
+    assert rescaled is not None
+    assert rescaled.mean == pytest.approx(found.mean)
+    if found.low is None or found.high is None:
+        assert len(values) == 1
+    else:
+        assert 0 <= found.low <= found.mean + 1e-9
+        assert found.mean - 1e-9 <= found.high <= 1
+
+
+@given(st.integers(0, 40), st.integers(2, 40))
+def test_a_plain_share_has_wilsons_interval(hits: int, number: int) -> None:
+    """Without weights, the interval of yes and no is Wilson's of 1927."""
+    hits = min(hits, number)
+    found = share_of([index < hits for index in range(number)])
+    assert found is not None
+    z, p = 1.959964, hits / number
+    # The variance is the unbiased one, so that it counts one observation less.
+    n = number - 1 if 0 < hits < number else number
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    assert found.low == pytest.approx(max(0.0, middle - half), abs=1e-5)
+    assert found.high == pytest.approx(min(1.0, middle + half), abs=1e-5)
+
+
+@pytest.mark.parametrize("design", ["uniform", "rules", "tail"])
+def test_intervals_hold_the_truth_as_often_as_they_say(design: str) -> None:
+    """Over simulated streams, 95 % of the intervals hold the true mean; a plain mean's do not.
+
+    The full size, four designs with 1,000 streams, is `python -m benchmarks.interval_coverage`.
+    """
+    chance = random.Random(f"{SEED} {design}")
+    hits = raw_hits = 0
+    for _ in range(300):
+        values, weights = [], []
+        for _ in range(400):
+            beta, refused = chance.random() < 0.2, chance.random() < 0.15
+            value = sum(chance.random() < (0.05 if refused else 0.8) for _ in range(5)) / 5
+            p = {"uniform": 0.2, "rules": 0.8 if beta else 0.1}.get(design, 1.0 if refused else 0.1)
+            if chance.random() < p:
+                values.append(value)
+                weights.append(1 / p)
+        truth = 0.15 * 0.05 + 0.85 * 0.8
+        found, plain = mean_of(values, weights), mean_of(values)
+        assert found is not None
+        assert plain is not None
+        hits += found.low <= truth <= found.high  # type: ignore[operator]
+        raw_hits += plain.low <= truth <= plain.high  # type: ignore[operator]
+    assert 0.91 <= hits / 300 <= 0.985
+    if design == "tail":
+        assert raw_hits / 300 < 0.05
+
+
+def test_labels_of_a_part_correct_the_judge() -> None:
+    """With a biased judge on all and labels on few, the interval is right, and narrower."""
+    chance = random.Random(SEED)
+    hits, ratio = 0, 0.0
+    for _ in range(200):
+        pairs = []
+        for _ in range(460):
+            label = chance.random() < 0.4
+            pairs.append((float(label), float(chance.random() < (0.9 if label else 0.3))))
+        found = predicted_mean([judged for _, judged in pairs[60:]], pairs[:60])
+        alone = mean_of([label for label, _ in pairs[:60]])
+        assert found is not None
+        assert alone is not None
+        hits += found.low <= 0.4 <= found.high  # type: ignore[operator]
+        ratio += (found.high - found.low) / (alone.high - alone.low) / 200  # type: ignore[operator]
+    assert 0.9 <= hits / 200 <= 0.99
+    assert ratio < 0.95
+
+
+def test_labels_of_unequal_samples_correct_the_judge() -> None:
+    """Where samples of unequal probability are labelled, the mean is that of all traffic."""
+    chance = random.Random(SEED)
+    hits, truth = 0, 0.3 * 0.9 + 0.7 * 0.3
+    for _ in range(200):
+        judged, pairs, weights, own = [], [], [], []
+        for _ in range(900):
+            often = chance.random() < 0.3
+            weight = 1.25 if often else 5.0
+            if chance.random() > 1 / weight:
+                continue
+            label = float(chance.random() < (0.9 if often else 0.3))
+            value = float(chance.random() < (0.9 if label else 0.4))
+            if chance.random() < 0.3:
+                pairs.append((label, value))
+                own.append(weight)
+            else:
+                judged.append(value)
+                weights.append(weight)
+        found = predicted_mean(judged, pairs, weights, label_weights=own)
+        assert found is not None
+        hits += found.low <= truth <= found.high  # type: ignore[operator]
+    assert 0.9 <= hits / 200 <= 0.99
+
+
+def test_a_useless_judge_leaves_the_labels() -> None:
+    """A judge that says the same of all adds nothing: the estimate is that of the labels."""
+    pairs = [(float(n % 3 == 0), 0.5) for n in range(30)]
+    found = predicted_mean([0.5] * 200, pairs)
+    assert found is not None
+    assert found.mean == pytest.approx(10 / 30)
+    assert predicted_mean([0.5], pairs[:1]) is None
+
+
+def test_the_classes_of_the_definition() -> None:
+    """24 answers by three methods: 17 CORRECT, 6 WRONG, 1 DON'T KNOW, and each method's own."""
+    rows = [
+        row({CLASS: labelled(label)}, method=method)
+        for method, counts in METHODS.items()
+        for label, count in zip(LABELS, counts, strict=True)
+        for _ in range(count)
+    ]
+    whole = summarise(rows)[None].metrics[CLASS]
+    assert dict(whole.labels) == {"CORRECT": 17, "WRONG": 6, "DON'T KNOW": 1}
+    assert {name: round(100 * share.mean, 1) for name, share in whole.shares.items()} == {
+        "CORRECT": 70.8,
+        "WRONG": 25.0,
+        "DON'T KNOW": 4.2,
+    }
+    by_method = summarise(rows, "method")
+    assert {
+        key: tuple(group.metrics[CLASS].labels.get(label, 0) for label in LABELS)
+        for key, group in by_method.items()
+    } == METHODS
+
+
+def test_the_classes_stand_in_the_report(tmp_path: Path) -> None:
+    """The report of a file has each method's counts and per cent, as the definition's table."""
+    made = [
+        evaluation(Sample(question=f"q{n}", metadata={"method": method}), {CLASS: labelled(label)})
+        for method, counts in METHODS.items()
+        for label, count in zip(LABELS, counts, strict=True)
+        for n in range(count)
+    ]
+    report = make_report(read(write_results(tmp_path / "r.jsonl", made)), by=["method"])
+    (table,) = label_tables(report, "method")
+    names = list(table.header[1:])
+    assert {
+        cells[0]: tuple(int(cells[1 + names.index(label)].split(" ")[0]) for label in LABELS)
+        for cells in table.rows
+    } == METHODS
+    total = sum(METHODS["local_search"])
+    shown = f"{round(100 * METHODS['local_search'][0] / total, 1):g} %"
+    for text in (as_text(report), as_markdown(report), as_html(report)):
+        assert shown in text
+        assert "answer_class by method" in text or "answer\\_class by method" in text
+
+
+def test_the_grades_of_the_definition() -> None:
+    """24 answers: 12 A, 1 B, 3 C, 4 D, 4 E, in counts and per cent, each with its word."""
+    counts = {"A": 12, "B": 1, "C": 3, "D": 4, "E": 4}
+    rows = [
+        row({GRADE: PERCENT.score(50, label=letter)})
+        for letter in counts
+        for _ in range(counts[letter])
+    ]
+    summary = summarise(rows)[None].metrics[GRADE]
+    assert dict(summary.labels) == counts
+    assert [round(100 * summary.shares[letter].mean, 1) for letter in "ABCDE"] == [
+        50.0,
+        4.2,
+        12.5,
+        16.7,
+        16.7,
+    ]
+    words = [band_of(GRADE, value) for value in (0.8, 0.6, 0.4, 0.2, 0.0)]
+    assert words == ["excellent", "good", "moderate", "poor", "very poor"]
+
+
+def test_the_composite_of_the_definition() -> None:
+    """Mean, best and worst by method are those of the table, in per cent."""
+    table = {"local_search": (89.11, 95.33, 71.33), "basic_search": (43.68, 75.51, 20.41)}
+    rows = [
+        row({"graphrag.ragas_score": PERCENT.score(value)}, method=method)
+        for method, (mean, best, least) in table.items()
+        for value in (best, least, *[(8 * mean - best - least) / 6] * 6)
+    ]
+    for method, group in summarise(rows, "method").items():
+        summary = group.metrics["graphrag.ragas_score"]
+        assert summary.estimate is not None
+        assert (round(summary.estimate.mean, 2), summary.best, summary.worst) == table[method or ""]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "word"),
+    [
+        ("graphrag.semantic_similarity_percentage", 0.9999, "identical or nearly"),
+        ("graphrag.semantic_similarity_percentage", 0.9075, "equivalent with minor variations"),
+        ("graphrag.semantic_similarity_percentage", 0.8797, "core meaning in other words"),
+        ("graphrag.semantic_similarity_percentage", 0.79, "meaning differs"),
+        ("graphrag.bert_score_f1", 0.9999, "nearly identical"),
+        ("graphrag.bert_score_f1", 0.7238, "very similar, few other words"),
+        ("graphrag.bert_score_f1", 0.31, "similar meaning, other phrasing"),
+        ("graphrag.bert_score_f1", 0.0662, "very different: usual for creative and long answers"),
+        ("ragas.faithfulness", 0.5, None),
+    ],
+)
+def test_the_bands_of_the_definition(metric: str, value: float, word: str | None) -> None:
+    """Values of the definition's own examples have its words."""
+    assert band_of(metric, value) == word
+
+
+@given(st.lists(st.one_of(st.floats(0, 1), st.sampled_from(Cause)), min_size=1))
+def test_absences_are_counted_and_in_no_mean(values: list[float | Cause]) -> None:
+    """Mean, best and worst are those of the scores alone; every sample is counted once."""
+    rows = [row({"m": NotScored(v) if isinstance(v, Cause) else UNIT.score(v)}) for v in values]
+    summary = summarise(rows)[None].metrics["m"]
+    scores = [v for v in values if not isinstance(v, Cause)]
+    assert summary.scored + sum(summary.absences.values()) == len(values)
+    assert summary.scored == len(scores)
+    assert (summary.best, summary.worst) == ((max(scores), min(scores)) if scores else (None, None))
+    if scores:
+        assert summary.estimate is not None
+        assert summary.estimate.mean == pytest.approx(sum(scores) / len(scores), abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [UNIT, PERCENT, Scale(1, 5), Scale(0, 1, higher_is_better=False)])
+def test_estimates_stand_in_the_scale_of_the_metric(scale: Scale) -> None:
+    """Mean and interval are in the native scale, the interval in its order, best is best."""
+    span = scale.high - scale.low
+    values = [scale.low + span * share for share in (0.1, 0.5, 0.9, 0.4)]
+    summary = summarise([row({"m": scale.score(value)}) for value in values])[None].metrics["m"]
+    found = summary.estimate
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.mean == pytest.approx(sum(values) / 4)
+    assert scale.low <= found.low < found.mean < found.high <= scale.high
+    ends = (max(values), min(values))
+    assert (summary.best, summary.worst) == (ends if scale.higher_is_better else ends[::-1])
+
+
+def test_scores_that_no_draw_chose_are_in_no_estimate_of_traffic() -> None:
+    """An evaluation that a feedback asked for would bias the mean: it is counted beside."""
+    drawn = [row({"m": replace(UNIT.score(1.0), probability=0.5)}) for _ in range(4)]
+    asked = [row({"m": UNIT.score(0.0)}) for _ in range(3)]
+    summary = summarise([*drawn, *asked])[None].metrics["m"]
+    assert summary.estimate is not None
+    assert (summary.estimate.mean, summary.estimate.n, summary.unweighted) == (1.0, 4, 3)
+
+
+def test_any_key_groups() -> None:
+    """By a key of the metadata, reason, day or a function; those without it are a group."""
+    time = datetime(2026, 5, 1, 23, tzinfo=UTC)
+    rows = [
+        ResultRow(sample=Sample(question="q", metadata=m), outcomes={}, time=time, reason=reason)
+        for m, reason in (({"kind": 1}, "ratio"), ({"kind": "1"}, ""), ({}, "rule:beta"))
+    ]
+    assert {k: g.samples for k, g in summarise(rows, "kind").items()} == {"1": 2, None: 1}
+    assert list(summarise(rows, "reason")) == ["ratio", None, "rule:beta"]
+    assert list(summarise(rows, "day")) == ["2026-05-01"]
+    assert list(summarise(rows, lambda each: len(each.sample.metadata))) == ["1", "0"]
+
+
+FAITHFUL, RECALL = "ragas.faithfulness", "ragas.context_recall"
+PRECISION, RELEVANT = "ragas.context_precision", "ragas.answer_relevancy"
+EXACT, KEYWORDS = "lexical.exact_match", "lexical.keyword_coverage"
+
+
+@pytest.mark.parametrize(
+    ("levels", "label", "rule", "blame"),
+    [
+        ({FAITHFUL: 1, RECALL: 0}, None, "faithful, but the context lacks the answer", "retriever"),
+        ({FAITHFUL: 0, RECALL: 1}, None, "the context has the answer, yet", "generator"),
+        ({RECALL: 1, PRECISION: 0}, None, "everything needed is retrieved", "retriever"),
+        ({FAITHFUL: 1, RELEVANT: 0}, None, "faithful, but answers another", "generator"),
+        ({FAITHFUL: 0}, "CORRECT", "correct, but not from the context", "generator"),
+        ({RECALL: 0}, "DON'T KNOW", "does not know, and the context lacks", "retriever"),
+        ({RECALL: 1}, "DON'T KNOW", "does not know, though", "generator"),
+        ({EXACT: 0.9, KEYWORDS: 0.2}, None, "exact but incomplete", "generator"),
+        ({EXACT: 0.1, KEYWORDS: 0.9}, None, "right but phrased otherwise", "none"),
+        ({KEYWORDS: 0.9, "lexical.number_match": 0.2}, None, "right concepts", "generator"),
+        ({"lexical.source_citation": 0.3}, None, "sources not named", "generator"),
+        ({KEYWORDS: 0.9, FAITHFUL: 0.3}, None, "matches the reference", "generator"),
+        ({EXACT: 0.9, FAITHFUL: 0.8}, None, "high throughout", "none"),
+        (
+            {FAITHFUL: 0, PRECISION: 0, "ragas.noise_sensitivity": 0},
+            None,
+            "distracted by irrelevant",
+            "both",
+        ),
+    ],
+)
+def test_each_pattern_has_its_blame(
+    levels: dict[str, float], label: str | None, rule: str, blame: str
+) -> None:
+    """Samples of a pattern show its rule, all others do not, and they are named."""
+    outcomes: dict[str, Outcome] = {name: UNIT.score(value) for name, value in levels.items()}
+    if label is not None:
+        outcomes[CLASS] = labelled(label)
+    shown = row(outcomes)
+    middle = row({name: UNIT.score(0.65) for name in outcomes})
+    found = {each.rule.name: each for each in diagnose([shown, middle])}
+    (hit,) = [each for name, each in found.items() if name.startswith(rule)]
+    assert hit.rule.blame == blame
+    assert list(hit.rows) == [shown]
+    assert hit.share.mean == 0.5
+
+
+def test_no_rule_is_decided_without_its_scores() -> None:
+    """An absent metric is neither high nor low."""
+    absent = row({FAITHFUL: UNIT.score(1.0), RECALL: NotScored(Cause.UNDEFINED)})
+    assert [each.rule.name for each in diagnose([absent])] == ["high throughout"]
+
+
+def test_cuts_are_the_callers() -> None:
+    """What counts as high and low can be said for each metric."""
+    rows = [row({FAITHFUL: UNIT.score(0.7), RECALL: UNIT.score(0.55)})]
+    assert diagnose(rows) == []
+    cuts = {FAITHFUL: Cuts(high=0.7), RECALL: Cuts(low=0.6)}
+    assert diagnose(rows, cuts=cuts)[0].rule.blame == "retriever"
+
+
+def test_the_worst_come_first() -> None:
+    """Faithfulness ranks before the mean of all; a sample without any score is in no ranking."""
+    levels = [{FAITHFUL: 0.9, RECALL: 0.0}, {FAITHFUL: 0.2, RECALL: 1.0}, {RECALL: 0.0}]
+    rows = [row({name: UNIT.score(v) for name, v in each.items()}) for each in levels]
+    rows.append(row({FAITHFUL: NotScored(Cause.TIMEOUT)}))
+    assert worst(rows) == [rows[1], rows[0], rows[2]]
+    assert worst(rows, RECALL) == [rows[2], rows[0], rows[1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("24h", datetime(2026, 2, 28, 12, tzinfo=UTC)),
+        ("90m", datetime(2026, 3, 1, 10, 30, tzinfo=UTC)),
+        ("1.5d", datetime(2026, 2, 28, 0, tzinfo=UTC)),
+        ("today", datetime(2026, 3, 1, tzinfo=UTC)),
+        ("2026-02-01", datetime(2026, 2, 1, tzinfo=UTC)),
+        ("2026-02-01T10:00:00+02:00", datetime(2026, 2, 1, 8, tzinfo=UTC)),
+    ],
+)
+def test_times_in_words(text: str, expected: datetime) -> None:
+    """A span before now, the day, or a date; in UTC unless it says otherwise."""
+    assert time_of(text, datetime(2026, 3, 1, 12, tzinfo=UTC)) == expected
+
+
+@given(data=st.data())
+def test_selected_rows_meet_every_condition(data: st.DataObject) -> None:
+    """Time, keys, tags and metrics each leave out what does not meet them, and nothing else."""
+    now, hours = datetime(2026, 3, 1, 12, tzinfo=UTC), st.integers(0, 9)
+    word = st.sampled_from(["ä", "b", "c"])
+    rows = [
+        ResultRow(
+            sample=Sample(question="q", tags=tuple(tags), metadata={"kind": kind}),
+            outcomes={name: UNIT.score(1.0) for name in names},
+            time=None if ago is None else now - timedelta(hours=ago),
+        )
+        for tags, kind, names, ago in data.draw(
+            st.lists(
+                st.tuples(
+                    st.sets(word), word, st.sets(st.sampled_from(["x.a", "x.b", "y.a"])), hours
+                )
+            )
+        )
+    ]
+    since, until = (
+        None if ago is None else now - timedelta(hours=ago)
+        for ago in data.draw(st.tuples(st.none() | hours, st.none() | hours))
+    )
+    where = data.draw(st.lists(st.tuples(st.sampled_from(["tag", "kind"]), word), max_size=2))
+    metrics = data.draw(st.sets(st.sampled_from(["x", "y.a"])))
+    chosen = {"x.a", "x.b", "y.a"}
+    if metrics:
+        chosen = {name for name in chosen if name in metrics or name[0] in metrics}
+    expected = [
+        (one.sample.sample_id, one.outcomes.keys() & chosen)
+        for one in rows
+        if (since is None or (one.time and one.time >= since))
+        and (until is None or (one.time and one.time < until))
+        and all(v in one.sample.tags for k, v in where if k == "tag")
+        and all(v == one.sample.metadata["kind"] for k, v in where if k == "kind")
+        and (not metrics or one.outcomes.keys() & chosen)
+    ]
+    left = select(rows, since=since, until=until, where=where, metrics=metrics)
+    assert [(one.sample.sample_id, set(one.outcomes)) for one in left] == expected
+
+
+def test_rows_of_unknown_time_are_of_no_time() -> None:
+    """Without a time a row is left out as soon as a time is asked for."""
+    rows = [row({}), row({})]
+    assert list(select(rows)) == rows
+    assert list(select(rows, until=datetime(2026, 3, 1, tzinfo=UTC))) == []

@@ -1,0 +1,310 @@
+"""Results files: what the sink writes is what the reader gives."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rag_eval_hooks import ConfigError, JsonlSink, RagEval, Sample
+from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.results import ResultRow, read, to_frame
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.score import result_id
+from tests.support.evaluation import faithful_judge, sample
+from tests.support.results import START, any_outcome, evaluation, write_results
+from tests.support.scripts import environment
+from tests.waiting import until
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "results_1.jsonl"
+SEED = int(os.environ.get("RAGEVAL_SEED", "20261122"))
+
+
+def many(number: int, seed: int = SEED) -> list[Evaluation]:
+    """Return evaluations of every kind of field."""
+    chance = random.Random(seed)
+    return [
+        evaluation(
+            Sample(
+                question=chance.choice(["why?", "为什么", "لماذا؟", "line\u2028break"]) + str(i),
+                contexts=chance.choice([None, (), (Context(text="a"), Context(text="b", id="7"))]),
+                answer=chance.choice([None, "because"]),
+                reference=chance.choice([None, "since"]),
+                metadata={"kind": chance.choice("xyz"), "depth": i},
+                truncated=("answer",) if chance.random() < 0.2 else (),
+                ended_at=chance.choice([None, START - i * 10**9]),
+                latency=chance.choice([None, 0.5]),
+                sample_id=f"{seed}-{i}",
+            ),
+            {f"suite.m{k}": any_outcome(chance) for k in range(chance.randint(0, 4))},
+            start=START + i * 1_000_000_000,
+            probability=chance.choice([None, 0.25]),
+            reason=chance.choice(["", "ratio"]),
+            passed=chance.choice([None, True, False]),
+            verdicts={"suite.m0": True} if chance.random() < 0.3 else {},
+        )
+        for i in range(number)
+    ]
+
+
+def same(row: ResultRow, made: Evaluation) -> bool:
+    """Compare a row with its evaluation, those fields included that equality leaves out."""
+    fields = ("probability", "reason") if made.outcomes else ()
+    return (
+        row.sample == made.sample
+        and row.sample.sample_id == made.sample.sample_id
+        and dict(row.outcomes) == dict(made.outcomes)
+        and all(
+            getattr(row.outcomes[name], field) == getattr(one, field)
+            for name, one in made.outcomes.items()
+            for field in fields
+        )
+        and (row.probability, row.reason) == (made.probability, made.reason)
+        and (row.passed, dict(row.verdicts)) == (made.passed, dict(made.verdicts))
+    )
+
+
+def test_a_file_of_version_1_stays_readable() -> None:
+    """The lines of schema 1 mean today what they meant when they were written."""
+    first, second, third = read(GOLDEN)
+    assert first.time == datetime(2026, 3, 1, 8, 0, 0, 250000, UTC)
+    assert first.evaluated == datetime(2026, 3, 1, 8, 0, 4, tzinfo=UTC)
+    score = first.score("ragas.faithfulness")
+    assert score is not None
+    assert (score.value, score.probability, score.annotator) == (0.5, 0.1, "openai:gpt-4o-mini")
+    assert score.version == "0.1.0+prompts.7"
+    assert score.explanation["claims"][1]["supported"] is False
+    assert (first.probability, first.reason, first.passed) == (0.1, "rule:beta", False)
+    assert second.sample.answer is None
+    assert second.outcomes["ragas.faithfulness"].cause == "missing_input"  # type: ignore[union-attr]
+    assert third.sample.question == "渡轮几点开"
+    assert third.sample.truncated == ("contexts",)
+
+
+def test_lines_are_written_as_in_version_1(tmp_path: Path) -> None:
+    """A row that was read is written as the very line, so that the format cannot drift unseen."""
+    for line, row in zip(GOLDEN.read_text("utf-8").splitlines(), read(GOLDEN), strict=True):
+        assert row.time is not None
+        assert row.evaluated is not None
+        made = evaluation(
+            row.sample,
+            row.outcomes,
+            end=round(row.evaluated.timestamp() * 1e9),
+            probability=row.probability,
+            reason=row.reason,
+            passed=row.passed,
+            verdicts=row.verdicts,
+        )
+        path = write_results(tmp_path / f"{row.result_id}.jsonl", [made])
+        written, golden = json.loads(path.read_text("utf-8")), json.loads(line)
+        assert written.pop("package") != golden.pop("package")
+        assert written == golden
+        assert list(written) == list(golden)
+
+
+def test_every_evaluation_comes_back(tmp_path: Path) -> None:
+    """Sample, outcomes, decision and times of any evaluation are those of its row."""
+    made = many(60)
+    rows = list(read(write_results(tmp_path / "r.jsonl", made)))
+    assert [same(row, one) for row, one in zip(rows, made, strict=True)] == [True] * len(made)
+    assert [row.result_id for row in rows] == [
+        result_id(one.sample.sample_id, one.outcomes) for one in made
+    ]
+
+
+@pytest.mark.parametrize("kind", ["gzip", "several", "rotated", "folder", "frame", "parquet"])
+def test_every_source_gives_equal_rows(tmp_path: Path, kind: str) -> None:
+    """Compressed, split, rotated, in a folder, as a frame or Parquet: the rows are the same."""
+    made = many(30)
+    path = write_results(tmp_path / "r.jsonl", made)
+    expected = list(read(path))
+    sources: dict[str, Callable[[Path], list[Any]]] = {
+        "gzip": _compressed,
+        "several": _several,
+        "rotated": _rotated,
+        "folder": lambda path: [path.parent],
+        "frame": lambda path: [to_frame(read(path))],
+        "parquet": _parquet,
+    }
+    results = read(*sources[kind](path))
+    rows = list(results)
+    assert {row.result_id: row for row in rows} == {row.result_id: row for row in expected}
+    assert len(rows) == len(expected)
+    assert results.skipped == {}
+
+
+def _compressed(path: Path) -> list[Path]:
+    with gzip.open(path.with_suffix(".jsonl.gz"), "wb") as file:
+        file.write(path.read_bytes())
+    path.unlink()
+    return [path.with_suffix(".jsonl.gz")]
+
+
+def _several(path: Path) -> list[list[Path]]:
+    lines = path.read_bytes().splitlines(keepends=True)
+    parts = [path.with_name(f"part{number}") for number in range(3)]
+    for number, part in enumerate(parts):
+        part.write_bytes(b"".join(lines[number::3]))
+    return [parts]
+
+
+def _rotated(path: Path) -> list[Path]:
+    path.unlink()
+    write_results(path, many(30), rotate_mb=0.005)
+    names = {each.name for each in path.parent.iterdir()}
+    assert len(names) > 3
+    return [path]
+
+
+def _parquet(path: Path) -> list[Path]:
+    pytest.importorskip("pyarrow")
+    to_frame(read(path)).to_parquet(path.with_suffix(".parquet"))
+    return [path.with_suffix(".parquet")]
+
+
+def test_a_line_that_a_crash_cut_is_counted(tmp_path: Path) -> None:
+    """Whatever byte is the last, all earlier lines are rows, and the cut one is counted."""
+    path = write_results(tmp_path / "r.jsonl", many(3))
+    content = path.read_bytes()
+    last = content.rindex(b"\n", 0, -1) + 1
+    for end in random.Random(SEED).sample(range(last + 1, len(content) - 1), 25):
+        path.write_bytes(content[:end])
+        results = read(path)
+        assert len(list(results)) == 2
+        assert results.skipped == {"cut": 1}
+        # The next writer ends the line, so that its own is whole.
+        write_results(path, many(1, seed=end))
+        assert len(list(results)) == 3
+
+
+def test_lines_that_are_no_results_are_counted_by_reason(tmp_path: Path) -> None:
+    """Feedback, a later schema, a repeated result, and values that cannot be."""
+    path = write_results(tmp_path / "r.jsonl", many(2))
+    line = path.read_text("utf-8").splitlines()[0]
+    JsonlSink(path).feedback(Feedback(score=0.0))
+    wrong = {"schema": 1, "sample": {"question": 7}, "outcomes": {}}
+    with path.open("a", encoding="utf-8") as file:
+        file.write("\n".join([line, "[]", json.dumps(wrong), '{"schema": 99}', "", "{}"]) + "\n")
+    results = read(path)
+    assert len(list(results)) == 2
+    assert results.skipped == {"feedback": 1, "repeated": 1, "newer": 1, "unreadable": 3}
+
+
+def test_a_truncated_archive_gives_its_whole_lines(tmp_path: Path) -> None:
+    """An archive that ends too early is counted as cut, and raises nothing."""
+    (path,) = _compressed(write_results(tmp_path / "r.jsonl", many(200)))
+    path.write_bytes(path.read_bytes()[:-300])
+    results = read(path)
+    assert 0 < len(list(results)) < 200
+    assert results.skipped["cut"]
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    """A path at which nothing is raises at once, not in the middle of a report."""
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.jsonl"):
+        read(tmp_path / "nowhere.jsonl")
+
+
+def test_a_spool_gives_what_sinks_lack(
+    tmp_path: Path, shut_down_after: Callable[[RagEval], RagEval]
+) -> None:
+    """An evaluated sample that its sink has not taken is a row of the spool."""
+
+    def failing(_: Evaluation) -> None:
+        raise OSError("full")
+
+    spool = tmp_path / "spool"
+    evals = shut_down_after(
+        RagEval("ragas.faithfulness", faithful_judge(), 1.0, failing, spool=str(spool))
+    )
+    assert evals.offer(sample(ended_at=START))
+    until(lambda: spool.exists() and len(list(read(spool))) == 1)
+    (row,) = read(spool)
+    score = row.score("ragas.faithfulness")
+    assert score is not None
+    assert (score.value, row.probability) == (1.0, 1.0)
+    assert row.time == datetime.fromtimestamp(START / 1e9, UTC)
+
+
+def test_the_time_is_that_of_the_request(tmp_path: Path) -> None:
+    """Times are in UTC; without a known begin, latency is taken off the evaluation's start."""
+    known = evaluation(Sample(question="q", ended_at=1_600_000_001_000_000_000, latency=0.5), {})
+    unknown = evaluation(Sample(question="q", latency=2.0), {}, start=START)
+    first, second = read(write_results(tmp_path / "r.jsonl", [known, unknown]))
+    assert first.time == datetime.fromtimestamp(1_600_000_000.5, UTC)
+    assert second.time == datetime.fromtimestamp(START / 1e9 - 2, UTC)
+    line = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])
+    assert line["time"].endswith("+00:00")
+
+
+def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """A results file holds what users asked: nobody else may read it, rotated or not."""
+    path = write_results(tmp_path / "r.jsonl", many(40), rotate_mb=0.005)
+    files = list(path.parent.iterdir())
+    assert len(files) > 2
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+
+
+def test_a_day_has_its_own_file(tmp_path: Path) -> None:
+    """With daily rotation, lines of an earlier day are moved to a file that bears its date."""
+    path = write_results(tmp_path / "r.jsonl", many(2), rotate_daily=True)
+    long_ago = datetime(2025, 12, 31, 23, 59, tzinfo=UTC).timestamp()
+    os.utime(path, (long_ago, long_ago))
+    write_results(path, many(3, seed=1), rotate_daily=True)
+    assert len(path.with_name("r.2025-12-31.jsonl").read_text("utf-8").splitlines()) == 2
+    assert len(path.read_text("utf-8").splitlines()) == 3
+    assert len(list(read(path))) == 5
+
+
+def test_a_rotated_result_is_still_held(tmp_path: Path) -> None:
+    """A result is not stored again because its line has moved to another file."""
+    made = many(20)
+    path = write_results(tmp_path / "r.jsonl", made, rotate_mb=0.002)
+    sink = JsonlSink(path, rotate_mb=0.002)
+    ids = [result_id(one.sample.sample_id, one.outcomes) for one in made]
+    assert all(sink.holds(each, sink.position()) for each in ids)
+    assert not sink.holds("0" * 32, 0)
+
+
+def test_processes_rotate_one_file_together(tmp_path: Path) -> None:
+    """Several processes that write and rotate the same file lose and double no line."""
+    script = (
+        "import sys; from pathlib import Path; from tests.unit.test_results_file import many;"
+        "from tests.support.results import write_results;"
+        "write_results(Path('r.jsonl'), many(60, seed=int(sys.argv[1])), rotate_mb=0.01)"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script, str(n)], cwd=tmp_path, env=environment())
+        for n in range(4)
+    ]
+    assert [process.wait() for process in processes] == [0] * 4
+    results = read(tmp_path / "r.jsonl")
+    assert len(list(results)) == 240
+    assert results.skipped == {}
+    assert len(list(tmp_path.iterdir())) > 4
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_size_that_holds_no_line_is_refused(tmp_path: Path, size: float) -> None:
+    """A wrong limit is named at start-up."""
+    with pytest.raises(ConfigError, match="rotate_mb"):
+        JsonlSink(tmp_path / "r.jsonl", rotate_mb=size)
+
+
+def test_names_with_signs_of_patterns_are_taken_literally(tmp_path: Path) -> None:
+    """Brackets and stars in a name match no other file."""
+    path = tmp_path / "[r]*.jsonl"
+    write_results(path, many(40), rotate_mb=0.005)
+    shutil.copy(path, tmp_path / "r1.2026-01-01.jsonl")
+    assert len(list(read(path))) == 40

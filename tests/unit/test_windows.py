@@ -1,0 +1,83 @@
+"""Systems without POSIX, simulated: neither its modules nor its calls are there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.scripts import run_script
+
+# What Python itself and other packages take from the system is loaded first: on Windows they bring
+# other files for it.
+PRELUDE = """
+import asyncio, concurrent.futures, http.server, logging.handlers, multiprocessing.connection
+import os, pathlib, platform, signal, socket, sqlite3, ssl, subprocess, sys, sysconfig, tempfile
+import uuid, zoneinfo
+import opentelemetry.sdk.trace, pydantic
+
+for name in ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
+    sys.modules[name] = None
+for name in ("fork", "register_at_fork", "getuid", "geteuid", "fchmod", "chown", "killpg", "nice",
+             "sched_setscheduler", "sched_getaffinity", "setsid", "WNOHANG"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGALRM", "SIGCHLD", "pthread_sigmask"):
+    if hasattr(signal, name):
+        delattr(signal, name)
+"""
+
+
+def test_all_but_the_spool_works_without_posix(tmp_path: Path) -> None:
+    """Import, evaluation, files, budget, signals and `doctor` need nothing of it."""
+    printed = run_script(
+        tmp_path,
+        """
+        from rag_eval_hooks import ConfigError, RagEval
+        from rag_eval_hooks.cli.main import main
+        from rag_eval_hooks.instrumentor import finish_at_sigterm
+
+        asked = {"question": "How long?", "contexts": ["It is 2."], "answer": "It is 5."}
+        settings = {"embedder": "none", "budget": {"calls_per_day": 5, "path": "budget.db"}}
+        with RagEval(sinks=["jsonl:scores.jsonl"], **settings) as evals:
+            assert evals.offer(asked)
+            assert evals.flush(60)
+            assert evals.stats().scored == 1
+            assert not evals.incidents.counts()
+            assert evals.evaluate(asked)["ragas.faithfulness"].value == 0.0
+            assert finish_at_sigterm(evals)
+        try:
+            RagEval(spool="spool", embedder="none")
+        except ConfigError as error:
+            assert "POSIX file locks" in str(error)
+        else:
+            raise AssertionError("a spool without locks")
+        assert main(["doctor", "--set", "embedder=none"]) == 0
+        """,
+        prelude=PRELUDE,
+    )
+    assert "0 failed" in printed
+    (line,) = (tmp_path / "scores.jsonl").read_text().splitlines()
+    assert json.loads(line)["sample"]["question"] == "How long?"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
+    """Results and budget have mode 0600, whatever the umask."""
+    run_script(
+        tmp_path,
+        """
+        import os
+        os.umask(0)
+        from rag_eval_hooks import RagEval
+        from rag_eval_hooks.judges.calls.budget_store import Period, Spend, SqliteStore
+        with RagEval("lexical", sinks=["jsonl:scores.jsonl"]) as evals:
+            evals.offer({"question": "q", "answer": "see page 1"})
+            evals.flush(60)
+        SqliteStore("budget.db").add([Period("day", 0, Spend())], Spend(1.0))
+        """,
+    )
+    modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    assert modes["scores.jsonl"] == modes["budget.db"] == 0o600

@@ -1,0 +1,127 @@
+"""Servers of an environment of their own, started by the two documented lines."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from tests.servers.otlp_collector import OtlpCollector
+
+__all__ = ["BIN", "Server", "free_port"]
+
+BIN = Path(os.environ.get("RAGEVAL_SERVERS", Path(__file__).parents[2] / ".venv-servers")) / "bin"
+"""Made by `make servers`."""
+HERE = Path(__file__).parent
+
+
+class Server:
+    """A server under `opentelemetry-instrument`, and the collector to which it sends.
+
+    Args:
+        folder: Where it runs; the applications are copied there.
+        command: Name of the program, and its arguments.
+        port: Where it listens.
+        env: Further variables.
+    """
+
+    def __init__(
+        self, folder: Path, command: Sequence[str], port: int, env: Mapping[str, str] | None = None
+    ) -> None:
+        for file in HERE.glob("*.py"):
+            shutil.copy(file, folder)
+        self._url = f"http://127.0.0.1:{port}"
+        self._log = folder / "server.log"
+        self.collector = OtlpCollector()
+        variables = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "PYTHONPATH": os.pathsep.join([str(folder), *_SOURCE]),
+            "RAG_EVAL_METRICS": "ragas.faithfulness",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.collector.listen_to_grpc(),
+            **(env or {}),
+        }
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(BIN / "opentelemetry-instrument"), str(BIN / command[0]), *command[1:]],
+                cwd=folder,
+                env=variables,
+                stdout=log,
+                stderr=log,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def log(self) -> str:
+        """What it printed."""
+        return self._log.read_text()
+
+    def get(self, path: str, **query: str) -> str:
+        """Return the body of a page; the first call waits until the server answers."""
+        return self.call(urllib.request.Request(self._at(path, query)))
+
+    def post(self, path: str, body: bytes) -> str:
+        """Return the answer to JSON."""
+        headers = {"Content-Type": "application/json"}
+        return self.call(urllib.request.Request(self._at(path, {}), body, headers))
+
+    def call(self, request: urllib.request.Request) -> str:
+        """Return the body of an answer."""
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as reply:
+                    return str(reply.read().decode())
+            except urllib.error.HTTPError as error:
+                raise AssertionError(f"{error}: {error.read()[:500]!r}\n{self.log}") from None
+            except OSError:
+                assert self._process.poll() is None, self.log
+                time.sleep(0.1)
+        raise AssertionError(f"the server does not answer\n{self.log}")
+
+    def stop(self) -> None:
+        """Send SIGTERM, and wait for the end."""
+        self._process.send_signal(signal.SIGTERM)
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait for the end."""
+        self._process.wait(120)
+
+    def rag_spans(self) -> list[Any]:
+        """Return the RAG spans that arrived."""
+        return [s for s in self.collector.received if s.name.startswith("invoke_workflow ")]
+
+    def traces_of_requests(self) -> set[bytes]:
+        """Return the traces in which the server has a span."""
+        return {s.trace_id for s in self.collector.received if s.kind == _SERVER}
+
+    def _at(self, path: str, query: Mapping[str, str]) -> str:
+        return f"{self._url}{path}?{urllib.parse.urlencode(query)}"
+
+
+_SERVER = 2
+"""Kind of a span, in OTLP."""
+_SOURCE = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def free_port() -> int:
+    """Return a port that is free."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
