@@ -29,7 +29,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
-from tests.viewers.processes import free_port
+from tests.support.ports import free_port
 from tests.viewers.prometheus import FOLDER, Prometheus, scraping
 
 PANEL = "Mean score by metric, over all traffic, with its 95 % band"

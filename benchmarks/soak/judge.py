@@ -11,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.support.ports import free_port
+
 __all__ = ["FAULTS", "Faults", "JudgeProcess"]
 
 FAULTS = (
@@ -33,7 +35,7 @@ class JudgeProcess:
         self._slots = slots
         self._latency = latency
         self._process: subprocess.Popen[str] | None = None
-        self.url = self._start(0)
+        self.url = self._start(free_port())
 
     @property
     def pid(self) -> int | None:

@@ -16,12 +16,13 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import ConfigError, MemorySink, RagEval, RagEvalConfig, Sample, score_id
 from rag_eval_hooks.score import outcome_from_dict
-from tests.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer, free_port
+from tests.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer
 from tests.servers.judge_server import JudgeServer
 from tests.servers.otlp_collector import OtlpCollector
 from tests.support.command_line import run_command
 from tests.support.evaluation import total
 from tests.support.fleet import WorkerProcess, lines, results, working
+from tests.support.ports import free_port
 from tests.support.variation import Variation, seeds
 from tests.waiting import until
 

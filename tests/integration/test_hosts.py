@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers.otlp_collector import OtlpCollector
+from tests.support.ports import free_port
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
@@ -98,12 +98,6 @@ def serve(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
             stdout=errors,
             stderr=errors,
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def get(port: int) -> str:

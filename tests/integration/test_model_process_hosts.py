@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
@@ -441,14 +442,6 @@ def get(url: str) -> Any:
             if time.monotonic() > end:
                 raise
             time.sleep(0.1)
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

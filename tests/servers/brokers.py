@@ -18,20 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tests.support.ports import free_port
 from tests.waiting import PATIENCE, until
 
-__all__ = ["RABBITMQ", "REDIS", "RabbitServer", "RedisServer", "free_port"]
+__all__ = ["RABBITMQ", "REDIS", "RabbitServer", "RedisServer"]
 
 REDIS: Final = shutil.which("redis-server")
 RABBITMQ: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Not Debian's script of that name, which runs as another user."""
-
-
-def free_port() -> int:
-    """Return a port on loopback that nobody listens on."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 class _BrokerServer:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.viewers.processes import executable, free_port, serving
+from tests.support.ports import free_port
+from tests.viewers.processes import executable, serving
 
 __all__ = ["Mlflow", "mlflow"]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import httpx
 
-from tests.viewers.processes import executable, free_port, serving
+from tests.support.ports import free_port
+from tests.viewers.processes import executable, serving
 
 __all__ = ["Phoenix", "phoenix"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["ROOT", "executable", "free_port", "serving"]
+__all__ = ["ROOT", "executable", "serving"]
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT = 400.0
@@ -31,12 +30,6 @@ def executable(name: str, variable: str, environment: str | None = None) -> str:
     if not found:
         pytest.skip(f"{name} is not installed; {variable} may name it")
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as tried:
-        tried.bind(("127.0.0.1", 0))
-        return int(tried.getsockname()[1])
 
 
 @contextlib.contextmanager

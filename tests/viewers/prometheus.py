@@ -15,7 +15,8 @@ import httpx
 import pytest
 
 from tests.servers.judge_server import JudgeServer
-from tests.viewers.processes import ROOT, executable, free_port, serving
+from tests.support.ports import free_port
+from tests.viewers.processes import ROOT, executable, serving
 
 __all__ = ["FOLDER", "PATIENCE", "Prometheus", "application", "filled", "scraping"]
 

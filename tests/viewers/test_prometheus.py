@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.viewers.processes import ROOT, executable, free_port
+from tests.support.ports import free_port
+from tests.viewers.processes import ROOT, executable
 from tests.viewers.prometheus import FOLDER, PATIENCE, Prometheus, application, filled, scraping
 
 DASHBOARD = json.loads((FOLDER / "grafana/dashboards/rag-quality.json").read_text("utf-8"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -17,7 +16,7 @@ from typing import Any, Self
 
 from tests.servers.otlp_collector import OtlpCollector
 
-__all__ = ["BIN", "Server", "free_port"]
+__all__ = ["BIN", "Server"]
 
 BIN = Path(os.environ.get("RAGEVAL_SERVERS", Path(__file__).parents[2] / ".venv-servers")) / "bin"
 """Made by `make servers`."""
@@ -118,10 +117,3 @@ class Server:
 _SERVER = 2
 """Kind of a span, in OTLP."""
 _SOURCE = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-
-
-def free_port() -> int:
-    """Return a port that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.zero_code.served import BIN, Server, free_port
+from tests.support.ports import free_port
+from tests.zero_code.served import BIN, Server
 
 pytestmark = pytest.mark.skipif(not BIN.is_dir(), reason="make servers makes the environment")
 
