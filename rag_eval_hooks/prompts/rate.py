@@ -132,6 +132,8 @@ def _read_class(element: Any) -> Verdict:
 def _read_geval(element: Any) -> GEval:
     parsed = parse(_GEvalElement, element)
     scores = {name: getattr(parsed, name) for name in _GEvalElement.model_fields}
+    if any(0 < score.score < 1 for score in scores.values()):
+        raise ReplyError("it has a score between 0 and 1, where 100 is the most")
     reasons = [f"{name}: {score.reason}" for name, score in scores.items() if score.reason]
     values = {name: score.score for name, score in scores.items()}
     return GEval(**values, reason="; ".join(reasons))
@@ -179,8 +181,9 @@ class RateAsk:
         Raises:
             ReplyError: The reply holds no JSON object.
         """
+        inner = _GEvalElement.model_fields if Finding.GEVAL in items else ()
         return read_reply(
-            items, reply, lambda kind, group, _: Group({WHOLE: _READERS[kind](group)})
+            items, reply, lambda kind, group, _: Group({WHOLE: _READERS[kind](group)}), inner
         )
 
     def content(self, _kind: Finding, values: Mapping[str, Any]) -> Any:

@@ -24,7 +24,7 @@ __all__ = [
     "QuestionList",
     "ReplyElement",
     "Said",
-    "UnknownIdError",
+    "SpoiledGroupError",
     "WholeNumber",
     "Words",
     "number_of",
@@ -54,8 +54,8 @@ def _flag_of(value: Any) -> Any:
 
 
 def _said(text: str) -> str:
-    if is_empty(text):
-        raise ValueError("it says nothing")
+    if is_empty(text) or "\n" in text.strip():
+        raise ValueError("it says nothing, or holds what came between two parts of a reply")
     return text
 
 
@@ -65,7 +65,7 @@ Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag_of)]
 Words: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
 """A text that may be missing."""
 Said: TypeAlias = Annotated[str, AfterValidator(_said)]
-"""A text that says something: neither blank nor dots nor the shape's placeholder."""
+"""One line that says something: neither blank nor dots nor the shape's placeholder."""
 
 
 class ReplyElement(BaseModel):
@@ -155,7 +155,7 @@ class Group:
 Read: TypeAlias = Callable[[Finding, Any, tuple[str, ...]], Group]
 
 
-def read_reply(items: Items, reply: str, read: Read) -> Reading:
+def read_reply(items: Items, reply: str, read: Read, inner: Collection[str] = ()) -> Reading:
     """Read the contents of each finding from its group in a reply.
 
     The last object counts. Where an earlier one, such as a draft or a quoted text, says something
@@ -166,12 +166,13 @@ def read_reply(items: Items, reply: str, read: Read) -> Reading:
         reply: Text of the reply.
         read: Reads the items of one finding from its group, None for a missing one; raises
             `ReplyError` if none of them can be used.
+        inner: Names of findings that are also keys within a group.
 
     Raises:
         ReplyError: The reply holds no JSON object.
     """
-    found = reply_json(reply)
     asked = {kind.value for kind in items}
+    found = reply_json(reply, asked - set(inner))
     objects = [one for one in found.objects if asked & one.keys()] or found.objects[-1:]
     *earlier, groups = [_groups(items, one, read) for one in objects]
     for kind, group in groups.items():
@@ -210,7 +211,7 @@ def read_group(group: Any, key: str, asked: Collection[str], read: Callable[[Any
 
     Raises:
         ReplyError: Nothing in the group can be used. `read` may raise it too, for its
-            element: as itself to leave that one open, as `UnknownIdError` to spoil the group.
+            element: as itself to leave that one open, as `SpoiledGroupError` to spoil the group.
     """
     if not isinstance(group, list):
         raise ReplyError("it is missing or no list")
@@ -225,14 +226,14 @@ def read_group(group: Any, key: str, asked: Collection[str], read: Callable[[Any
     return found
 
 
-class UnknownIdError(ReplyError):
-    """Element about something that was not asked about."""
+class SpoiledGroupError(ReplyError):
+    """Element by which all of its group is in doubt: of another scale, or not asked for."""
 
 
 def _read_one(name: str, element: Any, read: Callable[[Any], Any], found: Group) -> None:
     try:
         content = read(element)
-    except UnknownIdError:
+    except SpoiledGroupError:
         raise
     except ReplyError as error:
         found.problems.append(f"{name}: {error}")
@@ -247,7 +248,7 @@ def _read_one(name: str, element: Any, read: Callable[[Any], Any], found: Group)
 def _refuse_unknown(names: Sequence[Any], asked: Collection[str]) -> None:
     for name in names:
         if isinstance(name, bool) or not isinstance(name, str | int) or str(name) not in asked:
-            raise UnknownIdError("it has an id or number that was not asked for")
+            raise SpoiledGroupError("it has an id or number that was not asked for")
 
 
 def _fault(times: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -15,6 +16,7 @@ _NEXT: Final = re.compile(r"<think(?:ing)?>|\{", re.IGNORECASE)
 _BEGINNING: Final = re.compile(r"<think(?:ing)?>|\{\s*\"", re.IGNORECASE)
 _THOUGHT: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _MEMBER: Final = re.compile(r"\s*[\"}]")
+_FIRST_KEY: Final = re.compile(r"\{\s*\"(\w+)\"\s*:")
 _CUT_VALUE: Final = re.compile(r"[\w.+-]*\s*")
 _ESCAPE: Final = 6  # characters of the longest escape
 _DIGITS: Final = 300  # more than any float has; Python refuses to read a few thousand
@@ -34,12 +36,16 @@ class ReplyJson:
     cut: bool = False
 
 
-def reply_json(text: str) -> ReplyJson:
+def reply_json(text: str, names: Collection[str] = ()) -> ReplyJson:
     """Return the JSON objects in a text; thoughts, prose and fences around them are ignored.
+
+    Args:
+        text: Text of a reply.
+        names: Keys with which a reply begins, and nothing within it.
 
     Raises:
         ReplyError: There is none, or one of them is malformed or has duplicate keys, NaN or
-            infinities, or a number of hundreds of digits.
+            infinities, a number of hundreds of digits, or another reply within it.
     """
     text = _without_thoughts(text)
     objects: list[dict[str, Any]] = []
@@ -54,6 +60,8 @@ def reply_json(text: str) -> ReplyJson:
             at = match.end()
         else:
             value, at = _decoded(text, start)
+            if value is None or set(names) & value.keys():
+                _refuse_second(text[start + 1 : at], names)
             if value is None:
                 return ReplyJson([*objects, _complete_groups(text, start)], cut=True)
             objects.append(value)
@@ -68,6 +76,12 @@ def _without_thoughts(text: str) -> str:
     if end is None or _BEGINNING.search(text, 0, end.start()):
         return text
     return text[end.end() :]
+
+
+def _refuse_second(text: str, names: Collection[str]) -> None:
+    """Refuse an object that holds the beginning of another: what precedes it was taken back."""
+    if any(name in names for name in _FIRST_KEY.findall(text)):
+        raise ReplyError("it was broken off and begun again")
 
 
 def _decoded(text: str, start: int) -> tuple[dict[str, Any] | None, int]:

@@ -17,7 +17,7 @@ from rag_eval_hooks.prompts.replies import (
     Flawed,
     Number,
     ReplyElement,
-    UnknownIdError,
+    SpoiledGroupError,
     WholeNumber,
     Words,
     parse,
@@ -185,7 +185,7 @@ def _support(texts: Mapping[int, str], form: type[_SupportElement], element: Any
     parsed = parse(form, element)
     partly = parsed.partly if isinstance(parsed, _PartialElement) else []
     if not {*parsed.chunks, *partly} <= texts.keys():
-        raise UnknownIdError("it has a chunk number that does not exist")
+        raise SpoiledGroupError("it has a chunk number that does not exist")
     if parsed.together and len(texts) == 1:
         raise ReplyError("one chunk cannot support a claim together with others")
     supporting = frozenset(parsed.chunks)
@@ -222,6 +222,8 @@ def _entity(element: Any) -> Verdict:
 
 def _relevance(element: Any) -> ChunkRelevance:
     parsed = parse(_RelevanceElement, element)
+    if 0 < parsed.rating < 1:
+        raise SpoiledGroupError("it has a rating between 0 and 1, where 100 is the most")
     return ChunkRelevance(parsed.useful, parsed.rating, parsed.reason)
 
 

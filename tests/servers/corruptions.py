@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from tests.servers.reply_forms import FORMS
+from tests.servers.strange_forms import STRANGE
 
-__all__ = ["Corruption", "corrupted"]
+__all__ = ["KINDS", "Corruption", "corrupted"]
 
 Reply: TypeAlias = dict[str, Any]
 Node: TypeAlias = dict[str, Any] | list[Any]
@@ -86,11 +87,14 @@ class Corruption(StrEnum):
     MARK = "byte order mark"
 
 
-def corrupted(kind: Corruption, reply: Reply, draw: random.Random) -> str:
+KINDS = (*(kind.value for kind in Corruption), *STRANGE)
+
+
+def corrupted(kind: str, reply: Reply, draw: random.Random) -> str:
     """The text of the reply after one corruption of this kind."""
     tree = json.loads(json.dumps(reply))
-    if kind.value in FORMS:
-        return FORMS[kind.value](tree, draw)
+    if (form := FORMS.get(kind) or STRANGE.get(kind)) is not None:
+        return form(tree, draw)
     if kind in _TEXTS:
         return _TEXTS[kind](json.dumps(tree, ensure_ascii=False), draw)
     _TREES[kind](tree, draw)

@@ -104,6 +104,31 @@ def test_thoughts_and_drafts_without_verdicts_mean_nothing(around: str) -> None:
     assert read(VERIFICATION, around.replace("{}", text)) == read(VERIFICATION, text)
 
 
+@pytest.mark.parametrize("ask", ASKS)
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_reply_begun_again_within_itself_is_refused(ask: Ask, whole: bool) -> None:
+    """A reply that breaks off before a group and begins again leaves every item open."""
+    text = json.dumps(truth(ask))
+    second = text if whole else text[: text.index(":") + 1]
+    for name in list(truth(ask))[1:]:
+        begun = text[: text.index(f'"{name}": ') + len(f'"{name}": ')]
+        with pytest.raises(ReplyError, match="begun again"):
+            read(ask, begun + second)
+
+
+@pytest.mark.parametrize("rating", [0.25, "0.9", 0.999])
+def test_a_rating_of_another_scale_spoils_all(rating: object) -> None:
+    """A rating between 0 and 1, where 100 is the most, leaves all ratings of its group open."""
+    reply = truth(VERIFICATION)
+    reply["relevance"][1]["rating"] = rating
+    reading = read(VERIFICATION, reply)
+    assert Finding.RELEVANCE not in reading.values
+    assert Finding.RELEVANCE_TO_ANSWER in reading.values
+    graded = truth(RATING)
+    graded["geval"]["completeness"]["score"] = rating
+    assert Finding.GEVAL not in read(RATING, graded).values
+
+
 def contrary(value: Any) -> Any:
     """Return the value with every truth value turned around."""
     if isinstance(value, bool):
