@@ -251,12 +251,12 @@ def _second_json(text: str, draw: random.Random) -> str:
     return draw.choice((f"{text}\n{other}", f"{other}\n{text}", f"[{other}, {text}]"))
 
 
-_TEXTS: Mapping[Corruption, Callable[[str, random.Random], str]] = {
+_TEXTS: Mapping[str, Callable[[str, random.Random], str]] = {
     Corruption.CUT: _cut,
     Corruption.PROSE: _prose,
     Corruption.SECOND_JSON: _second_json,
 }
-_TREES: Mapping[Corruption, Callable[[Reply, random.Random], None]] = {
+_TREES: Mapping[str, Callable[[Reply, random.Random], None]] = {
     Corruption.DROP: _drop,
     Corruption.DOUBLE: _double,
     Corruption.REORDER: _reorder,
