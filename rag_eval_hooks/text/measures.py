@@ -11,8 +11,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from rag_eval_hooks.text.numbers import MAGNITUDES, number_spans, word_numbers
-from rag_eval_hooks.text.unit_names import MONTHS, UNITS, part_spans
+from rag_eval_hooks.text.numbers import (
+    MAGNITUDES,
+    matches,
+    may_hold_number,
+    number_spans,
+    word_numbers,
+)
+from rag_eval_hooks.text.unit_names import MONTHS, UNITS, may_hold_part, part_spans
 
 __all__ = ["Measure", "agree", "is_total", "measures"]
 
@@ -67,7 +73,11 @@ _CLOCK: Final = re.compile(
     re.IGNORECASE,
 )
 _DIGIT: Final = re.compile(r"\d")
-_TIMED: Final = re.compile(r"\d|noon|midday|midi|mediod|mittag|night|nacht|minuit|medianoche", re.I)
+_TIMED: Final = (
+    "noon", "midday", "midi", "mediod", "mittag", "midnight", "mitternacht", "minuit", "medianoche",
+)  # fmt: skip
+_DATED: Final = re.compile(r"[0-9][./-][0-9]")
+_WORD: Final = re.compile(r"\w+")
 _UNIT_AFTER: Final = re.compile(
     r"[\s\u00a0\u202f-]?(?P<unit>[$€£¥%]|°\s?[cf]\b|[^\W\d_]+)", re.IGNORECASE
 )
@@ -108,9 +118,20 @@ def measures(text: str) -> tuple[Measure, ...]:
     Number words count in English, German, French and Spanish; "Response 1", "[2]" and the numbers
     of list items are labels, not quantities.
     """
+    digits, lower = _DIGIT.search(text) is not None, text.lower()
+    words = _WORD.findall(lower)
+    timed = any(part in lower for part in _TIMED)
+    if not (digits or timed or may_hold_part(lower) or may_hold_number(words)):
+        return ()  # most sentences: the patterns below are slow
     text = _GROUPED.sub(lambda match: match[0].replace(" ", "\u202f"), text)
+    dated = digits and (not MONTHS.keys().isdisjoint(words) or _DATED.search(text) is not None)
     found: list[Measure] = []
-    for made in (*_dates(text), *_clocks(text), *_parts(text), *_numbers(text)):
+    for made in (
+        *(_dates(text) if dated else ()),
+        *(_clocks(text) if digits or timed else ()),
+        *_parts(text),
+        *_numbers(text),
+    ):
         if all(made.end <= other.start or made.start >= other.end for other in found):
             found.append(made)
     return tuple(_added_up(sorted(found, key=lambda measure: measure.start), text))
@@ -139,8 +160,16 @@ def _goes_on(one: Measure, two: Measure, gap: str) -> bool:
     return two.value < size and one.number % 1 == 0
 
 
+def _opens_date(word: str) -> bool:
+    return word[0].isdecimal() or word in MONTHS
+
+
+def _opens_clock(word: str) -> bool:
+    return word[0].isdecimal() or word.startswith(_TIMED)
+
+
 def _dates(text: str) -> Iterator[Measure]:
-    for match in _DATE.finditer(text) if _DIGIT.search(text) else ():
+    for match in matches(_DATE, text, _opens_date):
         part = match.groupdict()
         year = next((int(v) for k, v in part.items() if k[0] == "y" and v), 0)
         if part["a"]:
@@ -161,7 +190,7 @@ def _dates(text: str) -> Iterator[Measure]:
 
 
 def _clocks(text: str) -> Iterator[Measure]:
-    for match in _CLOCK.finditer(text) if _TIMED.search(text) else ():
+    for match in matches(_CLOCK, text, _opens_clock):
         if match["noon"] or match["night"]:
             yield Measure(720.0 if match["noon"] else 0.0, "clock", match[0], *match.span())
             continue

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from rag_eval_hooks.text.languages import language
 
-__all__ = ["MAGNITUDES", "Number", "number_spans", "numbers", "word_numbers"]
+__all__ = [
+    "MAGNITUDES",
+    "Number",
+    "matches",
+    "may_hold_number",
+    "number_spans",
+    "numbers",
+    "word_numbers",
+]
 
 
 class Number(NamedTuple):
@@ -219,12 +227,32 @@ _FOREIGN: Final = frozenset(("once", "elf", "null", "dos", "seize", "sept", "mil
 _ONE: Final = frozenset(("one", "ein", "eine", "einen", "einem", "einer", "un", "une", "una", "a"))
 _ANY = "|".join(sorted({*_VALUES, *MAGNITUDES}, key=len, reverse=True))
 _RUN: Final = re.compile(
-    rf"(?<![\w-])(?:(?:one|eine?|une?|una|a)[ -](?=(?:{'|'.join(MAGNITUDES)})\b))?"
+    rf"(?<![\w-])(?<!pour )(?:(?:one|eine?|une?|una|a)[ -](?=(?:{'|'.join(MAGNITUDES)})\b))?"
     rf"(?:{_ANY})(?:[ -](?:(?:and|et|y)[ -])?(?:{_ANY}|one))*(?![\w-])",
     re.IGNORECASE,
 )
 _FIRST: Final = frozenset(re.split("[ -]", word)[0] for word in (*_VALUES, *MAGNITUDES))
+_OPENING: Final = _FIRST | _ONE
 _PIECE: Final = re.compile(rf"{_ANY}|\w+", re.IGNORECASE)
+_WORD: Final = re.compile(r"\w+")
+
+
+def matches(
+    pattern: re.Pattern[str], text: str, opens: Callable[[str], bool]
+) -> Iterator[re.Match[str]]:
+    """Yield matches of a slow pattern, tried only at words that open one, given in lower case."""
+    end = 0
+    for word in _WORD.finditer(text):
+        if word.start() < end or not opens(word[0].lower()):
+            continue
+        if match := pattern.match(text, word.start()):
+            yield match
+            end = match.end()
+
+
+def may_hold_number(words: Iterable[str]) -> bool:
+    """Return whether a text with these words, in lower case, may spell out a number."""
+    return not _FIRST.isdisjoint(words)
 
 
 def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
@@ -232,9 +260,9 @@ def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
 
     A lone "one", which is mostly an article or a pronoun, is none.
     """
-    if _FIRST.isdisjoint(text.casefold().replace("-", " ").split(" ")):
+    if not may_hold_number(_WORD.findall(text.lower())):
         return
-    for match in _RUN.finditer(text):
+    for match in matches(_RUN, text, _OPENING.__contains__):
         value = _value(match[0].lower())
         if value is None or (match[0].lower() in _FOREIGN and _is_english(text)):
             continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["MONTHS", "UNITS", "part_spans"]
+__all__ = ["MONTHS", "UNITS", "may_hold_part", "part_spans"]
 
 
 def _units(*rows: str) -> dict[str, tuple[str, float]]:
@@ -108,10 +108,15 @@ _HALVES: Final = tuple(
                r"(?P<u>heure|hour|hora)\b"),
     )
 )  # fmt: skip
-_MAY_HOLD: Final = re.compile(
-    r"half|halb|hälfte|third|drittel|quarter|viertel|moitié|tiers|quart|demi|mitad|tercio|cuart|medi",
-    re.IGNORECASE,
-)
+_OF_PARTS: Final = (
+    "half", "halb", "hälfte", "third", "drittel", "quart", "viertel", "moitié", "tiers", "demi",
+    "mitad", "tercio", "cuart", "medi",
+)  # fmt: skip
+
+
+def may_hold_part(lower: str) -> bool:
+    """Return whether a text in lower case may state a part of a unit or a share."""
+    return any(part in lower for part in _OF_PARTS)
 
 
 def part_spans(text: str) -> Iterator[tuple[int, int, float, str]]:
@@ -119,7 +124,7 @@ def part_spans(text: str) -> Iterator[tuple[int, int, float, str]]:
 
     Shares of something, "half of the staff", are percentages.
     """
-    if _MAY_HOLD.search(text) is None:
+    if not may_hold_part(text.lower()):
         return
     for number, pattern in _HALVES:
         for match in pattern.finditer(text):

@@ -173,6 +173,15 @@ def test_quantities_are_compared_as_values(one: str, two: str, same: bool) -> No
     assert agree(said, stated) is same
 
 
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [("It took (six) hours, or seven.", (6, 7)), ("La part est de 8,5 pour cent.", (8.5,))],
+)
+def test_number_words_are_read_beside_any_sign(text: str, values: tuple[float, ...]) -> None:
+    """Number words count beside brackets and stops too, and the one of "per cent" does not."""
+    assert tuple(measure.value for measure in measures(text)) == values
+
+
 def test_labels_are_no_quantities() -> None:
     """The numbers of steps, passages and responses count nothing."""
     assert not measures("Response 1: see passages 2 and 3, step 4 and [5].")

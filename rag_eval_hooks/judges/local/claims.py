@@ -49,6 +49,9 @@ _NO_ANSWER = re.compile(
     r"(?: not|n't) (?:\w+ )?(?:contain|mention|provide|specify|state|include|say|give|offer)\b",
     re.IGNORECASE,
 )
+_CITING = re.compile(r"[\[(]|passage|excerpt", re.IGNORECASE)
+_MARKS = frozenset("*_`")
+_JOINTS = frozenset(";；,")
 _HEADING = re.compile(r"^(?:#{1,6}\s.*|[*_]{2}[^*_]+[*_]{2}:?|.*[:：][*_\s]*)$")
 _CLAUSE = re.compile(
     r"[;；]\s*|,\s+(?:but|while|whereas|although|though)\s+"
@@ -86,7 +89,11 @@ def _claims(text: str, *, headings: bool) -> Iterator[str]:
 
 def _bare(sentence: str) -> str:
     """Return the sentence without markers, citations, emphasis and openings."""
-    body = _CITATION.sub("", _EMPHASIS.sub("", strip_marker(sentence)))
+    body = strip_marker(sentence)
+    if not _MARKS.isdisjoint(body):
+        body = _EMPHASIS.sub("", body)
+    if _CITING.search(body):
+        body = _CITATION.sub("", body)
     while (shorter := _OPENING.sub("", body, count=1)) != body and shorter.strip(" .!"):
         body = shorter
     return body.strip()
@@ -94,6 +101,8 @@ def _bare(sentence: str) -> str:
 
 def _clauses(sentence: str) -> list[str]:
     """Return the clauses; one that is too short to stand alone stays with the one before it."""
+    if _JOINTS.isdisjoint(sentence):
+        return [sentence.strip()]
     cuts = [0, *(cut for match in _CLAUSE.finditer(sentence) for cut in match.span())]
     clauses: list[tuple[int, int, int]] = []  # start, end, content words
     for start, end in zip(cuts[::2], [*cuts[1::2], len(sentence)], strict=True):

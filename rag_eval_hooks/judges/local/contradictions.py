@@ -67,7 +67,7 @@ def is_minimal(claim: Claim, window: Window) -> bool:
 
 def _of_another_value(claim: Claim, window: Window, passage: Passage) -> Clash | None:
     """Find a quantity for which the window has another one."""
-    stated = [m for unit in window.units for m in unit.measures]
+    stated = [m for unit in window.units for m in unit.measures] if claim.unit.measures else ()
     for said in claim.unit.measures:
         if any(agree(said, other) for other in stated):
             continue

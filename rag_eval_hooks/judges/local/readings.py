@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
@@ -115,16 +115,20 @@ def _with_equals(claim: Claim, window: Window, weight: dict[str, float]) -> Wind
         return window
     both = zip(claim.unit.words, claim.unit.stems, strict=True)
     words = [word for word, term in both if term in missing]
-    equal = missing & {*_equal_values(claim, window), *_equal_words(words, claim.unit, window)}
+    equal = missing & {
+        *_equal_values(claim, window, missing),
+        *_equal_words(words, claim.unit, window),
+    }
     if not equal:
         return window
     gained = sum(weight[term] for term in equal) / sum(weight.values())
     return replace(window, score=min(1.0, window.score + gained), held=window.held | equal)
 
 
-def _equal_values(claim: Claim, window: Window) -> Iterator[str]:
-    stated = [m for unit in window.units for m in unit.measures] if claim.unit.measures else []
-    for said, wanted in claim.unit.measured:
+def _equal_values(claim: Claim, window: Window, missing: Set[str]) -> Iterator[str]:
+    lacking = [pair for pair in claim.unit.measured if not missing.isdisjoint(pair[1])]
+    stated = [m for unit in window.units for m in unit.measures] if lacking else []
+    for said, wanted in lacking:
         if any(agree(said, other) for other in stated) or is_total(said, stated):
             yield from wanted
 
@@ -241,6 +245,8 @@ def _replaced(claim: Claim, window: Window, passages: Sequence[Passage]) -> str 
             continue
         before, after = said[at - 1 : at], said[at + 1 : at + 2]
         for unit in window.units:
+            if not {*before, *after} <= unit.known:
+                continue
             for there, other in enumerate(unit.words):
                 around = unit.words[there - 1 : there], unit.words[there + 1 : there + 2]
                 if around == (before, after) and other not in said and unit.stems[there]:

@@ -59,6 +59,11 @@ class Unit:
         self.terms = frozenset(self.chain)
 
     @cached_property
+    def known(self) -> frozenset[str]:
+        """Its words."""
+        return frozenset(self.words)
+
+    @cached_property
     def pairs(self) -> frozenset[tuple[str, ...]]:
         """Neighbouring words."""
         return frozenset(pairwise(self.words))
@@ -197,7 +202,7 @@ class Passage:
     @cached_property
     def pairs(self) -> frozenset[tuple[str, ...]]:
         """Neighbouring words of its sentences."""
-        return frozenset().union(*(unit.pairs for unit in self.units))
+        return frozenset(pair for unit in self.units for pair in pairwise(unit.words))
 
     @cached_property
     def denied(self) -> frozenset[str]:

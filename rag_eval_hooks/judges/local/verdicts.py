@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
@@ -33,10 +34,18 @@ class Verification:
         self.vectors = NO_VECTORS
         self.entailment: Entailment | None = None
         self.passages = [Passage(chunk) for chunk in task.chunks]
-        self.answer_text = Passage(task.answer or "")
-        self.reference_text = Passage(task.reference or "")
         self._claims: dict[str, Claim] = {}
         self.question = frozenset(terms(task.question))
+
+    @cached_property
+    def answer_text(self) -> Passage:
+        """The answer as a text that may state a claim of the reference."""
+        return Passage(self.task.answer or "")
+
+    @cached_property
+    def reference_text(self) -> Passage:
+        """The reference as a text that may state a claim of the answer."""
+        return Passage(self.task.reference or "")
 
     def texts(self) -> Iterable[str]:
         """Yield the texts whose vectors the wanted findings need."""

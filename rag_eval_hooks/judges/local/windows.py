@@ -59,6 +59,8 @@ class Window:
 
     def closest(self) -> Unit:
         """Return the sentence that holds most of the window's terms."""
+        if len(self.units) == 1:
+            return self.units[0]
         return max(self.units, key=lambda unit: len(unit.terms & self.held))
 
 
