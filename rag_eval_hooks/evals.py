@@ -15,10 +15,7 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.books.explanations import Explanation
 from rag_eval_hooks.books.stats import Stats
-from rag_eval_hooks.capture import (
-    CaptureKeywords,
-    ManualInteraction,
-)
+from rag_eval_hooks.capture import CaptureKeywords, ManualInteraction
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import SinkSpec

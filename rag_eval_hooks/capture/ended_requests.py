@@ -1,7 +1,8 @@
-"""Roots that have ended: which of them are interactions, and which only look like one."""
+"""Roots that have ended, or never will: which of them are interactions."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections import deque
@@ -11,13 +12,15 @@ from opentelemetry import trace
 from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.by_hand import CallsByHand
-from rag_eval_hooks.capture.contexts.retrieved import has_retrieved
+from rag_eval_hooks.capture.contexts.countable import countable, guesses
+from rag_eval_hooks.capture.contexts.search import shown_in
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
 from rag_eval_hooks.capture.hand_calls import asks_nothing, is_step
-from rag_eval_hooks.capture.interaction import Interaction, RunKind
+from rag_eval_hooks.capture.interaction import Interaction, Origin, RunKind
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Status
 
-__all__ = ["EndedRequests"]
+__all__ = ["EndedRequests", "is_left"]
 
 _logger = logging.getLogger("rag_eval_hooks")
 _REMEMBERED = 10_000
@@ -78,7 +81,7 @@ class EndedRequests:
         with contextlib.suppress(IndexError):
             while True:
                 interaction = self._unsure.popleft()
-                if has_retrieved(interaction):
+                if _has_retrieved(interaction):
                     self._on_end(interaction)
                 else:
                     self._pass_over(interaction)
@@ -113,3 +116,44 @@ def _is_childless(interaction: Interaction) -> bool:
     root = interaction.root
     answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
     return answered and len(interaction.runs) == 1
+
+
+def _has_retrieved(interaction: Interaction) -> bool:
+    """Return whether texts of tools or steps, or what the caller gave, were used as documents.
+
+    Documents that the caller gave count if a model saw one, or could have; texts of tools if they
+    are no echo; texts of steps if a model saw one. What is no retrieval is dropped.
+
+    Args:
+        interaction: An ended one in which nothing was surely retrieved.
+    """
+    prompt = " ".join(fold(text) for run in interaction.runs for text in run.prompt)
+    given = [found for found in interaction.lists if found.origin is Origin.GIVEN]
+    texts = [context.text for found in given for context in found.contexts]
+    known = all(is_telling_text(text) for text in texts) and not interaction.left_out
+    if given and prompt and known and not shown_in(prompt, given):
+        interaction.lists = [f for f in interaction.lists if f.origin is not Origin.GIVEN]
+    if countable(interaction, None):
+        return True
+    steps = guesses(interaction, Origin.STEP)
+    return bool(prompt and steps and shown_in(prompt, steps))
+
+
+def is_left(interaction: Interaction) -> bool:
+    """Return whether the task that began an open interaction will never end it.
+
+    A stream may be read on by another task. A model's call by itself is never a sample, so that
+    any end of its task is its end. A batch reports its beginning in a task of its own, which shows
+    no cancellation: it goes on while somebody holds what its end is reported by.
+    """
+    held = interaction.task
+    if held is None:
+        return False
+    if not isinstance(held, asyncio.AbstractEventLoop):
+        if not held.done():
+            return False
+        if held.cancelled() or interaction.root.kind is RunKind.MODEL:
+            return True
+        # What it returned may be what the end is reported by.
+        interaction.task = held = held.get_loop()
+    return held.is_closed() or (interaction.id is not None and interaction.id() is None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -266,49 +266,6 @@ class Interaction:
         """Add tags, each once."""
         self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
 
-    def resume(self, earlier: Interaction) -> None:
-        """Continue one that was interrupted: its runs and documents come first."""
-        root, first = self.root, earlier.root
-        root.start, root.query = first.start, first.query
-        self.otel = earlier.otel
-        self.metadata = {**earlier.metadata, **self.metadata}
-        self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
-        for run in earlier.runs[1:]:
-            run.interaction = self
-            run.parent = root if run.parent is first else run.parent
-        self.runs[1:1] = earlier.runs[1:]
-        self.lists[:0] = earlier.lists
-        self.asked = self.asked or earlier.asked
-        self.chosen = earlier.chosen
-        self.left_out |= earlier.left_out
-        self.cut_texts |= earlier.cut_texts
-        self.kept_chars += earlier.kept_chars
-
-    def remainder(self) -> Interaction:
-        """Return a copy with only what a further try needs: question and documents."""
-        kept = Interaction(self.otel, self.metadata, self.tags, opened=self.opened)
-        kept.runs.append(_bare(self.root, kept))
-        kept.lists = [
-            replace(found, run=_bare(found.run, kept))
-            for found in self.lists
-            if not found.run.within(RunKind.RETRIEVER)
-        ]
-        kept.chosen, kept.left_out, kept.stops = self.chosen, self.left_out, self.stops
-        kept.status, kept.asked = self.status, self.asked
-        kept.kept_chars, kept.cut_texts = self.kept_chars, self.cut_texts
-        return kept
-
-    def try_again(self, earlier: Interaction) -> None:
-        """Take over question and documents of one that broke off and is counted already."""
-        self.root.query = self.root.query or earlier.root.query
-        self.metadata = {**earlier.metadata, **self.metadata}
-        self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
-        self.asked = self.asked or earlier.asked
-        self.lists[:0] = earlier.lists
-        self.chosen = self.chosen or earlier.chosen
-        self.left_out |= earlier.left_out
-        self.cut_texts |= earlier.cut_texts
-
     @property
     def chars(self) -> int:
         """Characters of text that this interaction keeps in memory."""
@@ -322,10 +279,3 @@ class Interaction:
             return False
         models = [run for run in self.runs if run.kind is RunKind.MODEL]
         return bool(models) and models[-1].end is None
-
-
-def _bare(run: Run, interaction: Interaction) -> Run:
-    """Return a copy of a run that keeps nothing of its interaction alive."""
-    return Run(
-        run.id, run.kind, run.name, None, interaction, run.start, end=run.end, query=run.query
-    )

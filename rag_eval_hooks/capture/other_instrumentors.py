@@ -90,7 +90,7 @@ def _to_be_looked_at(run: Run, others: Others | None) -> bool:
 
 def _framework_root(run: Run) -> Run:
     """Return the outermost run that the framework called, not the application by hand."""
-    while run.parent is not None and run.parent.kind.value != "manual":
+    while run.parent is not None and run.parent.kind is not RunKind.MANUAL:
         run = run.parent
     return run
 

@@ -12,7 +12,7 @@ from typing import Any
 from opentelemetry import trace
 from opentelemetry.context import Context as OtelContext
 
-__all__ = ["Nearness", "Place", "place_of_caller"]
+__all__ = ["Nearness", "Place", "current_task", "place_of_caller"]
 
 
 class Nearness(IntEnum):
@@ -64,11 +64,16 @@ class Place:
         return self.task is not None and (task is None or task.done())
 
 
+def current_task() -> asyncio.Task[Any] | None:
+    """Return the task of the caller, or None outside of any."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
+
+
 def place_of_caller(otel: OtelContext) -> Place:
     """Return the place of the caller, in a context of OpenTelemetry."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        task = None
+    task = current_task()
     reference = None if task is None else weakref.ref(task)
     return Place(trace.get_current_span(otel), reference, threading.get_ident())

@@ -10,12 +10,11 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.by_hand import CallsByHand
-from rag_eval_hooks.capture.cancelled_tasks import current_task, is_left
-from rag_eval_hooks.capture.ended_requests import EndedRequests
+from rag_eval_hooks.capture.ended_requests import EndedRequests, is_left
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
-from rag_eval_hooks.capture.places import place_of_caller
+from rag_eval_hooks.capture.places import current_task, place_of_caller
 from rag_eval_hooks.capture.run_notes import RunNotes, status_after
-from rag_eval_hooks.capture.run_table import RunTable
+from rag_eval_hooks.capture.run_table import OF_EVENTS, RunTable
 from rag_eval_hooks.capture.suspended_interactions import Suspensions, oldest
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
@@ -23,8 +22,8 @@ from rag_eval_hooks.suppress import is_suppressed
 
 __all__ = ["Recorder"]
 
-_READ_OF_EVENTS = ("contexts", "prompt", "question", "answer")
-"""Parts of a sample that may be wrong where an event is missing; the last two, of the root."""
+_OF_ROOT = ("question", "answer")
+"""Parts of a sample that may be wrong where an event of its root is missing."""
 _LOOKED_AT = 20
 """Open interactions whose tasks are looked at when one more begins."""
 _MAX_RUNS = 10_000
@@ -52,8 +51,6 @@ class Recorder(RunTable, RunNotes):
 
     Attributes:
         by_hand: Retrievers and models that the application calls one by one.
-        locators: Functions of integrations that return the id of the framework's run around the
-            caller, or None.
         ended: Roots that have ended, and those without retrieved text among them.
         suspensions: Interactions that stopped and may be resumed.
     """
@@ -228,11 +225,11 @@ class Recorder(RunTable, RunNotes):
         run = self._around() if run is None else run
         if run is not None:
             own = run.outermost and run.id == run_id
-            run.interaction.left_out.update(_READ_OF_EVENTS[: None if own else 2])
+            run.interaction.left_out.update(OF_EVENTS, _OF_ROOT if own else ())
         elif run_id not in self._ended and parent_id not in self._ended:
             self._on_end(Interaction(otel_context.get_current(), is_readable=False))
             for open_one in list(self._open.values()) if anywhere else ():
-                open_one.left_out.update(_READ_OF_EVENTS[:2])
+                open_one.left_out.update(OF_EVENTS)
         for name in (run_id, parent_id):
             if name is not None and name not in self._runs:
                 self._remember(name)
@@ -291,7 +288,7 @@ class Recorder(RunTable, RunNotes):
         interaction.task = None
         if status is Status.OK and interaction.closed_early():
             status = Status.CLOSED
-        self._end_parts(interaction, status)
+        self._end_runs(interaction, status)
         interaction.status = status
         if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
@@ -303,15 +300,3 @@ class Recorder(RunTable, RunNotes):
         may_wait = not interaction.passed and not interaction.retrieves
         if interaction.resumable and (status is not Status.OK or may_wait):
             self.suspensions.broken_off(interaction)
-
-    def _end_parts(self, interaction: Interaction, status: Status) -> None:
-        """End the runs of an interaction that are still open."""
-        for run in interaction.runs:
-            self._remember(run.id)
-            if run.end is None:
-                run.end = interaction.root.end
-                if status is Status.OK and not interaction.interrupted:
-                    interaction.left_out.update(_READ_OF_EVENTS[:2])
-                if run.checkpoint is not None:
-                    interaction.stops.add(run.checkpoint)
-            run.state = None

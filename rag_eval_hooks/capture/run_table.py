@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
-from rag_eval_hooks.capture.interaction import Run
+from rag_eval_hooks.capture.interaction import Interaction, Run
 from rag_eval_hooks.capture.scopes import enclosing_run
+from rag_eval_hooks.sample import Status
 
-__all__ = ["RunTable"]
+__all__ = ["OF_EVENTS", "RunTable"]
 
+OF_EVENTS = ("contexts", "prompt")
+"""Parts of a sample that may be wrong where an event of any of its runs is missing."""
 _REMEMBERED = 10_000
 """Ended run ids kept to recognise late events; some hundred kilobytes at most."""
 
@@ -72,3 +75,15 @@ class RunTable:
         self._runs.pop(run_id, None)
         while len(self._ended) > _REMEMBERED:
             self._ended.popitem(last=False)
+
+    def _end_runs(self, interaction: Interaction, status: Status) -> None:
+        """End the runs of an interaction that are still open."""
+        for run in interaction.runs:
+            self._remember(run.id)
+            if run.end is None:
+                run.end = interaction.root.end
+                if status is Status.OK and not interaction.interrupted:
+                    interaction.left_out.update(OF_EVENTS)
+                if run.checkpoint is not None:
+                    interaction.stops.add(run.checkpoint)
+            run.state = None

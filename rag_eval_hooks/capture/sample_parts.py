@@ -63,18 +63,9 @@ def assemble(
     """
     texts = SampleTexts(max_text_chars, interaction.cut_texts, session)
     answer = answer_of(interaction)
-    queried = queries(interaction)
     question, question_source = question_of(interaction)
     contexts, source = find_contexts(interaction, answer)
-    metadata = interaction.metadata
-    golden = known(
-        Sample(
-            question=question,
-            reference=_text(metadata, "reference"),
-            question_id=_text(metadata, "question_id"),
-            metadata={key: value for key, value in metadata.items() if _is_free(key)},
-        )
-    )
+    golden = known(_with_own_reference(question, interaction.metadata))
     return Sample(
         question=texts.text("question", question),
         contexts=texts.contexts("contexts", contexts, max_contexts, answer),
@@ -83,11 +74,11 @@ def assemble(
         question_id=texts.optional("question_id", golden.question_id),
         status=interaction.status,
         error_type=interaction.root.error_type,
-        session_id=texts.identity("session_id", session_of(metadata)),
-        user_id=texts.identity("user_id", _text(metadata, "user_id")),
+        session_id=texts.identity("session_id", session_of(interaction.metadata)),
+        user_id=texts.identity("user_id", _text(interaction.metadata, "user_id")),
         tags=texts.tags(interaction.tags),
         metadata={
-            **_rewritten(texts, interaction, question, queried),
+            **_rewritten(texts, interaction, question),
             **_stages(texts, interaction, contexts, max_contexts),
             **texts.metadata("metadata", golden.metadata),
         },
@@ -103,13 +94,21 @@ def assemble(
     )
 
 
-def _rewritten(
-    texts: SampleTexts, interaction: Interaction, question: str, queried: Sequence[str]
-) -> dict[str, Any]:
+def _with_own_reference(question: str, metadata: Mapping[str, Any]) -> Sample:
+    """Return a sample of a question, with the reference that the application gave, if any."""
+    return Sample(
+        question=question,
+        reference=_text(metadata, "reference"),
+        question_id=_text(metadata, "question_id"),
+        metadata={key: value for key, value in metadata.items() if _is_free(key)},
+    )
+
+
+def _rewritten(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:
     """Return what retrievers were asked where it is not the question."""
     if (rewritten := condensed(interaction, question)) is not None:
         return {"condensed_question": texts.text("metadata.condensed_question", rewritten)}
-    others = [query for query in queried if query != question]
+    others = [query for query in queries(interaction) if query != question]
     field = "metadata.retrieval_queries"
     return {"retrieval_queries": [texts.text(field, query) for query in others]} if others else {}
 
@@ -174,9 +173,9 @@ def _report(interaction: Interaction) -> str | None:
         return None
     asked = set(queries(interaction))
     said = {run.text for run in interaction.runs if run.kind is RunKind.MODEL and run.text}
-    told = [text for text in said - asked if is_telling(fold(text))]
+    distinct = [text for text in said - asked if is_telling(fold(text))]
     for text in interaction.written:
-        parts = [one for one in told if one in text]
+        parts = [one for one in distinct if one in text]
         if len(parts) > 1 and 2 * sum(map(len, parts)) >= len(text):
             return text
     return None

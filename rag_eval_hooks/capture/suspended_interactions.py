@@ -9,10 +9,11 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from rag_eval_hooks.capture.conversation import thread_of
-from rag_eval_hooks.capture.interaction import Interaction, Run
+from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 
 __all__ = ["Fits", "Suspensions", "oldest"]
 
@@ -45,7 +46,7 @@ class Suspensions:
 
     def broken_off(self, interaction: Interaction) -> None:
         """Keep what a further try needs of an interaction that failed."""
-        self._broken_off.add(interaction.remainder())
+        self._broken_off.add(_remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
         """Continue with an outermost run what was suspended in a conversation.
@@ -58,9 +59,9 @@ class Suspensions:
             Whether anything was continued.
         """
         if (earlier := self._interrupted.take(conversation, fits)) is not None:
-            run.interaction.resume(earlier)
+            _resume(run.interaction, earlier)
         elif (earlier := self._broken_off.take(conversation, fits)) is not None:
-            run.interaction.try_again(earlier)
+            _try_again(run.interaction, earlier)
         return earlier is not None
 
     def renew(self, conversation: str, fits: Fits) -> None:
@@ -173,6 +174,59 @@ class _Waiting:
             if rest := tuple(one for one in beside if one is not interaction):
                 self._conversations[conversation] = rest
             return True
+
+
+def _resume(interaction: Interaction, earlier: Interaction) -> None:
+    """Continue one that was interrupted: its runs and documents come first."""
+    root, first = interaction.root, earlier.root
+    root.start, root.query = first.start, first.query
+    interaction.otel = earlier.otel
+    interaction.metadata = {**earlier.metadata, **interaction.metadata}
+    interaction.tags = tuple(dict.fromkeys((*earlier.tags, *interaction.tags)))
+    for run in earlier.runs[1:]:
+        run.interaction = interaction
+        run.parent = root if run.parent is first else run.parent
+    interaction.runs[1:1] = earlier.runs[1:]
+    interaction.lists[:0] = earlier.lists
+    interaction.asked = interaction.asked or earlier.asked
+    interaction.chosen = earlier.chosen
+    interaction.left_out |= earlier.left_out
+    interaction.cut_texts |= earlier.cut_texts
+    interaction.kept_chars += earlier.kept_chars
+
+
+def _remainder(broken: Interaction) -> Interaction:
+    """Return a copy with only what a further try needs: question and documents."""
+    kept = Interaction(broken.otel, broken.metadata, broken.tags, opened=broken.opened)
+    kept.runs.append(_bare(broken.root, kept))
+    kept.lists = [
+        replace(found, run=_bare(found.run, kept))
+        for found in broken.lists
+        if not found.run.within(RunKind.RETRIEVER)
+    ]
+    kept.chosen, kept.left_out, kept.stops = broken.chosen, broken.left_out, broken.stops
+    kept.status, kept.asked = broken.status, broken.asked
+    kept.kept_chars, kept.cut_texts = broken.kept_chars, broken.cut_texts
+    return kept
+
+
+def _try_again(interaction: Interaction, earlier: Interaction) -> None:
+    """Take over question and documents of one that broke off and is counted already."""
+    interaction.root.query = interaction.root.query or earlier.root.query
+    interaction.metadata = {**earlier.metadata, **interaction.metadata}
+    interaction.tags = tuple(dict.fromkeys((*earlier.tags, *interaction.tags)))
+    interaction.asked = interaction.asked or earlier.asked
+    interaction.lists[:0] = earlier.lists
+    interaction.chosen = interaction.chosen or earlier.chosen
+    interaction.left_out |= earlier.left_out
+    interaction.cut_texts |= earlier.cut_texts
+
+
+def _bare(run: Run, interaction: Interaction) -> Run:
+    """Return a copy of a run that keeps nothing of its interaction alive."""
+    return Run(
+        run.id, run.kind, run.name, None, interaction, run.start, end=run.end, query=run.query
+    )
 
 
 def _conversation(interaction: Interaction) -> str | None:

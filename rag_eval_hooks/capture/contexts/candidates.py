@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling, words
 from rag_eval_hooks.capture.interaction import DocumentList
 from rag_eval_hooks.sample import Context
 
-__all__ = ["Candidate", "candidates_of", "first", "likeliest", "once"]
+__all__ = ["Candidate", "candidates_of", "likeliest", "once", "with_short_texts"]
 
 _LEAST_IN_METADATA = 40
 """Characters of a text in a document's metadata that may be shown in its place."""
@@ -106,12 +106,45 @@ def _words(text: str) -> set[str]:
 
 def once(contexts: Iterable[Context]) -> tuple[Context, ...]:
     """Return each text once, the first time that it stands there."""
-    return tuple(first(contexts).values())
+    return tuple(_first(contexts).values())
 
 
-def first(contexts: Iterable[Context]) -> dict[str, Context]:
+def _first(contexts: Iterable[Context]) -> dict[str, Context]:
     """Return the first context of each folded text."""
     found: dict[str, Context] = {}
     for context in contexts:
         found.setdefault(fold(context.text), context)
     return found
+
+
+def with_short_texts(
+    seen: tuple[Context, ...], lists: Sequence[DocumentList]
+) -> tuple[Context, ...]:
+    """Return what was seen, with texts too short to be searched, by their place in the list.
+
+    They belong to the last list that was seen: what stood beside them was in the prompt.
+    """
+    texts = {fold(context.text) for context in seen}
+    for found in reversed(lists):
+        beside = _first(found.contexts)
+        if not texts.isdisjoint(beside):
+            return _beside(seen, beside)
+    return seen
+
+
+def _beside(seen: Iterable[Context], listed: Mapping[str, Context]) -> tuple[Context, ...]:
+    """Return seen texts, each with the short ones beside it in its list.
+
+    Between these, what was seen keeps its order.
+    """
+    by_text = {fold(context.text): context for context in seen}
+    groups: dict[str, list[Context]] = {text: [context] for text, context in by_text.items()}
+    leading: list[Context] = []
+    group = leading
+    for text, context in listed.items():
+        if text in groups:
+            groups[text][:0] = leading
+            leading, group = [], groups[text]
+        elif text and not is_telling(text):
+            group.append(context)
+    return tuple(context for group in groups.values() for context in group)

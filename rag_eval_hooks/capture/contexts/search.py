@@ -14,7 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from rag_eval_hooks.capture.contexts.candidates import Candidate, candidates_of, first, once
+from rag_eval_hooks.capture.contexts.candidates import (
+    Candidate,
+    candidates_of,
+    once,
+    with_short_texts,
+)
 from rag_eval_hooks.capture.contexts.countable import countable, guesses
 from rag_eval_hooks.capture.contexts.model_calls import grounding_of
 from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
@@ -115,7 +120,7 @@ class _Finder:
 
     def _beside_sources(self, seen: Found) -> Found:
         """Add sources of the answer that were too short to follow, or shown to another call."""
-        contexts = _with_short_texts(seen.contexts or (), self._lists)
+        contexts = with_short_texts(seen.contexts or (), self._lists)
         known = {fold(context.text) for context in contexts}
         sources = candidates_of(self._of(Origin.SOURCES))
         missing = {t: c for t, c in sources.items() if t not in known and not c.stands_in(known)}
@@ -278,36 +283,3 @@ def _outermost(sources: Sequence[DocumentList]) -> Sequence[DocumentList]:
 
 def _union(lists: Iterable[DocumentList]) -> tuple[Context, ...]:
     return once(context for found in lists for context in found.contexts)
-
-
-def _with_short_texts(
-    seen: tuple[Context, ...], lists: Sequence[DocumentList]
-) -> tuple[Context, ...]:
-    """Return what was seen, with texts too short to be searched, by their place in the list.
-
-    They belong to the last list that was seen: what stood beside them was in the prompt.
-    """
-    texts = {fold(context.text) for context in seen}
-    for found in reversed(lists):
-        beside = first(found.contexts)
-        if not texts.isdisjoint(beside):
-            return _beside(seen, beside)
-    return seen
-
-
-def _beside(seen: Iterable[Context], listed: Mapping[str, Context]) -> tuple[Context, ...]:
-    """Return seen texts, each with the short ones beside it in its list.
-
-    Between these, what was seen keeps its order.
-    """
-    by_text = {fold(context.text): context for context in seen}
-    groups: dict[str, list[Context]] = {text: [context] for text, context in by_text.items()}
-    leading: list[Context] = []
-    group = leading
-    for text, context in listed.items():
-        if text in groups:
-            groups[text][:0] = leading
-            leading, group = [], groups[text]
-        elif text and not is_telling(text):
-            group.append(context)
-    return tuple(context for group in groups.values() for context in group)
