@@ -40,7 +40,7 @@ from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.wiring import Providers, telemetry_sinks
+from rag_eval_hooks.pipeline.wiring import Providers, telemetry_of
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.thresholds import Thresholds
@@ -109,7 +109,7 @@ class Bench:
     def seconds(self, samples: int, *, evaluation_span: Any, events: bool, metrics: bool) -> float:
         """CPU seconds of this thread for one sample, without the making of its RAG span."""
         incidents = Incidents()
-        telemetry = telemetry_sinks(
+        telemetry = telemetry_of(
             RagEvalConfig(evaluation_span=evaluation_span),
             Providers(
                 tracer=self.tracers,

@@ -16,9 +16,9 @@ from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.score import Outcomes
 
-__all__ = ["EndableSpan", "HeldSpan", "Observer", "Work"]
+__all__ = ["Attributes", "EndableSpan", "HeldSpan", "Observer", "Work"]
 
-_Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 
 
 class EndableSpan(Protocol):
@@ -28,7 +28,7 @@ class EndableSpan(Protocol):
         """Return whether what is set will be exported: it has not ended."""
         ...
 
-    def set_attributes(self, attributes: _Attributes) -> None:
+    def set_attributes(self, attributes: Attributes) -> None:
         """Set attributes."""
         ...
 
@@ -37,7 +37,7 @@ class EndableSpan(Protocol):
         ...
 
     def add_event(
-        self, name: str, attributes: _Attributes | None = None, timestamp: int | None = None
+        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
     ) -> None:
         """Add an event."""
         ...

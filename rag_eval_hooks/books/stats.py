@@ -94,7 +94,7 @@ class Ledger(Observer):
         # Numbers of accepted items, in rising order.
         self._pending: dict[object, int] = {}
         self._numbered = 0
-        self._errands = 0
+        self._pending_feedback = 0
         self._columns: Counter[Column] = Counter()
         self._dropped: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
@@ -154,14 +154,14 @@ class Ledger(Observer):
     def begin_feedback(self, feedback: object) -> None:
         """Enter a feedback: `wait` waits for it, the columns do not show it."""
         with self._changed:
-            self._errands += 1
+            self._pending_feedback += 1
             self._begin(feedback)
 
     def end_feedback(self, feedback: object) -> None:
         """Remove a feedback, once."""
         with self._changed:
             if feedback in self._pending:
-                self._errands -= 1
+                self._pending_feedback -= 1
                 self._end(feedback)
 
     def explain(self, key: str) -> tuple[Explanation, ...]:
@@ -191,7 +191,7 @@ class Ledger(Observer):
         with self._changed:
             dropped, failed = dict(self._dropped), dict(self._failed)
             scored, sampled_out = self._columns[Column.SCORED], self._columns[Column.SAMPLED_OUT]
-            pending = len(self._pending) - self._errands
+            pending = len(self._pending) - self._pending_feedback
             shipped = self._columns[Column.SHIPPED]
             ended = scored + sampled_out + shipped + sum(dropped.values()) + sum(failed.values())
             notes = {column: dict(counts) for column, counts in self._notes.items()}

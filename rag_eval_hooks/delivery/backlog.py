@@ -79,7 +79,7 @@ class Backlog:
         self._limits = limits
         self._incidents = incidents
         self._store = store
-        self._place = f"sink {sink.name}"
+        self._origin = f"sink {sink.name}"
         self._failures = 0
         self._backoff = Backoff()
         self._paused_until = 0.0
@@ -165,13 +165,13 @@ class Backlog:
         elif isinstance(error, Rejected):
             self._lose(item, error.reason)
         elif isinstance(error, RetryLater):
-            self._incidents.count(f"{self._place}, {error.reason}: {RETRY}")
+            self._incidents.count(f"{self._origin}, {error.reason}: {RETRY}")
             asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
             self._paused_until = max(self._paused_until, asked)
             self._retry(item, error.reason, now)
         else:
             if not call.is_overdue:
-                self._incidents.report(self._place, error)
+                self._incidents.report(self._origin, error)
             self._retry(item, "", now)
 
     def _retry(self, item: Queued, reason: str, now: float) -> None:
@@ -219,7 +219,7 @@ class Backlog:
 
     def _miss(self, item: Queued) -> None:
         """Count a time limit; without a row on disk, the result is lost."""
-        self._incidents.report(self._place, TimeoutError())
+        self._incidents.report(self._origin, TimeoutError())
         if item.entry is None:
             self._lose(item, "")
 
@@ -267,7 +267,7 @@ class Backlog:
         self.chars -= item.chars
         self._sink.counts["spooled"] += 1
         if reason == FULL:
-            self._incidents.count(f"{self._place}: left in the spool")
+            self._incidents.count(f"{self._origin}: left in the spool")
 
     def _give_up(self, item: Queued) -> None:
         # What was never tried is lost for the reason that the others failed for.
@@ -279,7 +279,7 @@ class Backlog:
         self._finish(item)
         self._sink.counts["lost"] += 1
         if reason:
-            self._incidents.count(f"{self._place}, {reason}: Lost")
+            self._incidents.count(f"{self._origin}, {reason}: Lost")
 
     def _finish(self, item: Queued) -> None:
         self.chars -= item.chars

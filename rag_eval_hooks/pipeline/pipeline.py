@@ -78,13 +78,7 @@ class Pipeline:
             resume=self._resume,
             settle=lambda work, ending: self._observers.settle(work, ending),
         )
-        self._delivery = self._spooled.delivery = Delivery(
-            parts.sinks,
-            config,
-            parts.incidents,
-            self._spooled if self._spooled.is_used else None,
-            tracer_provider=parts.tracer_provider,
-        )
+        self._delivery = self._spooled.delivery = self._new_delivery()
         self._memory = FeedbackMemory.of(config, keeps_all=parts.selection.keeps_all)
         self._observers = Observers(
             (
@@ -129,6 +123,15 @@ class Pipeline:
             concurrency=(
                 config.judge_concurrency if self._shipper is None else limits.SHIPPED_SAMPLES
             ),
+        )
+
+    def _new_delivery(self) -> Delivery:
+        return Delivery(
+            self._parts.sinks,
+            self._parts.config,
+            self._parts.incidents,
+            self._spooled if self._spooled.is_used else None,
+            tracer_provider=self._parts.tracer_provider,
         )
 
     def _new_gauges(self) -> dict[str, Gauge]:

@@ -207,7 +207,7 @@ class Spooled(Observer):
         if self._spool is not None:
             self._spool.stop(timeout)
 
-    def room(self, sink: str | None) -> int:
+    def capacity(self, sink: str | None) -> int:
         """Return how many more results a sink can take, or samples the evaluator for None."""
         return self._capacity() if sink is None else self.delivery.capacity(sink)
 

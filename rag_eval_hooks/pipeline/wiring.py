@@ -23,9 +23,7 @@ from rag_eval_hooks.evaluation.golden_references import References, references_o
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.fleet.broker import Broker
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges import (
-    Judge,
-)
+from rag_eval_hooks.judges import Judge
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.metrics import Metric, chosen_by_default
 from rag_eval_hooks.redaction import Redactor
@@ -38,7 +36,7 @@ from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 from rag_eval_hooks.telemetry.telemetry import Telemetry
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 
-__all__ = ["Parts", "Providers", "parts_of", "telemetry_sinks"]
+__all__ = ["Parts", "Providers", "parts_of", "telemetry_of"]
 
 T = TypeVar("T")
 
@@ -120,7 +118,7 @@ class Providers:
         )
 
 
-def telemetry_sinks(
+def telemetry_of(
     config: RagEvalConfig,
     providers: Providers,
     thresholds: Thresholds,
@@ -186,7 +184,7 @@ def parts_of(
             config, sources.embedder, incidents, redactor.holds if redactor.active else None
         ),
         budget=budget_of(config, sources.judge, sources.embedder, incidents),
-        telemetry=telemetry_sinks(config, providers, thresholds, sources.judge, incidents),
+        telemetry=telemetry_of(config, providers, thresholds, sources.judge, incidents),
         sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],
         tracer_provider=providers.tracer,
         judges=[part for part in (sources.judge, sources.embedder, sources.scorer) if part],

@@ -137,7 +137,7 @@ class Recovered:
 class Receiver(Protocol):
     """Taker of the samples that wait on disk; called in the spool's thread."""
 
-    def room(self, sink: str | None) -> int:
+    def capacity(self, sink: str | None) -> int:
         """Return how many more samples a sink can take, or the evaluator for None.
 
         A sink that is not in the settings takes none.

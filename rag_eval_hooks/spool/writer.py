@@ -266,7 +266,7 @@ class SpoolWriter:
     def _hand_back(self, file: SpoolFile, key: str) -> bool:
         """Hand back a chunk of rows, and return whether there may be room for more."""
         sink = None if key == EVALUATE else key
-        limit = min(_CHUNK, self._receiver.room(sink))
+        limit = min(_CHUNK, self._receiver.capacity(sink))
         try:
             rows = file.read(key, limit) if limit > 0 else []
         except FILE_ERRORS as error:

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, TypeVar
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.work import EndableSpan
+from rag_eval_hooks.work import Attributes, EndableSpan
 
 __all__ = [
     "Attributes",
@@ -21,7 +21,6 @@ __all__ = [
     "present",
 ]
 
-Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
 SpanEvent: TypeAlias = tuple[str, Attributes | None, int | None]
 """Name, attributes, and nanoseconds since the epoch."""
 V = TypeVar("V")
