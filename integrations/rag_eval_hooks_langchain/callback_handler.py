@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Collection
+from types import FrameType
 from typing import Any, Self
 
 from rag_eval_hooks import RagEval
@@ -11,10 +13,7 @@ from rag_eval_hooks.capture import CaptureOptions, Choice, Origin
 from rag_eval_hooks.capture.scopes import enclosing_scopes
 from rag_eval_hooks.evals import checked
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS
-from rag_eval_hooks_langchain.graphs import (
-    with_graph_events,
-)
-from rag_eval_hooks_langchain.inline import Inline
+from rag_eval_hooks_langchain.graphs import with_graph_events
 from rag_eval_hooks_langchain.passing_texts import AsContext
 from rag_eval_hooks_langchain.run_events import RunEvents, run_edge
 from rag_eval_hooks_langchain.surroundings import SWITCH, current_handlers, current_run_id, key_of
@@ -25,6 +24,10 @@ _logger = logging.getLogger("rag_eval_hooks")
 
 CONTEXTS_EVENT = "rag_eval.contexts"
 """Name of a custom event whose data are documents that the model is given."""
+
+
+_WITHHOLDING = "on_llm_start"
+_COMPREHENSIONS = ("<listcomp>", "<genexpr>")
 
 
 class _Ignored:
@@ -45,6 +48,33 @@ class _Ignored:
                 "object: RagEvalCallbackHandler(evals)"
             )
         return handler is None
+
+
+class _Inline:
+    """Value of a handler's `run_inline`: true but for the one function that it would mislead.
+
+    Inline handlers spare async runs a worker thread for each event. But `on_llm_start` of
+    langchain-core's asynchronous manager (up to 1.7) calls inline handlers *instead of* all others
+    for plain models. If this one says that it is not inline, all are called, and each event is then
+    handled inline after all. Where another handler is inline anyway, this one must be, too, to be
+    called.
+    """
+
+    def __get__(self, handler: Any, owner: type | None = None) -> bool:
+        """Return whether events are handled inline, as far as the caller is concerned."""
+        asking: FrameType | None = sys._getframe(1)
+        if asking is not None and asking.f_code.co_name in _COMPREHENSIONS:
+            # Before Python 3.12 a comprehension has a frame of its own.
+            asking = asking.f_back
+        if asking is None or asking.f_code.co_name != _WITHHOLDING:
+            return True
+        manager = asking.f_locals.get("self")
+        others = (one for one in getattr(manager, "handlers", ()) if not _is_ours(one))
+        return any(one.run_inline for one in others)
+
+
+def _is_ours(handler: object) -> bool:
+    return any(isinstance(vars(kind).get("run_inline"), _Inline) for kind in type(handler).__mro__)
 
 
 class RagEvalCallbackHandler(RunEvents):
@@ -76,7 +106,7 @@ class RagEvalCallbackHandler(RunEvents):
 
     ignore_chain = ignore_chat_model = ignore_llm = ignore_retriever = _Ignored()
 
-    run_inline: Any = Inline()
+    run_inline: Any = _Inline()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Make a handler to which LangGraph also reports interrupts, where it can."""

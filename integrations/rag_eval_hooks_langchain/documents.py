@@ -16,7 +16,7 @@ from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
 from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.passing_texts import AsContext, rows_in
-from rag_eval_hooks_langchain.structured import class_of, entries, is_stored
+from rag_eval_hooks_langchain.structured import class_of, entries, is_stored, update_of
 
 __all__ = [
     "DOCUMENT_KEYS",
@@ -25,7 +25,6 @@ __all__ = [
     "Lists",
     "holds_documents",
     "snapshot",
-    "update_of",
     "values_of",
 ]
 
@@ -322,13 +321,6 @@ def _read(item: Any) -> tuple[Context, ...]:
     if document is not None:
         return (snapshot(document, _score_beside(item)),)
     return contexts_of(entries(item) if is_stored(class_of(item)) else item)
-
-
-def update_of(value: Any) -> Any:
-    """Return what a command of a graph puts into the state; any other value as it is."""
-    if type(value).__name__ == "Command" and isinstance(value.update, Mapping | list | tuple):
-        return value.update if isinstance(value.update, Mapping) else {"messages": value.update}
-    return value
 
 
 def _same(items: Sequence[Any], given: Any) -> bool:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.capture import Run
-from rag_eval_hooks_langchain.documents import Lists, update_of
+from rag_eval_hooks_langchain.documents import Lists
+from rag_eval_hooks_langchain.structured import update_of
 
 __all__ = [
     "START",

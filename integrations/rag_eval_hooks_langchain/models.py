@@ -1,4 +1,4 @@
-"""Reads the input and the reply of model calls."""
+"""Reads the input and the reply of model calls, and the output of tools."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
 from rag_eval_hooks.capture.interaction import Facts
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.question_answer import message_text
+from rag_eval_hooks_langchain.structured import update_of
 
 __all__ = [
     "agent_facts",
@@ -23,7 +26,9 @@ __all__ = [
     "reply_text",
     "result_text",
     "roles_of",
+    "text_of_tool",
     "tool_calls_of",
+    "tool_content",
     "tool_facts",
 ]
 
@@ -124,6 +129,38 @@ def result_text(output: Any) -> str | None:
     if isinstance(output, BaseMessage):
         return message_text(output)
     return output if isinstance(output, str) else None
+
+
+def text_of_tool(output: Any) -> Context | None:
+    """Return a tool's text for the model, if it is long enough to be recognised in a prompt.
+
+    A number or a word is no context; nor is the message of a tool that failed, nor that of a
+    command that hands over to another part of a graph.
+    """
+    update = update_of(output)
+    if update is not output:
+        output = None if output.goto or output.graph else _only_message(update)
+    if isinstance(output, ToolMessage):
+        if getattr(output, "status", "success") == "error":
+            return None
+        output = message_text(output)
+    if isinstance(output, str) and is_telling_text(output):
+        return Context(text=output)
+    return None
+
+
+def tool_content(output: Any) -> Any:
+    """Return a tool's output, or the content of its message."""
+    if isinstance(output, ToolMessage):
+        return None if getattr(output, "status", "success") == "error" else output.content
+    return None if update_of(output) is not output else output
+
+
+def _only_message(update: Mapping[str, Any]) -> ToolMessage | None:
+    messages = update.get("messages")
+    items = messages if isinstance(messages, list | tuple) else [messages]
+    messages_of_tools = [item for item in items if isinstance(item, ToolMessage)]
+    return messages_of_tools[0] if len(messages_of_tools) == 1 else None
 
 
 def as_json(value: Any) -> str:

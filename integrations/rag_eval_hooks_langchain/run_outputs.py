@@ -6,7 +6,7 @@ process found is only in the checkpoint. A state may as well hold documents of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 
 from rag_eval_hooks.capture import Origin, Recorder, Run, RunKind
 from rag_eval_hooks.capture.contexts.search import shown_in
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
+from rag_eval_hooks.capture.contexts.text_forms import fold
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction
 from rag_eval_hooks.incidents import Incidents
@@ -25,14 +25,14 @@ from rag_eval_hooks_langchain.documents import (
     IsKnown,
     Lists,
     holds_documents,
-    update_of,
     values_of,
 )
 from rag_eval_hooks_langchain.graphs import state_of
+from rag_eval_hooks_langchain.models import text_of_tool, tool_content
 from rag_eval_hooks_langchain.question_answer import lone_text, message_text, written
-from rag_eval_hooks_langchain.structured import entries, fresh, structured
+from rag_eval_hooks_langchain.structured import entries, fresh, structured, update_of
 
-__all__ = ["RunOutputs", "text_of_tool"]
+__all__ = ["RunOutputs"]
 
 
 class RunOutputs:
@@ -118,7 +118,7 @@ class RunOutputs:
             for contexts in rows:
                 self._recorder.documents(run, contexts)
             return
-        found = self._documents.passing(_content_of(output)) if text is None else [(text,)]
+        found = self._documents.passing(tool_content(output)) if text is None else [(text,)]
         if text is not None and text.text.lstrip()[:1] in ("[", "{"):
             found = self._documents.passing(text.text)
         for contexts in found:
@@ -276,35 +276,3 @@ def _this_turn(messages: Sequence[BaseMessage] | str) -> list[BaseMessage]:
         return []
     asked = [place for place, m in enumerate(messages) if isinstance(m, HumanMessage)]
     return list(messages[asked[-1] :]) if asked else list(messages)
-
-
-def text_of_tool(output: Any) -> Context | None:
-    """Return a tool's text for the model, if it is long enough to be recognised in a prompt.
-
-    A number or a word is no context; nor is the message of a tool that failed, nor that of a
-    command that hands over to another part of a graph.
-    """
-    update = update_of(output)
-    if update is not output:
-        output = None if output.goto or output.graph else _only_message(update)
-    if isinstance(output, ToolMessage):
-        if getattr(output, "status", "success") == "error":
-            return None
-        output = message_text(output)
-    if isinstance(output, str) and is_telling_text(output):
-        return Context(text=output)
-    return None
-
-
-def _content_of(output: Any) -> Any:
-    """Return a tool's output, or the content of its message."""
-    if isinstance(output, ToolMessage):
-        return None if getattr(output, "status", "success") == "error" else output.content
-    return None if update_of(output) is not output else output
-
-
-def _only_message(update: Mapping[str, Any]) -> ToolMessage | None:
-    messages = update.get("messages")
-    items = messages if isinstance(messages, list | tuple) else [messages]
-    messages_of_tools = [item for item in items if isinstance(item, ToolMessage)]
-    return messages_of_tools[0] if len(messages_of_tools) == 1 else None

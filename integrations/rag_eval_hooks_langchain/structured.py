@@ -19,7 +19,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
-__all__ = ["as_json", "class_of", "entries", "fresh", "is_stored", "structured"]
+__all__ = ["as_json", "class_of", "entries", "fresh", "is_stored", "structured", "update_of"]
 
 _PAIR = 2
 _DEEP = 12
@@ -80,6 +80,13 @@ def _has_fields(kind: type) -> bool:
 
 def _slots(value: Any) -> dict[str, Any]:
     return {f.name: getattr(value, f.name) for f in fields(value) if hasattr(value, f.name)}
+
+
+def update_of(value: Any) -> Any:
+    """Return what a command of a graph puts into the state; any other value as it is."""
+    if type(value).__name__ == "Command" and isinstance(value.update, Mapping | list | tuple):
+        return value.update if isinstance(value.update, Mapping) else {"messages": value.update}
+    return value
 
 
 def fresh(values: Mapping[str, Any], given: Any) -> Mapping[str, Any]:

@@ -15,13 +15,13 @@ from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel
 
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS, Documents
+from rag_eval_hooks_langchain.models import text_of_tool
 from rag_eval_hooks_langchain.question_answer import (
     answer_of,
     message_texts,
     other_answers,
     question_of,
 )
-from rag_eval_hooks_langchain.run_outputs import text_of_tool
 from rag_eval_hooks_langchain.structured import structured
 from tests.support.variation import Variation, seeds
 
