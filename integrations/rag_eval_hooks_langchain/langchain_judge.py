@@ -58,7 +58,7 @@ class LangChainChat(ChatAdapter):
         super().__init__(Caller(f"langchain:{_model_name(model)}"), modes, limits)
 
     async def aclose(self) -> None:
-        """Ends the threads of a model that is not async; leaves the model alone."""
+        """End the threads of a model that is not async; leave the model alone."""
         self._threads.close()
 
     def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:

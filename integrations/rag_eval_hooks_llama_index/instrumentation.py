@@ -101,8 +101,7 @@ def enable(
         question: In the arguments of the outermost call.
         contexts: In the result of any step, of which the last counts.
         answer: In the result of the outermost call.
-        root: Name of the class or function whose call is an interaction, where it is not the
-            outermost one.
+        root: Name of the class or function whose call is an interaction, if not the outermost.
         retrieval_tools: Names of the tools whose text counts as context, or None for every tool
             where nothing else was retrieved.
         document_keys: Names of fields under which an empty list is an empty retrieval.

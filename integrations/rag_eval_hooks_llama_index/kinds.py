@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ __all__ = [
     "OUTPUT_TOKENS",
     "Described",
     "Role",
+    "arguments_text",
     "call_id_of",
     "described",
     "facts_of",
@@ -37,6 +39,8 @@ __all__ = [
     "name_of",
     "reply_facts",
     "role_of",
+    "span_values",
+    "tool_calls_of",
 ]
 
 _ID_CHARS = 37
@@ -214,6 +218,23 @@ def reply_facts(response: Any) -> Facts:
             semconv.GEN_AI_OUTPUT_TOKENS: first(holders, OUTPUT_TOKENS),
         }
     )
+
+
+def tool_calls_of(response: Any) -> list[dict[str, Any]]:
+    """Return id, name and arguments of the tool calls in a reply."""
+    blocks = getattr(getattr(response, "message", None), "blocks", None) or ()
+    return [
+        {"id": block.tool_call_id, "name": block.tool_name, "arguments": block.tool_kwargs}
+        for block in blocks
+        if getattr(block, "block_type", None) == "tool_call"
+    ]
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """Return the arguments of a tool's call as JSON; what is no JSON value as text."""
+    flat = {**arguments, **(arguments.get("kwargs") or {})}
+    flat.pop("kwargs", None)
+    return json.dumps(flat, default=str, ensure_ascii=False)
 
 
 def span_values(facts: Mapping[str, Any]) -> Facts:

@@ -53,7 +53,7 @@ class LlamaIndexChat(ChatAdapter):
         super().__init__(Caller(f"llama-index:{_model_name(llm)}"), modes, limits)
 
     async def aclose(self) -> None:
-        """Ends the threads of an LLM that is not async; leaves the LLM alone."""
+        """End the threads of an LLM that is not async; leave the LLM alone."""
         self._threads.close()
 
     def prepare(self, prompt: Prompt, mode: OutputMode, temperature: float | None) -> Send:

@@ -10,9 +10,8 @@ from llama_index.core.base.llms.types import ChatMessage
 from rag_eval_hooks.capture import Recorder, Run, RunKind
 from rag_eval_hooks.incidents import Incidents, host_edge
 from rag_eval_hooks_llama_index import values
-from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts
+from rag_eval_hooks_llama_index.kinds import model_facts, reply_facts, tool_calls_of
 from rag_eval_hooks_llama_index.span_parents import SpanParents
-from rag_eval_hooks_llama_index.span_texts import tool_calls_of
 
 __all__ = ["ModelCalls"]
 

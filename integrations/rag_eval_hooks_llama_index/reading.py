@@ -21,7 +21,7 @@ class _RunBeingRead(NamedTuple):
     """LlamaIndex's span around the reader."""
 
 
-_place: ContextVar[_RunBeingRead | None] = ContextVar("rag_eval_reading", default=None)
+_being_read: ContextVar[_RunBeingRead | None] = ContextVar("rag_eval_reading", default=None)
 
 
 def run_being_read(parent_id: str | None) -> str | None:
@@ -30,8 +30,8 @@ def run_being_read(parent_id: str | None) -> str | None:
     Args:
         parent_id: The span that LlamaIndex takes for the caller's parent.
     """
-    place = _place.get()
-    return None if place is None or place.outside != parent_id else place.run_id
+    read = _being_read.get()
+    return None if read is None or read.outside != parent_id else read.run_id
 
 
 class StreamReading:
@@ -55,7 +55,7 @@ class StreamReading:
         self.reader: weakref.ref[Any] | None = None
         self._run_id = run_id
         self._parts: list[str] = []
-        self._room = most
+        self._left = most
         self._legible = True
 
     @property
@@ -74,25 +74,25 @@ class StreamReading:
         Returns:
             What `leave` needs.
         """
-        before, here = _place.get(), _RunBeingRead(self._run_id, active_span_id.get())
-        _place.set(here)
+        before, here = _being_read.get(), _RunBeingRead(self._run_id, active_span_id.get())
+        _being_read.set(here)
         return here, before
 
     def leave(self, entered: tuple[_RunBeingRead, _RunBeingRead | None]) -> None:
         """Note that the generator pauses or ends."""
         here, before = entered
         # A coroutine may be closed in another context, where the value is not ours to take back.
-        if _place.get() is here:
-            _place.set(before)
+        if _being_read.get() is here:
+            _being_read.set(before)
 
     def note(self, part: Any) -> None:
         """Note a part that came out."""
         if not isinstance(part, str):
             self._legible = False
-        elif part and self._room > 0:
+        elif part and self._left > 0:
             # Also of a class of the application's own this is a plain text.
-            kept = "".join((part,))[: self._room]
-            self._room -= len(kept)
+            kept = "".join((part,))[: self._left]
+            self._left -= len(kept)
             self._parts.append(kept)
 
     def end(self, error: BaseException | None) -> None:

@@ -71,7 +71,7 @@ class ResumedWorkflows:
             texts = [one for one in found.contexts if asked not in one.text]
             if texts:
                 self._recorder.documents(step, texts, Origin.GIVEN if found.sure else Origin.STEP)
-        for text in _told_by_tools(state):
+        for text in _tool_texts(state):
             self._recorder.documents(step, [Passage(text=text)], Origin.TEXT)
 
     def _asked(self, root: Run, left: Mapping[str, Any], again: Any) -> str | None:
@@ -109,7 +109,7 @@ def _state_of(context: Any) -> Mapping[str, Any]:
     return {name: kept.value for name, kept in held.items() if isinstance(kept, _Kept)}
 
 
-def _told_by_tools(value: Any, depth: int = _DEPTH) -> Iterator[str]:
+def _tool_texts(value: Any, depth: int = _DEPTH) -> Iterator[str]:
     """Yield what tools said before, as an agent's store keeps it."""
     if isinstance(value, ToolOutput):
         yield str(value.content or "")
@@ -120,4 +120,4 @@ def _told_by_tools(value: Any, depth: int = _DEPTH) -> Iterator[str]:
         held = values.entries(value)
         parts = value if isinstance(value, list | tuple) else ()
         for part in parts if held is None else held.values():
-            yield from _told_by_tools(part, depth - 1)
+            yield from _tool_texts(part, depth - 1)

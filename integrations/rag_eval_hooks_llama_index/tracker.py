@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined, unused-ignore]
 from llama_index.core.instrumentation.dispatcher import active_instrument_tags
+from opentelemetry.trace import Span
 
 from rag_eval_hooks import RagEval, semconv
 from rag_eval_hooks.capture import Run, RunKind
@@ -16,6 +18,7 @@ from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
 from rag_eval_hooks_llama_index.kinds import (
     Role,
+    arguments_text,
     call_id_of,
     described,
     facts_of,
@@ -24,16 +27,15 @@ from rag_eval_hooks_llama_index.kinds import (
 from rag_eval_hooks_llama_index.model_calls import ModelCalls
 from rag_eval_hooks_llama_index.offline import is_offline
 from rag_eval_hooks_llama_index.old_versions import workflow_error
-from rag_eval_hooks_llama_index.openinference_spans import openinference_span
 from rag_eval_hooks_llama_index.resumed_workflows import ResumedWorkflows
 from rag_eval_hooks_llama_index.run_documents import Call, RunDocuments
 from rag_eval_hooks_llama_index.span_parents import SpanParents, remember
-from rag_eval_hooks_llama_index.span_texts import arguments_text
 from rag_eval_hooks_llama_index.streamed_answers import StreamedAnswers
 from rag_eval_hooks_llama_index.tool_threads import ToolThreads
 
 __all__ = ["Tracker"]
 
+_OPENINFERENCE = "openinference.instrumentation.llama_index."
 _OF_WORKFLOWS = ("tags", "init_state")
 """Arguments of a workflow's run that are its own bookkeeping."""
 
@@ -113,7 +115,7 @@ class Tracker:
         run = self._recorder.start(span_id, parent, self._kind(role, parent), name, *root)
         if run is None:
             return
-        self._instrumentors.note(run, openinference_span)
+        self._instrumentors.note(run, _openinference_span)
         self._begin(run, role, arguments, instance)
         self._note_resumption(run, role, arguments, instance)
         if run.outermost and run.parent is not None:
@@ -213,7 +215,7 @@ class Tracker:
             self._end(run, role, instance, given)
 
     def _end(self, run: Run, role: Role, instance: Any, given: Any) -> None:
-        """Notes what a run gave out and ends it, also where that cannot be read."""
+        """Note what a run gave out and end it, also where that cannot be read."""
         streams = False
         try:
             if values.may_stream(given):
@@ -276,3 +278,22 @@ def _is_no_question(root: Run) -> bool:
     asked = root.query or root.interaction.asked
     kinds = {run.kind for run in root.interaction.runs}
     return not asked and kinds.isdisjoint((RunKind.RETRIEVER, RunKind.MODEL))
+
+
+def _openinference_span(root: Run) -> tuple[bool, Span | None]:
+    """Return whether another instrumentor writes spans, and its span of a root.
+
+    OpenInference is not imported: its handler is looked for among those of LlamaIndex's root
+    dispatcher. It maps span ids to spans, not publicly, so its span may not be found, and then
+    scores are only on the evaluation span.
+    """
+    for handler in get_dispatcher().span_handlers:
+        if type(handler).__module__.startswith(_OPENINFERENCE):
+            try:
+                # Of another class than the handlers that LlamaIndex types.
+                span = cast("Any", handler).open_spans[root.id]._otel_span
+            except (AttributeError, LookupError, TypeError):
+                # Not there, or another version keeps its spans elsewhere.
+                return True, None
+            return True, span if isinstance(span, Span) else None
+    return False, None

@@ -53,8 +53,7 @@ def assemble(
         trace_id: Of the RAG span, where one is recorded.
         span_id: Of the RAG span.
         max_contexts: Contexts kept.
-        max_text_chars: Characters kept of each text: question, answer, reference, contexts,
-            values of metadata.
+        max_text_chars: Characters kept of each text, those of metadata among them.
         session: Redacts the sample; None redacts nothing.
         known: Completes a sample by the reference of an equal golden question.
 
