@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_eval_hooks.capture import Run
-from rag_eval_hooks_langchain.documents import Lists
+from rag_eval_hooks_langchain.document_search import Lists
 from rag_eval_hooks_langchain.structured import update_of
 
 __all__ = [

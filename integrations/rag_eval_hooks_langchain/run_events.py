@@ -24,7 +24,8 @@ from rag_eval_hooks_langchain.choices import (
     class_name,
     users_tags,
 )
-from rag_eval_hooks_langchain.documents import Documents, snapshot
+from rag_eval_hooks_langchain.document_search import snapshot
+from rag_eval_hooks_langchain.documents import Documents
 from rag_eval_hooks_langchain.graphs import (
     ChainState,
     checkpoint_of,

@@ -20,13 +20,8 @@ from rag_eval_hooks.capture.interaction import DocumentList, Interaction
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.choices import Choices
-from rag_eval_hooks_langchain.documents import (
-    Documents,
-    IsKnown,
-    Lists,
-    holds_documents,
-    values_of,
-)
+from rag_eval_hooks_langchain.document_search import IsKnown, Lists, holds_documents
+from rag_eval_hooks_langchain.documents import Documents, values_of
 from rag_eval_hooks_langchain.graphs import state_of
 from rag_eval_hooks_langchain.models import text_of_tool, tool_content
 from rag_eval_hooks_langchain.question_answer import lone_text, message_text, written
