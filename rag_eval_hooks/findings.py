@@ -246,7 +246,7 @@ class Findings:
     by: Mapping[Finding, Makers] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
-        """Tell if the finding was made, or is known to be absent."""
+        """Return whether the finding was made, or is known to be absent."""
         return getattr(self, kind) is not _NOT_ASKED
 
     @classmethod

@@ -51,7 +51,7 @@ class Provider:
         return self.name + rest[self.model]
 
     def fits(self, setting: str) -> bool:
-        """Tell if a setting names this row."""
+        """Return whether a setting names this row."""
         name, colon, model = setting.partition(":")
         if name != self.name:
             return False

@@ -109,7 +109,7 @@ class Sample:
 
     @property
     def cut_parts(self) -> tuple[str, ...]:
-        """Those of `question`, `contexts`, `answer` and `prompt` that limits cut."""
+        """Parts among `question`, `contexts`, `answer` and `prompt` that limits cut."""
         cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
         return tuple(part for part in _PARTS if part in cut)
 

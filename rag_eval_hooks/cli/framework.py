@@ -62,7 +62,7 @@ class Framework(Protocol):
     """Module `rag_eval_hooks_<name>.demo`."""
 
     def has_openai(self) -> bool:
-        """Tell whether the framework's package for OpenAI models is installed."""
+        """Return whether the framework's package for OpenAI models is installed."""
         ...
 
     def build(

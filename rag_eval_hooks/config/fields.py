@@ -147,7 +147,7 @@ def wants_of(field: FieldInfo) -> str:
 
 
 def is_secret(field: FieldInfo) -> bool:
-    """Tell whether a setting's value must never be shown."""
+    """Return whether a setting's value must never be shown."""
     marked = any(isinstance(each, Wants) and each.secret for each in field.metadata)
     return marked or SecretStr in _types_in(field.annotation)
 

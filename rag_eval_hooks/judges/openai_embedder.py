@@ -168,5 +168,5 @@ def _tokens(reply: Any) -> float:
 
 
 def _is_about_content(error: BaseException) -> bool:
-    """Tell if the endpoint may take the request without one of its texts."""
+    """Return whether the endpoint may take the request without one of its texts."""
     return isinstance(error, RequestRefusedError) and error.status in (400, 413, 422)

@@ -163,7 +163,7 @@ def _literal(task: Verify, items: Items) -> Values:
 
 
 def _are_twins(task: Verify) -> bool:
-    """Tell if both relevances are wanted and, without a reference, are equal."""
+    """Return whether both relevances are wanted and, without a reference, are equal."""
     only_answer = task.reference is None and task.answer is not None
     return only_answer and task.wanted >= RELEVANCES
 
@@ -181,7 +181,7 @@ _AFTER = re.compile(r"[.,;:!?)\"'\]]*(?:\s|$)")
 
 
 def stated(entities: Sequence[str], chunks: Sequence[str]) -> list[bool]:
-    """Tell for each entity if it stands in a chunk as whole words, after folding.
+    """Return for each entity whether it stands in a chunk as whole words, after folding.
 
     Args:
         entities: Names, dates, places and numbers.
@@ -246,7 +246,7 @@ def added_up(kind: Finding, seen: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 
 
 def spread(sorting: Sorting, groups: Sequence[Collection[int]]) -> bool:
-    """Tell if a claim that no part supports is partly stated by chunks of several parts."""
+    """Return whether a claim that no part supports is partly stated by chunks of several parts."""
     if sorting.supporting or sorting.together:
         return False
     return sum(bool(sorting.partly & set(group)) for group in groups) > 1

@@ -49,7 +49,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListCheck:
-    r"""Which items of the reference's list the answer lists.
+    r"""Check of the items of the reference's list that the answer lists.
 
     Items are those of Markdown lists, each by its name: the text before a colon or dash. What one
     of the patterns matches is an item too, wherever it stands; a list item that holds such a match
@@ -66,7 +66,7 @@ class ListCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsCheck:
-    """Which facts the answer holds.
+    """Check of the facts that the answer holds.
 
     Attributes:
         question_id: The question.
@@ -79,7 +79,7 @@ class FactsCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalculationCheck:
-    """Return whether the answer holds the result of a calculation.
+    """Check of the result of a calculation.
 
     Attributes:
         question_id: The question.

@@ -106,7 +106,7 @@ class DecomposeAsk:
         return {kind: keys for kind, keys in every.items() if keys}
 
     def possible(self, kind: Finding) -> bool:
-        """Tell if the task has the text that the finding is made from."""
+        """Return whether the task has the text that the finding is made from."""
         return getattr(self.task, _SOURCE[kind]) is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:

@@ -83,7 +83,7 @@ class GradeAsk:
         return {kind: TEMPLATES for kind in asked if not self._on_nothing(kind)}
 
     def possible(self, kind: Finding) -> bool:
-        """Tell if the task has the texts that the grade is about."""
+        """Return whether the task has the texts that the grade is about."""
         return all(getattr(self.task, name) is not None for name in _NEEDS[kind])
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:

@@ -190,7 +190,7 @@ class Ask(Protocol):
         ...
 
     def possible(self, kind: Finding) -> bool:
-        """Tell if the task has the texts that the finding is made from."""
+        """Return whether the task has the texts that the finding is made from."""
         ...
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:

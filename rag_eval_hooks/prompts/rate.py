@@ -162,7 +162,7 @@ class RateAsk:
         return {kind: (WHOLE,) for kind in wanted if self.possible(kind)}
 
     def possible(self, kind: Finding) -> bool:
-        """Tell if the task has the reference, for a rating that needs one."""
+        """Return whether the task has the reference, for a rating that needs one."""
         return kind in _WITHOUT_REFERENCE or self.task.reference is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:

@@ -24,7 +24,7 @@ def one_of(*values: str | float) -> str:
 
 
 def is_empty(text: str) -> bool:
-    """Tell if a text says nothing: blank, dots, or a placeholder that a model repeats."""
+    """Return whether a text says nothing: blank, dots, or a placeholder that a model repeats."""
     return text in _TYPES or _SAYS_NOTHING.fullmatch(text) is not None
 
 

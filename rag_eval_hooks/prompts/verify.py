@@ -94,7 +94,7 @@ class VerifyAsk:
         return {kind: keys for kind, keys in every.items() if keys}
 
     def possible(self, kind: Finding) -> bool:
-        """Tell if the task has the text that the verdicts are about."""
+        """Return whether the task has the text that the verdicts are about."""
         return kind not in _AGAINST or getattr(self.task, _AGAINST[kind]) is not None
 
     def prompt(self, items: Items, problems: Sequence[str] = ()) -> Prompt:

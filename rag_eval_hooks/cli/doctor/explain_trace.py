@@ -1,4 +1,4 @@
-"""Why a trace has no score: from files that outlive a process, and from the sampler."""
+"""Reasons why a trace has no score: from files that outlive a process, and from the sampler."""
 
 from __future__ import annotations
 
@@ -252,5 +252,5 @@ def _read_json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_map(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """Tell whether a value is a JSON object."""
+    """Return whether a value is a JSON object."""
     return isinstance(value, Mapping)

@@ -61,7 +61,7 @@ class Spend:
         )
 
     def within(self, limit: Spend) -> bool:
-        """Tell if no part is above its limit."""
+        """Return whether no part is above its limit."""
         return self.calls <= limit.calls and self.tokens <= limit.tokens and self.cost <= limit.cost
 
 

@@ -87,7 +87,7 @@ def in_call_context(**changes: Any) -> Iterator[CallContext]:
 
 
 def is_in_time() -> bool:
-    """Tell if the deadline has not passed."""
+    """Return whether the deadline has not passed."""
     deadline = _context.get().deadline
     return deadline is None or asyncio.get_running_loop().time() < deadline
 

@@ -127,17 +127,17 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_time_out(error: BaseException) -> bool:
-    """Tell if a call got no reply in time, by the naming conventions of all known clients."""
+    """Return whether a call got no reply in time, by the naming conventions of all known clients."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 
 def is_cut_off(error: BaseException) -> bool:
-    """Tell if a client raised because the reply hit the token limit or a content filter."""
+    """Return whether a client raised because the reply hit the token limit or a content filter."""
     return type(error).__name__.endswith("FinishReasonError")
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell if the same request may succeed later: after a 429, a 5xx and a time-out.
+    """Return whether the same request may succeed later: after a 429, a 5xx and a time-out.
 
     A refused connection, a bad request, a wrong key and an exhausted quota are permanent.
     """
