@@ -16,8 +16,8 @@ from typing import Any
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.budget_store import BudgetStore, MemoryStore, SqliteStore
+from rag_eval_hooks.judges.calls.budget import Budget, BudgetStore
+from rag_eval_hooks.judges.calls.budget_store import MemoryStore, SqliteStore
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.testing import ScriptedJudge
 

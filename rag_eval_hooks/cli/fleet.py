@@ -30,7 +30,8 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     letters = subparsers.add_parser(
         "dead-letters",
         help="samples that workers gave up",
-        description="Lists, shows and sends back samples that no worker survived or could read.",
+        description="Lists, shows and sends back samples that no worker survived or could read. "
+        "While it looks, they are out of the queue.",
     )
     letters.add_argument("action", choices=("list", "show", "send-back"))
     letters.add_argument("ids", nargs="*", metavar="ID", help="ids, or the beginnings of ids")

@@ -48,7 +48,12 @@ def put_dead_letter(broker: Broker, letter: DeadLetter) -> None:
 
 
 def dead_letters(broker: Broker) -> list[DeadLetter]:
-    """Return all dead letters; they stay where they are."""
+    """Return all dead letters, which stay in the queue.
+
+    A broker lets nobody read without taking: each letter is taken, and all are put back at the
+    end. A second look in between misses them. Those of a process that dies meanwhile come back,
+    with RabbitMQ at once, with Redis after its visibility timeout.
+    """
     letters: list[DeadLetter] = []
 
     def keep(letter: DeadLetter) -> bool:

@@ -151,7 +151,7 @@ class ChatAdapter(ABC):
     Args:
         caller: Kind and model.
         modes: Output modes to try.
-        limits: CallLimits of the calls.
+        limits: Limits of the calls.
         temperature: Sampling temperature, or None to send none.
 
     Attributes:

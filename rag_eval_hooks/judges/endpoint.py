@@ -199,7 +199,7 @@ def _http_client(query: Mapping[str, str]) -> Any:
 
 
 def _is_broken_connection(error: BaseException) -> bool:
-    """Return whether a time-out is none: over aiohttp the client takes broken connections for them."""
+    """Return whether a time-out is none: by aiohttp, the client takes broken connections for it."""
     cause = error.__cause__
     while cause is not None:
         if aiohttp is not None and isinstance(cause, aiohttp.ClientError):

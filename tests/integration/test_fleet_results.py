@@ -16,7 +16,8 @@ from rag_eval_hooks import MemorySink, RagEval, RagEvalConfig, Sample, semconv
 from rag_eval_hooks.errors import BudgetError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget
-from rag_eval_hooks.judges.calls.budget_store import LONGEST_TURN, MemoryStore, RedisStore
+from rag_eval_hooks.judges.calls.budget_redis import RedisStore
+from rag_eval_hooks.judges.calls.budget_store import LONGEST_TURN, MemoryStore
 from tests.servers.brokers import REDIS, RedisServer
 from tests.support.evaluation import record_request, total
 from tests.support.fleet import working

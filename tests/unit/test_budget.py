@@ -19,8 +19,8 @@ from rag_eval_hooks.errors import BudgetError, JudgeError
 from rag_eval_hooks.evaluation.finding_sources import Sources
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import MeteredEmbedder
-from rag_eval_hooks.judges.calls.budget import Budget, budget_of
-from rag_eval_hooks.judges.calls.budget_store import BudgetStore, MemoryStore, SqliteStore
+from rag_eval_hooks.judges.calls.budget import Budget, BudgetStore, budget_of
+from rag_eval_hooks.judges.calls.budget_store import MemoryStore, SqliteStore
 from rag_eval_hooks.judges.calls.context import in_call_context
 from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.judges.calls.requests import Meter

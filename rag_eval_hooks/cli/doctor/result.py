@@ -1,4 +1,4 @@
-"""CheckResult of a check, and the settings and arguments that checks read."""
+"""Result of a check, and the settings and arguments that checks read."""
 
 from __future__ import annotations
 

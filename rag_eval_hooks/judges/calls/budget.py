@@ -8,26 +8,28 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from rag_eval_hooks.config.env_and_file import may_be_file
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import BudgetError, ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.base import Embedder, Judge, MeteredEmbedder
+from rag_eval_hooks.judges.calls.budget_redis import RedisStore
 from rag_eval_hooks.judges.calls.budget_store import (
     LONGEST_TURN,
-    BudgetStore,
     MemoryStore,
     Period,
-    RedisStore,
     Spend,
     SqliteStore,
 )
 from rag_eval_hooks.judges.prices import Price, prices_of
 from rag_eval_hooks.score import AnnotatorKind
 
-__all__ = ["Budget", "budget_of"]
+__all__ = ["Budget", "BudgetStore", "budget_of"]
+
+BudgetStore: TypeAlias = MemoryStore | SqliteStore | RedisStore
+"""Store of the amounts spent in each period."""
 
 _SECONDS: Final = {"hour": 3600, "day": 86_400}
 _UNITS: Final = ("calls", "tokens", "cost")

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, Self
 
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
 
 __all__ = [
+    "BUSY_S",
+    "KEPT_S",
     "LONGEST_TURN",
-    "BudgetStore",
     "MemoryStore",
     "Period",
-    "RedisStore",
     "Spend",
     "SqliteStore",
 ]
@@ -25,14 +25,13 @@ __all__ = [
 LONGEST_TURN: Final = 10.0
 """Seconds up to which turns are given in advance; a call that would wait longer asks again."""
 
-_BUSY: Final = 2.0
-"""Seconds to wait for other processes; each holds the file for a fraction of a millisecond."""
+BUSY_S: Final = 2.0
+"""Seconds to wait for other processes; each holds the store for a fraction of a millisecond."""
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS rag_eval_budget (period TEXT, start INTEGER, calls REAL, "
     "tokens REAL, cost REAL, PRIMARY KEY (period, start)) WITHOUT ROWID"
 )
-_PREFIX: Final = "rag_eval:budget:"
-_KEPT: Final = 7 * 86_400
+KEPT_S: Final = 7 * 86_400
 """Seconds for which periods are kept, for whoever wants to look."""
 
 
@@ -82,29 +81,6 @@ class Period:
 
 _TURN: Final = Period("turn", 1 << 60, Spend())
 """Row whose number of calls is the time of the next turn."""
-_RESERVE: Final = """
-for i = 1, #KEYS do
-  for j = 1, 3 do
-    local most = ARGV[3 + (i - 1) * 3 + j]
-    local spent = tonumber(redis.call('HGET', KEYS[i], j) or 0)
-    if most ~= 'inf' and spent + tonumber(ARGV[j]) > tonumber(most) then return i end
-  end
-end
-for i = 1, #KEYS do
-  for j = 1, 3 do redis.call('HINCRBYFLOAT', KEYS[i], j, ARGV[j]) end
-  redis.call('EXPIRE', KEYS[i], ARGV[#ARGV])
-end
-return 0
-"""
-_NEXT_TURN: Final = """
-local clock = redis.call('TIME')
-local now = clock[1] + clock[2] / 1e6
-local at = math.max(tonumber(redis.call('GET', KEYS[1]) or 0), now)
-if at - now <= tonumber(ARGV[2]) then
-  redis.call('SET', KEYS[1], string.format('%.6f', at + ARGV[1]), 'EX', 3600)
-end
-return string.format('%.6f', at - now)
-"""
 
 
 class MemoryStore:
@@ -167,7 +143,7 @@ class MemoryStore:
     def _put(self, periods: Sequence[Period], amount: Spend) -> None:
         for period in periods:
             self._spent[period.name, period.start] = self._of(period) + amount
-            for key in [k for k in self._spent if k[1] < period.start - _KEPT]:
+            for key in [k for k in self._spent if k[1] < period.start - KEPT_S]:
                 del self._spent[key]
 
 
@@ -182,7 +158,7 @@ class SqliteStore:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._file = SqliteFile(Path(path), (_TABLE,), patience=_BUSY)
+        self._file = SqliteFile(Path(path), (_TABLE,), patience=BUSY_S)
 
     def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
         """Add an amount to every period, or to none, in one transaction."""
@@ -230,83 +206,6 @@ class SqliteStore:
             raise OSError(f"{self._file.path}: {type(error).__name__}") from error
 
 
-class RedisStore:
-    """Amounts in Redis, shared by all machines that name it; each applies its own limits.
-
-    Every method raises `OSError` while Redis cannot be used.
-
-    Args:
-        url: URL of Redis.
-
-    Raises:
-        ImportError: The extra `celery`, which brings the client, is not installed.
-    """
-
-    def __init__(self, url: str) -> None:
-        import redis
-
-        self._errors = redis.RedisError
-        self._redis: Any = redis.Redis.from_url(
-            url, socket_timeout=_BUSY, socket_connect_timeout=_BUSY, decode_responses=True
-        )
-        self._reserve = self._redis.register_script(_RESERVE)
-        self._next_turn = self._redis.register_script(_NEXT_TURN)
-
-    def reserve(self, periods: Sequence[Period], amount: Spend) -> Period | None:
-        """Add an amount to every period, or to none, in one step."""
-        most = [part for period in periods for part in _parts(period.limit)]
-        with self._edge():
-            keys = list(map(_key, periods))
-            number = int(self._reserve(keys=keys, args=[*_parts(amount), *most, _KEPT]))
-        return periods[number - 1] if number else None
-
-    def add(self, periods: Sequence[Period], amount: Spend) -> None:
-        """Add an amount to every period."""
-        with self._edge(), self._redis.pipeline() as pipe:
-            for period in periods:
-                for number, part in enumerate(_parts(amount), 1):
-                    pipe.hincrbyfloat(_key(period), number, part)
-                pipe.expire(_key(period), _KEPT)
-            pipe.execute()
-
-    def turn(self, interval: float, now: float) -> float:
-        """Give a call its turn by the clock of Redis; see `MemoryStore.turn`."""
-        with self._edge():
-            return float(self._next_turn(keys=[f"{_PREFIX}turn"], args=[interval, LONGEST_TURN]))
-
-    def spent(self, period: Period) -> Spend:
-        """Return the amount that all processes have added to a period so far."""
-        with self._edge():
-            values = self._redis.hmget(_key(period), 1, 2, 3)
-        return Spend(*(float(value or 0) for value in values))
-
-    def forked(self) -> None:
-        """Do nothing: the client opens connections of its own in a child."""
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._redis.close()
-
-    @contextmanager
-    def _edge(self) -> Iterator[None]:
-        try:
-            yield
-        except self._errors as error:
-            raise OSError(f"Redis: {type(error).__name__}") from error
-
-
-def _parts(amount: Spend) -> tuple[float, float, float]:
-    return amount.calls, amount.tokens, amount.cost
-
-
-def _key(period: Period) -> str:
-    return f"{_PREFIX}{period.name}:{period.start}"
-
-
-BudgetStore: TypeAlias = MemoryStore | SqliteStore | RedisStore
-"""Store of the amounts spent in each period."""
-
-
 def _read(connection: sqlite3.Connection, period: Period) -> Spend:
     query = "SELECT calls, tokens, cost FROM rag_eval_budget WHERE period = ? AND start = ?"
     with closing(connection.execute(query, (period.name, period.start))) as rows:
@@ -322,4 +221,4 @@ def _write(connection: sqlite3.Connection, periods: Sequence[Period], amount: Sp
             "cost = cost + excluded.cost",
             (period.name, period.start, amount.calls, amount.tokens, amount.cost),
         )
-        connection.execute("DELETE FROM rag_eval_budget WHERE start < ?", (period.start - _KEPT,))
+        connection.execute("DELETE FROM rag_eval_budget WHERE start < ?", (period.start - KEPT_S,))

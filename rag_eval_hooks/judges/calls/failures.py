@@ -127,7 +127,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_time_out(error: BaseException) -> bool:
-    """Return whether a call got no reply in time, by the naming conventions of all known clients."""
+    """Return whether a call got no reply in time, by the names that all known clients use."""
     return any(kind.__name__.endswith(_TIME_OUT) for kind in type(error).__mro__)
 
 
