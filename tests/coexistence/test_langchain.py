@@ -136,7 +136,7 @@ def test_their_rag_span_carries_the_scores(name: str, shape: str, order: str) ->
 def test_without_our_processor_a_span_below_theirs_has_them(
     name: str, shape: str, order: str
 ) -> None:
-    """Where their span cannot be kept back, one of ours below it has them; nothing is doubled."""
+    """A span of ours below theirs has the scores where theirs cannot wait; nothing is doubled."""
     calls = calls_of(name, False, shape, order)
     spans: Spans = calls[order]
     assert theirs(spans, calls) == theirs(calls["alone"], calls)
@@ -153,7 +153,7 @@ def test_without_our_processor_a_span_below_theirs_has_them(
 
 @names_of_instrumentors
 def test_all_means_all(name: str) -> None:
-    """Whoever asks for our spans beside theirs gets both sets, scores on ours."""
+    """The setting `all` gives both sets of spans, with the scores on ours."""
     calls = world(name, wrap=True, spans="all")["lcel"]
     assert names(calls["first"], ours=False) == names(calls["alone"], ours=False)
     assert len(names(calls["first"], ours=True)) == 3

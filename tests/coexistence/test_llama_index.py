@@ -68,7 +68,7 @@ def test_their_rag_span_carries_the_scores(shape: str, first: bool) -> None:
 @orders
 @shapes
 def test_without_our_processor_a_span_below_theirs_has_them(shape: str, first: bool) -> None:
-    """Where their span cannot be kept back, one of ours below it has them; nothing is doubled."""
+    """A span of ours below theirs has the scores where theirs cannot wait; nothing is doubled."""
     spans: Spans = world(wrap=False, first=first, ours=True)[shape]
     alone: Spans = world(wrap=False, first=first, ours=False)[shape]
     assert names(spans, ours=False) == names(alone, ours=False)

@@ -157,7 +157,7 @@ def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None
 
 
 def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -> None:
-    """It asks for no metric that the sample cannot feed, so a reference still adds all of them."""
+    """A thumb down asks for no metric without its input, so a later reference still adds them."""
     memory = MemorySink()
     evals = make(sinks=[memory], tail=[{"thumbs_down": True, "then": ["all"]}])
     one = sample(answer="Right")

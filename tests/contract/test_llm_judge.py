@@ -121,7 +121,7 @@ async def test_a_verification_holds_one_verdict_per_item() -> None:
 
 
 async def test_only_open_items_are_asked_again() -> None:
-    """What was valid is kept; the second ask is about the rest, and says what was wrong."""
+    """Valid items are kept; the second request is about the rest, and says what was wrong."""
     chat = BrainChat([without("answer_support", 1), right])
     findings = await verify(chat)
     again = chat.prompts[1]
@@ -243,7 +243,7 @@ async def test_findings_that_nobody_asked_for_stay_untouched() -> None:
 
 
 async def test_it_is_a_judge() -> None:
-    """It says who judged and by which prompts, and closes its model."""
+    """An `LLMJudge` names its model and prompts, and closes the model."""
     chat = BrainChat()
     judge = LLMJudge(chat)
     assert isinstance(judge, Judge)
@@ -254,7 +254,7 @@ async def test_it_is_a_judge() -> None:
 
 
 async def test_absences_hold_no_content() -> None:
-    """What is said about a failure holds no word of sample or reply."""
+    """The detail of a failure holds no word of sample or reply."""
     chat = BrainChat([lambda _reply: "SECRET words about tulips"])
     findings = await verify(chat)
     for kind in VERIFY_PARTS:
@@ -372,7 +372,7 @@ async def test_half_a_stance_is_asked_again() -> None:
 
 
 async def test_without_a_reference_both_relevances_are_one() -> None:
-    """The same question about chunks is not asked twice, and its cost is divided."""
+    """Two equal questions about chunks are one request, whose cost is divided."""
     chat = BrainChat()
     wanted = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
     findings = await verify(chat, wanted=wanted, reference=None)
@@ -480,7 +480,7 @@ async def test_a_part_that_fails_leaves_no_half_verdict() -> None:
 
 
 async def test_a_claim_that_stays_open_is_not_unsupported() -> None:
-    """Where the last question about a spread claim gets no reply, its support is unknown."""
+    """A spread claim whose last request gets no reply has unknown support."""
 
     def no_joint(reply: Reply) -> Reply:
         rows = reply["answer_support"]

@@ -299,7 +299,7 @@ def test_offers_from_many_threads_add_up(make: Make) -> None:
 def test_a_thread_that_cannot_start_loses_nothing_uncounted(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the system has no thread left, samples are dropped as such and nothing is raised."""
+    """Samples of a system without a free thread are dropped as `no_thread`; nothing is raised."""
     evals = make()
 
     def refuse(_thread: threading.Thread) -> None:

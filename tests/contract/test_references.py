@@ -96,7 +96,7 @@ async def test_a_question_like_no_other_gets_none() -> None:
 
 
 async def test_a_failing_embedder_lends_nothing_and_is_left_alone_for_a_while() -> None:
-    """It is counted, the sample goes on without a reference, and later ones may get theirs."""
+    """A failing embedder is counted; its sample lacks a reference, later ones may get theirs."""
     incidents, embedder, now = Incidents(), Embedder(), [0.0]
     golden = store(threshold=0.8, embedder=embedder, incidents=incidents, clock=lambda: now[0])
     one = Sample(question="quay open")

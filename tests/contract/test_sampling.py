@@ -293,7 +293,7 @@ def test_a_wrong_tail_rule_is_refused_at_start(rule: dict[str, Any], field: str)
 
 
 def test_a_metric_that_asks_somebody_is_no_condition() -> None:
-    """It would be asked for every request, whatever its rate and the budget."""
+    """A metric that asks a service is refused in a tail rule, which measures every request."""
 
     async def ask(_sample: Sample) -> Score:
         return UNIT.score(0.0)

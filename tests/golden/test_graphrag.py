@@ -171,7 +171,7 @@ def test_retrieval_that_found_nothing_scores_0(metric: str, findings: Findings) 
     ],
 )
 def test_no_retrieval_is_a_missing_input(metric: str) -> None:
-    """Where no retrieval ran, there is no score to have."""
+    """A sample without retrieval has no score for metrics of the contexts."""
     outcome = measure(metric, NO_RETRIEVAL)
     assert isinstance(outcome, NotScored)
     assert outcome.cause is Cause.MISSING_INPUT
@@ -253,7 +253,7 @@ def test_factual_accuracy_weighs_its_criteria(correct: int, complete: int, consi
 
 @pytest.mark.parametrize("rating", [-1.0, 100.5, float("nan")])
 def test_a_rating_outside_its_scale_is_no_score(rating: float) -> None:
-    """It is never moved to the nearest end."""
+    """A rating outside its scale is never moved to the nearest end."""
     outcome = measure(
         "graphrag.factual_accuracy_percentage", SAMPLE, Findings(geval=GEval(rating, 50, 50))
     )

@@ -51,7 +51,7 @@ def test_two_ratings_are_averaged(metric: str, field: str, pair: Pair, expected:
 def test_an_invalid_rating_is_left_out(
     metric: str, field: str, steps: tuple[int, ...], invalid: int | None
 ) -> None:
-    """It is neither rounded nor counted; the other one is the score, with a warning."""
+    """An invalid rating is neither rounded nor counted; the other is the score, with a warning."""
     for valid, pair in itertools.product(steps, (0, 1)):
         ratings = (valid, invalid) if pair else (invalid, valid)
         outcome = measure(metric, EINSTEIN, graded(field, ratings))

@@ -60,7 +60,7 @@ def test_a_share_is_put_on_the_scale_from_1_to_5() -> None:
 
 @pytest.mark.parametrize("metric", ["correctness", "faithfulness"])
 def test_two_indistinct_texts_are_compared_by_attitude(metric: str) -> None:
-    """Where neither text states anything, how alike their attitudes are is what counts."""
+    """Texts that both state nothing are compared by how alike their attitudes are."""
     name = f"whitepaper.{metric}"
     outcome = measure(name, SAMPLE, BOTH_VAGUE.merged(Findings(answer_claims=())))
     assert isinstance(outcome, Score)
@@ -122,7 +122,7 @@ def test_faithfulness_without_a_reference_asks_for_no_stance() -> None:
 
 
 def test_a_claim_that_only_chunks_together_support_marks_no_chunk() -> None:
-    """It counts for recall; which chunk carried it is not known, and a warning says so."""
+    """A claim that chunks support only together counts for recall and marks none of them."""
     together = (Support((False, False, False), together=True), Support((True, False, False)))
     findings = CASE.merged(Findings(answer_support=together))
     assert value(measure("whitepaper.recall", SAMPLE, findings)) == 5.0
@@ -143,7 +143,7 @@ def test_a_share_of_no_claims_is_undefined(metric: str) -> None:
 
 @pytest.mark.parametrize("rating", [0.0, 5.5, float("nan")])
 def test_a_rating_outside_1_to_5_is_no_score(rating: float) -> None:
-    """It is never moved to the nearest end."""
+    """A rating outside its scale is never moved to the nearest end."""
     outcome = measure("whitepaper.relevance", SAMPLE, Findings(alignment=Rating(rating)))
     assert isinstance(outcome, NotScored)
     assert outcome.cause is Cause.JUDGE_FAILED
@@ -159,7 +159,7 @@ def test_weighted_score_leaves_out_what_is_missing() -> None:
 
 
 def test_relevance_counts_when_it_is_given_a_weight() -> None:
-    """It weighs nothing by default, and then is not asked for."""
+    """Relevance has no weight by default, and is then not asked for."""
     metric = BY_ID["whitepaper.weighted_score"]
     assert Finding.ALIGNMENT not in asked(metric, SAMPLE, CASE)
     options = MetricOptions(whitepaper_weights={"correctness": 1, "relevance": 1})

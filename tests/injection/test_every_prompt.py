@@ -58,7 +58,7 @@ def outside(body: dict[str, Any]) -> Iterator[str]:
 @pytest.mark.parametrize("nvidia", ["independent", "paired"])
 @pytest.mark.parametrize("tokens", [12_000, 20])
 def test_text_of_a_sample_stands_in_blocks_alone(calls: str, nvidia: str, tokens: int) -> None:
-    """Whatever way the calls are made in; and what no metric needs is not sent at all."""
+    """Text of a sample stands in blocks alone; text that no metric needs is not sent."""
     bodies = prompts(calls=calls, nvidia_calls=nvidia, verify_tokens=tokens)
     assert len(bodies) >= 4
     sent = str(bodies)
@@ -70,7 +70,7 @@ def test_text_of_a_sample_stands_in_blocks_alone(calls: str, nvidia: str, tokens
 
 
 def test_asking_again_quotes_nothing() -> None:
-    """Where replies are of no use, what is said of them holds no text of the sample."""
+    """A second request says what was wrong with a useless reply without text of the sample."""
     bodies = prompts(corrupt=True, calls="fused")
     again = [body for body in bodies if "could not be used" in str(body)]
     assert again

@@ -117,7 +117,7 @@ def test_delimiters_are_the_secret_s() -> None:
 
 
 async def test_prompts_of_one_sample_keep_their_prefix_when_sealed() -> None:
-    """What a provider can cache, system text and contexts, is the same in all calls of a judge."""
+    """System text and contexts, which a provider can cache, are equal in all calls of a judge."""
     chat = _Listening()
     await LLMJudge(chat, calls="single").verify(VERIFY)
     with_chunks = [p.user for p in chat.prompts if '"chunks"' in p.user]

@@ -37,7 +37,7 @@ async def test_a_malformed_reply_is_asked_again() -> None:
 
 
 async def test_a_failure_reaches_all_who_share_the_request() -> None:
-    """Where the endpoint fails, every caller of the request gets a judge error, after one call."""
+    """Every caller of a failed request gets a judge error, after one call."""
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR)]) as server:
         embedder = OpenAIEmbedder(base_url=server.url, retries=0)
         found = await asyncio.gather(

@@ -179,7 +179,7 @@ async def test_rescaling_is_that_of_bert_score(model: str, baseline: Path) -> No
 
 
 async def test_a_tokenizer_without_a_limit_is_cut_to_the_model(tmp_path: Path) -> None:
-    """Where the tokenizer states no limit, as DeBERTa's, texts are cut to what the model takes."""
+    """Texts are cut to what the model takes if its tokenizer states no limit, as DeBERTa's."""
     bounded_model = saved_bert(tmp_path / "bounded")
     boundless_model = saved_bert(tmp_path / "boundless", states_limit=False)
     bounded = BertScorer(bounded_model, layer=LAYER, process=False)
@@ -261,7 +261,7 @@ async def test_a_baseline_without_the_layer_is_told(model: str, tmp_path: Path) 
 def test_a_setting_that_cannot_work_is_refused_at_once(
     setting: str, options: dict[str, object]
 ) -> None:
-    """What cannot give a score is a config error at construction, before any model is loaded."""
+    """A setting that cannot give a score is a config error before any model is loaded."""
     with pytest.raises(ConfigError) as refused:
         BertScorer(**options)  # type: ignore[arg-type]
     assert refused.value.field == setting

@@ -133,7 +133,7 @@ async def test_a_reply_that_is_no_text_is_told() -> None:
 
 
 async def test_a_function_that_replies_nonsense_is_asked_again() -> None:
-    """What does not validate is asked again with what was wrong."""
+    """A function with an invalid reply is asked again and told what was wrong."""
     asked: list[str] = []
 
     async def ask(messages: Messages) -> str:

@@ -172,7 +172,7 @@ def test_a_forked_child_does_not_write_its_parents_spans() -> None:
 
 
 def test_rules_run_off_the_requests_thread() -> None:
-    """What a rule looks for in the answer costs the request nothing, and is counted at once."""
+    """Rules that search the answer cost the request nothing; it is counted at once."""
     world = World(sample_rate=0.0, rules=[{"answer": "Rome", "rate": 1.0, "name": "rome"}])
     for number in range(5):
         world.ask(number)

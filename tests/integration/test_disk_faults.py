@@ -136,7 +136,7 @@ def test_a_torn_file_disturbs_nobody(share: float, tmp_path: Path) -> None:
 
 
 def test_processes_that_begin_together_share_a_folder(tmp_path: Path) -> None:
-    """Whoever looks at a spool while another makes its folder or a file is not refused."""
+    """A process that looks at a spool while another creates its folder or a file is not refused."""
     script = """
     import os, sys, time
     from pathlib import Path

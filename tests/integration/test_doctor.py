@@ -239,7 +239,7 @@ def test_a_receiver_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["--set", "x"], ["--timeout", "0"], ["--spans", "gone"]])
 def test_wrong_arguments_are_wrong_usage(arguments: list[str], tmp_path: Path) -> None:
-    """What the command line cannot use ends with 2, as everywhere."""
+    """Arguments that the command cannot use end with code 2."""
     assert doctor(tmp_path, *arguments)[0] == 2
 
 
@@ -326,7 +326,7 @@ def test_golden_questions_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_budget_is_looked_at(tmp_path: Path) -> None:
-    """What is spent of a shared file is told; a file that is none of ours has failed."""
+    """A budget's file is reported with what is spent; a file of another program is a failure."""
     path = tmp_path / "budget.db"
     settings = {"RAG_EVAL_BUDGET": f"calls_per_day=5,path={path}"}
     _code, told = results(tmp_path, RAG_EVAL_EMBEDDER="none", **settings)
@@ -363,7 +363,7 @@ def test_what_waits_in_the_spool_is_explained(tmp_path: Path) -> None:
     "written", [TRACE.upper(), f"0x{TRACE}", f" {TRACE} ", str(uuid.UUID(TRACE)), "sample"]
 )
 def test_both_samples_of_a_trace_are_explained(written: str, tmp_path: Path) -> None:
-    """However the id is written, each sample of the trace is told; by its own id, that one."""
+    """A trace's id in any form gives each of its samples; a sample's id gives that one."""
     path = tmp_path / "scores.jsonl"
     texts = (Context(text="c"),)
     samples = [
@@ -400,7 +400,7 @@ def span(trace_id: str, told: dict[str, str], *links: str) -> dict[str, Any]:
 def test_each_fate_on_a_span_has_its_advice(
     told: dict[str, str], words: str, tmp_path: Path
 ) -> None:
-    """What the RAG span says is told in words; a trace without a RAG span retrieved nothing."""
+    """Each status of a RAG span is put in words; a trace without a RAG span retrieved nothing."""
     spans = tmp_path / "traces.jsonl"
     attributes = {f"rag.eval.{key}": value for key, value in told.items()}
     scopes = [{"spans": [span(TRACE, attributes), span("e" * 32, {"rag.eval.status": "ok"})]}]

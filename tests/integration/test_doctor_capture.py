@@ -171,7 +171,7 @@ def test_the_page_names_rule_and_remedy(
 def test_no_sample_has_a_reason(
     tmp_path: Path, module: str, drawn: Variation, kind: str, reason: str, remedy: str
 ) -> None:
-    """Where there is no sample, the code is 1, and the page says why and what to set."""
+    """A question without a sample ends with code 1, and the output says why and what to set."""
     done = captured(tmp_path, f"{module}:{kind}", drawn.question())
     assert done.code == 1
     assert reason in done.out

@@ -86,7 +86,7 @@ def test_a_receiver_of_another_protocol_is_no_fault_of_the_clock(tmp_path: Path)
 
 
 def test_credentials_in_a_receiver_s_address_stop_no_check(tmp_path: Path) -> None:
-    """They are used, and neither shown nor taken for a wrong clock."""
+    """Credentials in an address are used, not shown, and not taken for a wrong clock."""
     with OtlpCollector() as collector:
         endpoint = collector.url.replace("http://", f"http://user:{KEY}@")
         code, rows = results(tmp_path, **QUIET, OTEL_EXPORTER_OTLP_ENDPOINT=endpoint)
@@ -96,7 +96,7 @@ def test_credentials_in_a_receiver_s_address_stop_no_check(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("address", [f"http://user:{KEY}@host", f"http://host/?key={KEY}"])
 def test_a_key_in_a_sink_s_address_is_not_shown(address: str, tmp_path: Path) -> None:
-    """It is refused as a setting, and masked where all settings are shown."""
+    """A key in a sink's address is refused as a setting, and masked where settings are shown."""
     for form in ((), ("--json",)):
         code, text = run_doctor(tmp_path, *form, **QUIET, RAG_EVAL_SINKS=f"phoenix:{address}")
         assert code == 1

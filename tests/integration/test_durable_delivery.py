@@ -167,7 +167,7 @@ def test_scores_wait_for_a_file_that_is_locked(
 def test_scores_outlive_their_process(
     kind: str, status: int, make: Make, platform: Platform, tmp_path: Path
 ) -> None:
-    """What was scored and not yet taken when the process was killed is delivered later, once."""
+    """Scores that no platform had taken when the process was killed are delivered later, once."""
     platform.status = status
     killed(
         tmp_path,
@@ -192,7 +192,7 @@ def test_scores_outlive_their_process(
 def test_a_kill_during_the_request_repeats_it(
     make: Make, platform: Platform, tmp_path: Path
 ) -> None:
-    """What the platform took and could not acknowledge is sent again, and stands there once."""
+    """Scores that the platform took without an acknowledgement are sent again and stand once."""
     script = f"""
     evals = begin(SINKS["phoenix"]("{platform.url}"))
     while not os.path.exists("taken"):
@@ -246,7 +246,7 @@ def test_kills_at_any_moment_lose_and_double_nothing(
 
 
 def test_a_platform_that_comes_back_gets_all(make: Make, platform: Platform) -> None:
-    """What it did not take in time waits in the spool, not in memory, and is sent once it can."""
+    """Scores that a platform did not take wait in the spool, not in memory, until it takes them."""
     platform.status = 503
     sink = SINKS["langfuse"](platform.url)
     evals = make(sink, sink_retry_for=0.2)
@@ -298,7 +298,7 @@ def test_a_shutdown_leaves_scores_for_the_next(make: Make, platform: Platform) -
 def test_a_sample_without_a_span_is_counted_once(
     make: Make, platform: Platform, tmp_path: Path
 ) -> None:
-    """It is counted once per sink, also while its row cannot be written to the spool."""
+    """A sample without a span is counted once a sink, also while its row cannot be written."""
     sink = SINKS["phoenix"](platform.url)
     evals = make(sink)
     evals.offer(sample(0))
@@ -350,7 +350,7 @@ def test_what_waits_too_long_is_lost_and_counted(
 def test_results_for_sinks_of_other_settings_stop_no_recovery(
     make: Make, platform: Platform, tmp_path: Path, files: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many files wait only for such sinks, samples of others are recovered beside them.
+    """Samples are recovered beside any number of files that wait for sinks of other settings.
 
     The files stay for a process with the sinks, until their results have waited too long.
     """
@@ -505,7 +505,7 @@ def test_a_spool_that_version_1_uses_is_left_to_it(make: Make, tmp_path: Path) -
 
 
 def test_no_key_stands_in_the_spool(make: Make, platform: Platform, tmp_path: Path) -> None:
-    """Neither a platform's key nor credentials in its address are written to the file."""
+    """A spool's file holds neither a platform's key nor credentials of its address."""
     platform.status = 401
     address = platform.url.replace("http://", "http://user:sk-secret@")
     sinks = [sink(platform.url) for sink in SINKS.values()] + [PhoenixSink(address)]

@@ -64,7 +64,7 @@ def tiny(folder: Path, labels: list[str], favoured: int) -> str:
 async def test_a_model_on_disk_decides_what_words_leave_open(
     tmp_path: Path, favoured: str, verdict: ClaimVerdict
 ) -> None:
-    """Whatever the order of its labels, a model decides where words cannot; a rule outweighs it."""
+    """A model with its labels in any order decides what words leave open; a rule outweighs it."""
     labels = ["contradiction", "entailment", "neutral"]
     random.Random(favoured).shuffle(labels)
     model = tiny(tmp_path, labels, labels.index(favoured))

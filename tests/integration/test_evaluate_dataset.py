@@ -64,7 +64,7 @@ def test_every_row_is_evaluated_as_inline(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
-    """The same command again evaluates nothing, and new rows alone are added."""
+    """A command that is repeated evaluates new rows alone."""
     path = data(tmp_path, 10)
     arguments = ("evaluate", str(path), "--metrics", "lexical")
     assert run_command(tmp_path, *arguments, variables={}).code == 0
@@ -77,7 +77,7 @@ def test_a_finished_run_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
-    """They are counted and named; the others are evaluated."""
+    """Rows that are no samples are counted and named; the others are evaluated."""
     path = data(tmp_path, 5)
     with path.open("a", encoding="utf-8") as file:
         file.write('{"question": 7}\nno json\n')
@@ -243,7 +243,7 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
-    """They end with code 2 before anything is evaluated."""
+    """Wrong arguments end with code 2 before anything is evaluated."""
     data(tmp_path, 2)
     done = run_command(tmp_path, "evaluate", *arguments, variables={})
     assert done.code == 2

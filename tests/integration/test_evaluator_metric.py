@@ -43,7 +43,7 @@ def test_a_result_is_a_score(evaluator: Any, value: float) -> None:
     ("evaluator", "cause"), [(broken, Cause.METRIC_FAILED), (undecided, Cause.UNDEFINED)]
 )
 def test_no_result_has_a_cause(evaluator: Any, cause: Cause) -> None:
-    """What an evaluator fails to give is never a number, and its exception is counted."""
+    """An evaluator without a result gives no number, and its exception is counted."""
     with RagEval(metrics=[evaluator_metric(evaluator)], judge="local") as evals:
         outcome = evals.evaluate(SAMPLE)[f"evaluator.{evaluator.__name__}"]
         incidents = evals.stats().incidents

@@ -147,7 +147,7 @@ class BrokenProvider(TracerProvider):
 def test_a_broken_provider_costs_what_it_provides_and_no_more(
     kind: str, shut_down_after: ShutDown
 ) -> None:
-    """It raises neither at the start nor in a request; samples are scored, and it is counted."""
+    """A broken provider raises nowhere; samples are scored, and the failure is counted."""
     providers: dict[str, Any] = {kind: BrokenProvider()}
     evals = shut_down_after(RagEval("lexical", **providers))
     with evals.interaction(_word(len(kind))) as it:
@@ -299,7 +299,7 @@ def test_mistakes_with_handlers_say_what_to_write() -> None:
 
 
 def test_a_handlers_class_in_callbacks_is_said_once(tmp_path: Path) -> None:
-    """It captures nothing, raises nothing, and the log says what to write."""
+    """A handler's class among callbacks captures and raises nothing; the log says what to write."""
     printed = run_script(
         tmp_path,
         """
@@ -342,7 +342,7 @@ def test_the_console_shows_the_worst_score_first_with_its_reason(
 def test_the_console_prints_any_text_on_any_stream(
     encoding: str, shut_down_after: ShutDown
 ) -> None:
-    """What a stream cannot encode is replaced; no text of an application commands a terminal."""
+    """Characters that a stream cannot encode, or that command a terminal, are replaced."""
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
     evals = shut_down_after(RagEval([lambda _: 0.25], sinks=[ConsoleSink(file)]))

@@ -131,7 +131,7 @@ def test_what_limits_cut_stays_known_to_the_worker(redis: RedisServer, seed: int
 def test_bad_vectors_and_failing_judges_of_a_worker_give_no_score(
     redis: RedisServer, seed: int
 ) -> None:
-    """What comes back of a worker whose judge or embedder fails is the reason, or a right score."""
+    """A worker whose judge or embedder fails gives a right score or the reason of its absence."""
     chance = random.Random(seed)
     sample = replace(SAMPLE, sample_id=f"bad-{seed}")
     embedder = Vectors(chance, chance.choice([float("nan"), float("inf")]))

@@ -144,7 +144,7 @@ def test_a_judge_with_a_limit_is_not_overrun() -> None:
 
 
 def test_calls_cut_short_by_the_samples_time_are_paid_for() -> None:
-    """What was sent before the sample's time ran out stands on its outcomes."""
+    """Calls that were sent before the sample's time ran out stand on its outcomes."""
     faults = [Fault(kind=FaultKind.HANG, calls=frozenset({2}))]
     with JudgeServer(faults=faults) as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k", memo=Memo())

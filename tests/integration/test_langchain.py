@@ -220,7 +220,7 @@ def call(way: str, chain: Chain, questions: list[str], config: RunnableConfig) -
 
 @pytest.mark.parametrize("way", WAYS)
 def test_question_contexts_and_answer_are_right(way: str, world: World) -> None:
-    """However a chain is called, question, contexts and answer of every request are captured."""
+    """Question, contexts and answer of a chain are captured for every way of calling it."""
     questions = [f"what is {n}?" for n in range(5)]
     call(way, build_chain(), questions, world.config)
     samples = sorted(world.samples(), key=lambda sample: sample.question)
@@ -531,7 +531,7 @@ class _Refusing(SpanProcessor):
 
 
 def test_a_span_processor_that_refuses_loses_nothing_uncounted(world: World) -> None:
-    """Where the application's own span processor raises, the request goes on and is counted."""
+    """A request goes on and is counted though the application's own span processor raises."""
     world.provider.add_span_processor(_Refusing())
     assert build_chain().invoke("one?", world.config) == "You asked: one?"
     stats = world.evals.stats()

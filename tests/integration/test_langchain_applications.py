@@ -126,7 +126,7 @@ def test_a_users_own_last_message_is_no_answer(world: World, seed: int) -> None:
 
 @varied
 def test_a_report_is_the_text_that_holds_what_several_models_said(world: World, seed: int) -> None:
-    """It is put together by the last step, beside its parts or beside a conversation."""
+    """A report is the text that the last step put together, beside its parts or a conversation."""
     drawn = Variation(seed)
     question, passages = drawn.question(), drawn.passages(3)
     texts = [drawn.passage() for _ in range(3)]
@@ -286,7 +286,7 @@ def test_too_many_contexts_leave_those_that_the_answer_rests_on(world: World, se
 def test_texts_shown_to_a_model_that_did_not_answer_are_no_contexts(
     world: World, seed: int
 ) -> None:
-    """Where the model that answered was not seen, a schema shown to another is no find."""
+    """A schema shown to another model is no context where the answering model was not seen."""
     drawn = Variation(seed)
     schema, question, answer = drawn.passage(), drawn.question(), drawn.sentence()
     prompt = ChatPromptTemplate.from_template("Schema: {schema}\nWrite a query for {asked}")

@@ -118,7 +118,7 @@ def test_a_rewritten_question_is_kept_beside_the_question(world: World) -> None:
 
 
 def test_stages_before_the_last_are_kept(world: World) -> None:
-    """What stood before a reranker is in the metadata, with the one who found it."""
+    """Documents before a reranker are in the metadata, with the retriever that found them."""
     retriever = store().as_retriever(search_kwargs={"k": 4})
     best: Any = RunnableLambda(lambda documents: documents[2:3])
     inputs: Any = {"context": retriever | best | joined, "question": RunnablePassthrough()}
@@ -166,7 +166,7 @@ def test_keys_choose_question_contexts_and_answer(way: str, world: World) -> Non
 
 
 def test_a_function_reads_contexts_in_any_step_as_a_key_does(world: World) -> None:
-    """What only an inner step gave out is chosen by name or by function, without an incident."""
+    """Contexts that only an inner step gave are chosen by name or function, without an incident."""
 
     def search(question: str) -> dict[str, Any]:
         return {"notes": ["One.", "Two."], "asked": question}
@@ -195,7 +195,7 @@ class Hit:
 def test_one_interaction_may_have_options_of_its_own(
     world: World, seed: int, way: str, handlers_own: bool
 ) -> None:
-    """They hold for the calls inside, in place of the handler's, and for nothing else."""
+    """Options of one interaction hold for the calls inside alone, in place of the handler's."""
     drawn = Variation(seed)
     found, others, asked, said = drawn.passages(2), drawn.passages(2), *map(drawn.sentence, (7, 9))
     key, other, name = drawn.name(), drawn.name(), drawn.name()
@@ -334,7 +334,7 @@ def test_a_structured_answer_in_the_state_of_a_graph_is_kept(key: str, world: Wo
 
 @needs_graphs
 def test_the_structured_response_of_an_agent_is_its_answer(world: World) -> None:
-    """What an agent was made to answer comes before the message that announces it."""
+    """An agent's structured response is its answer before the message that announces it."""
     agents = pytest.importorskip("langchain.agents")
     structured = pytest.importorskip("langchain.agents.structured_output")
 
@@ -388,7 +388,7 @@ def test_a_tool_that_returns_a_command_grounds_the_answer(world: World) -> None:
 
 @pytest.mark.parametrize("form", ["page_content", "text"])
 def test_documents_as_mappings_are_contexts(form: str, world: World) -> None:
-    """What a client of a search engine gives: mappings, with a score or without."""
+    """Mappings of a search engine's client are contexts, with a score or without."""
 
     def search(given: dict[str, Any]) -> list[dict[str, Any]]:
         return [{form: text, "score": 0.5} for text in top()]
@@ -445,7 +445,7 @@ def test_what_can_never_work_is_refused_at_once(wrong: dict[str, Any], world: Wo
 
 
 def test_contexts_are_recorded_from_inside_a_run(world: World) -> None:
-    """What no event shows is stated; outside a run nobody hears it."""
+    """Contexts that no event shows are recorded from inside a run, and nowhere else."""
 
     def ask(question: str) -> str:
         assert record_contexts([PASSAGES[3], (Document(PASSAGES[4], id="d"), 0.5)])

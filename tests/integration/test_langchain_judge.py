@@ -208,7 +208,7 @@ async def test_the_way_to_ask_is_learned_once(
 
 
 async def test_openai_models_are_asked_by_a_strict_schema() -> None:
-    """Where the model supports it, the endpoint itself holds the reply to the schema."""
+    """The endpoint itself holds the reply to the schema for models that support it."""
     with JudgeServer() as server:
         await verified(openai_model(server))
         asked = server.calls()[0].body["response_format"]["json_schema"]
@@ -217,7 +217,7 @@ async def test_openai_models_are_asked_by_a_strict_schema() -> None:
 
 
 async def test_the_model_stays_as_it_is() -> None:
-    """Neither the user's object nor what it sends of its own settings is changed."""
+    """The user's model object and what it sends of its own settings stay unchanged."""
     with JudgeServer() as server:
         model = openai_model(server, temperature=0.7, callbacks=[Watcher()])
         before = {name: getattr(model, name) for name in type(model).model_fields}
@@ -237,7 +237,7 @@ async def test_the_model_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize("kind", [Caller, Native])
 async def test_no_handler_sees_a_judge_call(kind: type[Plain]) -> None:
-    """Neither the model's own callbacks, nor those of a running chain, nor a collector do."""
+    """Callbacks of the model, of a running chain and of a collector see no judge call."""
     on_model, on_chain, findings = Watcher(), Watcher(), []
     model = kind(callbacks=[on_model])
     judge = LangChainJudge(model)
@@ -305,7 +305,7 @@ LASTING = [
 async def test_lasting_failures_are_told_without_content(
     kind: FaultKind, cause: Cause, words: str
 ) -> None:
-    """What the provider raises becomes one line: model, status or type."""
+    """A provider's exception becomes one line: model, status or type."""
     with JudgeServer(faults=[Fault(kind=kind)]) as server:
         findings = await verified(openai_model(server), timeout=0.3, retries=1)
         finding = findings.relevance
@@ -336,7 +336,7 @@ CURABLE = tuple(
 async def test_a_lasting_fault_never_gives_a_wrong_verdict(
     kind: FaultKind, abilities: dict[str, bool]
 ) -> None:
-    """Whatever is wrong with every reply: each finding is right, or absent as `judge_failed`."""
+    """Findings are right or absent as `judge_failed`, whatever is wrong with every reply."""
     with JudgeServer(faults=[Fault(kind=kind)], **abilities) as server:  # type: ignore[arg-type]
         findings = found(await verified(openai_model(server), retries=0))
     for part, value in findings.items():
@@ -421,7 +421,7 @@ async def test_a_judge_that_retrieves_is_not_captured_by_a_global_handler() -> N
 
 
 async def test_a_sink_that_retrieves_is_not_captured_by_a_global_handler() -> None:
-    """Neither is what a sink runs: it would be evaluated, and given to the sink again."""
+    """Runs of a sink are not captured: they would be evaluated and given to the sink again."""
     retriever = Store()
     delivered: list[str] = []
 

@@ -278,7 +278,7 @@ CASES = [
 
 @pytest.mark.parametrize(("pipeline", "fault", "way"), CASES)
 def test_one_bad_event_gives_no_false_sample(pipeline: str, fault: str, way: str) -> None:
-    """Whatever single event is bad, the sample is right, absent or marked, and counted."""
+    """A sample is right, absent or marked, and counted, whatever single event is bad."""
     world = World(interaction_ttl=3600)
     count = len(events_of(pipeline, way))
     for number in range(count):
@@ -341,7 +341,7 @@ def test_only_what_lost_its_beginning_is_refused() -> None:
 
 @pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 def test_a_lost_beginning_is_counted_once() -> None:
-    """Where the root's start event is lost, its steps are one failed capture and no samples."""
+    """Steps of a root whose start was lost are one failed capture and no samples."""
     world = World()
     graph().invoke({"question": QUESTION}, {"callbacks": [Faulty(world.evals, 0, "lost")]})
     assert world.seen() == []

@@ -84,7 +84,7 @@ def masked_and_dropped(
 @pytest.mark.parametrize("seed", seeds(5))
 @pytest.mark.parametrize("pipeline", [by_retriever, by_step, masked_and_dropped])
 def test_masked_text_does_not_come_back(pipeline: Pipeline, seed: int) -> None:
-    """Neither the sample, its metadata nor the spans hold what a later step took out."""
+    """Text that a later step took out is in neither sample, metadata nor spans."""
     drawn = Variation(seed)
     secrets = [drawn.sentence(2) for _ in range(3)]
     texts = [f"{drawn.passage()} {secret} {drawn.passage()}" for secret in secrets]
@@ -255,7 +255,7 @@ def test_an_artifact_of_any_form_gives_texts_and_ids(world: World, form: str, se
 @pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 @pytest.mark.parametrize("seed", seeds(5))
 def test_a_step_that_resets_its_list_retrieves_nothing(world: World, seed: int) -> None:
-    """Nobody can tell it from a search without a find: with `document_keys=[]` it is none."""
+    """An emptied list is told from a search without a find by `document_keys=[]` alone."""
     drawn = Variation(seed)
     passages, question, reply = drawn.passages(2), drawn.question(), drawn.short()
     reset, search, say = drawn.name(), drawn.name(), drawn.name()

@@ -211,7 +211,7 @@ def test_a_finished_graph_that_is_called_again_is_nothing(world: World) -> None:
 
 @needs_graphs
 def test_a_new_question_gives_up_what_waits(world: World) -> None:
-    """It is counted as interrupted at once, not after its time limit."""
+    """An interaction that waits is counted as interrupted as soon as a new question comes."""
     app = interrupts.approving()
     app.invoke({"question": QUESTION}, in_thread(world))
     app.invoke({"question": OTHER}, in_thread(world))
@@ -259,7 +259,7 @@ def test_where_a_call_belongs_is_not_guessed(world: World) -> None:
 
 
 def test_a_consumer_with_a_block_of_its_own_keeps_its_calls(world: World) -> None:
-    """What is called between two tokens of a suspended stream belongs to who calls it."""
+    """Calls between two tokens of a suspended stream belong to their caller."""
 
     def stream() -> Iterator[str]:
         with world.evals.interaction(OTHER):
@@ -300,7 +300,7 @@ def test_record_contexts_is_heard_once_inside_a_run_in_a_block(world: World) -> 
 
 
 def test_tags_and_metadata_are_the_users(world: World) -> None:
-    """What frameworks set themselves is left out by its full name, and nothing else."""
+    """Keys that frameworks set themselves are left out by their full names, and nothing else."""
     chain = RunnableLambda(str) | plain().with_config(
         callbacks=[RagEvalCallbackHandler(world.evals)],
         tags=["mine", "branch:main", "condition:ok"],
@@ -341,7 +341,7 @@ def test_what_is_no_evaluator_is_refused(evals: Any, shown: str) -> None:
 @pytest.mark.parametrize("field", ["question", "contexts", "answer"])
 @pytest.mark.parametrize("value", [3, "", ["x"], b"x", {}])
 def test_choices_that_can_never_work_are_refused(field: str, value: Any, world: World) -> None:
-    """Neither the name of a key nor a function."""
+    """A choice that is neither the name of a key nor a function is refused."""
     with pytest.raises(ConfigError) as caught:
         RagEvalCallbackHandler(world.evals, **{field: value})
     assert (caught.value.field, caught.value.got) == (field, value)
@@ -418,7 +418,7 @@ def test_artifacts_from_a_checkpoint_are_documents_again(world: World) -> None:
 
 
 def test_an_answer_is_told_from_a_title_by_escaped_documents(world: World) -> None:
-    """Whether a model was given retrieved text is seen through the formatter's escapes."""
+    """Documents in a formatter's escapes show which model was given retrieved text."""
     told = 'The "Skarn" café on the quay opens at 07:00\nand closes when the last ferry has left.'
 
     def ask(question: str) -> dict[str, Any]:

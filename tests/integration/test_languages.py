@@ -85,7 +85,7 @@ def test_text_in_any_language_is_scored(language: str, verify_tokens: int) -> No
 
 @pytest.mark.parametrize("language", SAMPLES)
 def test_claims_and_questions_keep_the_language(language: str) -> None:
-    """What the judge wrote in the text's language comes back to the reader as it is."""
+    """Claims and questions reach the reader in the language in which the judge wrote them."""
     sample = SAMPLES[language]
     with JudgeServer() as server:
         outcomes = evaluated(sample, server)

@@ -220,7 +220,7 @@ def asked_again() -> None:
 
 @pytest.mark.parametrize("ask", [asked_by_agent, asked_in_sub_questions, asked_again])
 def test_other_queries_are_no_condensed_question(ask: Any, world: World) -> None:
-    """What tools, sub-questions and further tries ask of retrievers condenses nothing."""
+    """Queries of tools, sub-questions and further tries are no condensed question."""
     ask()
     (sample,) = samples(world)
     assert "condensed_question" not in sample.metadata
@@ -230,7 +230,7 @@ def test_other_queries_are_no_condensed_question(ask: Any, world: World) -> None
 def test_an_interaction_beside_a_running_workflow_is_its_own(
     world: World, own_loop: asyncio.AbstractEventLoop
 ) -> None:
-    """What is opened while a workflow runs that was only started is no part of it."""
+    """An interaction opened while a workflow runs that was only started is no part of it."""
 
     async def side_by_side() -> None:
         running: Any = OwnWorkflow().run(query=QUESTION)
@@ -244,7 +244,7 @@ def test_an_interaction_beside_a_running_workflow_is_its_own(
 
 
 def test_the_building_of_an_index_is_no_interaction(world: World) -> None:
-    """What `DocumentSummaryIndex` asks of each document when it is built, no user asked."""
+    """Questions that `DocumentSummaryIndex` asks of each document are no user's."""
     summaries.__wrapped__()
     assert not samples(world)
     assert not world.disorder({})

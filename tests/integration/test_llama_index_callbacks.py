@@ -109,7 +109,7 @@ def test_callbacks_end_what_they_cannot_read(
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_callbacks_keep_nothing_of_an_exception(streaming: bool, plain_world: World) -> None:
-    """What failed, also while it was read, is forgotten, and its frames are never held."""
+    """An exception, also one of a stream's reading, is forgotten, and its frames are never held."""
 
     class Held:
         """Stands for what a frame holds."""

@@ -55,7 +55,7 @@ def test_what_an_embedding_calls_belongs_to_its_request(world: World) -> None:
 
 
 def test_an_embedding_that_raises_ends_its_request(world: World) -> None:
-    """What is raised in an inner part of an embedding is the failure of the request."""
+    """An exception in an inner part of an embedding is the failure of the request."""
     with world.evals.interaction(QUESTION), contextlib.suppress(ConnectionError):
         imagining(fails=True).query(QUESTION)
     (told,) = samples(world)

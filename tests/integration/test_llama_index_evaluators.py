@@ -102,7 +102,7 @@ def test_their_scale_is_kept() -> None:
     ],
 )
 def test_no_score_has_a_cause(result: object, cause: Cause) -> None:
-    """What an evaluator fails to give is never a number."""
+    """An evaluator without a score gives a cause and never a number."""
     outcome = outcome_of(Odd(result), timeout=0.05)
     assert isinstance(outcome, NotScored)
     assert outcome.cause is cause
@@ -188,7 +188,7 @@ async def test_ours_over_the_responses_of_an_engine() -> None:
 
 
 def test_a_callable_in_langsmiths_manner_is_a_metric() -> None:
-    """It is asked with inputs, outputs and reference outputs, beside LlamaIndex's evaluators."""
+    """A LangSmith evaluator gets inputs, outputs and reference outputs, beside LlamaIndex's."""
 
     def judged(inputs: dict[str, Any], outputs: dict[str, Any], reference_outputs: Any) -> Any:
         told = (inputs, outputs, reference_outputs)

@@ -263,7 +263,7 @@ async def test_a_reply_that_a_filter_cut_is_not_read(reason: str) -> None:
 
 
 async def test_the_llm_stays_as_it_is_and_its_callbacks_see_nothing() -> None:
-    """Neither the user's object nor its callback manager takes part in judging."""
+    """The user's LLM object stays unchanged, and its callback manager sees no judge call."""
     counter = TokenCountingHandler(tokenizer=str.split, event_starts_to_ignore=[])
     manager = CallbackManager([counter])
     for llm in (Plain(callback_manager=manager), Caller(callback_manager=manager)):
@@ -299,7 +299,7 @@ async def test_calls_are_quiet_where_the_evaluator_is() -> None:
 
 
 def test_without_the_extra_the_error_names_it() -> None:
-    """Where LlamaIndex is not installed, the import says what to install."""
+    """The import without LlamaIndex says what to install."""
     code = "import sys; sys.modules['llama_index.core'] = None; import rag_eval_hooks_llama_index"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -183,7 +183,7 @@ def asked(world: World, due: Pipeline, number: int, fault: str) -> Faults:
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_one_bad_event_gives_no_false_sample(name: str, fault: str) -> None:
-    """Whatever single event is bad, the sample is right, absent or marked, and there is one."""
+    """One sample is right, absent or marked, whatever single event is bad."""
     due, world = PIPELINES[name], World(interaction_ttl=3600)
     whole = asked(world, due, 100_000, "lost")
     (seen,) = world.seen()

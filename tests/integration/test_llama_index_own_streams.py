@@ -134,7 +134,7 @@ def test_an_async_generator_stays_one_to_its_reader(
 
 
 def test_what_a_generator_raises_reaches_its_reader(world: World) -> None:
-    """It is the same exception, and the interaction's error."""
+    """A generator's exception reaches its reader as it is, and is the interaction's error."""
     error = LookupError("x")
 
     def broken() -> Iterator[str]:
@@ -223,7 +223,7 @@ def test_the_framework_reads_it_as_before(
 
 
 def test_two_evaluators_watch_through_one_object(world: World, plain_world: World) -> None:
-    """What is watched is not watched again; both get the answer."""
+    """A watched stream is not watched twice; both evaluators get the answer."""
     registration = enable(plain_world.evals)
     inner = (word for word in ["one ", "two"])
     stream = ask(inner)
@@ -251,7 +251,7 @@ def test_what_is_no_text_is_no_answer(given: list[Any], world: World) -> None:
 
 
 def test_a_list_in_place_of_a_stream_stays_one(world: World) -> None:
-    """What can be read more than once is left as it is, and its answer is not known."""
+    """A stream that can be read more than once stays as it is, and its answer is unknown."""
     given = ["one ", "two"]
     assert ask(given) is given
     assert endings(world) == [(None, Status.OK, None)]
@@ -285,7 +285,7 @@ class Managed(io.StringIO):
 def test_a_stream_that_is_more_than_an_iterator_stays_one(
     world: World, own_loop: asyncio.AbstractEventLoop
 ) -> None:
-    """What nothing can stand in for is left as it is, and its answer is not known."""
+    """A stream that nothing can stand in for stays as it is, and its answer is unknown."""
 
     async def read() -> str:
         return "".join([part async for part in await aask(Both())])
@@ -297,7 +297,7 @@ def test_a_stream_that_is_more_than_an_iterator_stays_one(
 
 
 def test_attributes_of_a_stream_stay_its_own(world: World) -> None:
-    """What is set on it, deleted from it or printed of it is set, deleted and printed there."""
+    """Attributes set on a stream, deleted from it or printed of it are the stream's own."""
 
     class Noted(Iterator[str]):
         note = "none"
@@ -317,7 +317,7 @@ def test_attributes_of_a_stream_stay_its_own(world: World) -> None:
 
 
 def test_an_interaction_opened_by_a_stream_is_its_own(world: World) -> None:
-    """What a stream states while it is read belongs to the interaction that gave it out."""
+    """Statements of a stream while it is read belong to the interaction that gave it out."""
 
     def stating() -> Iterator[str]:
         with world.evals.interaction(QUESTION) as interaction:
@@ -355,7 +355,7 @@ def test_a_name_alone_tells_no_answer(plain_world: World) -> None:
 
 
 def test_what_is_kept_of_a_stream_is_bounded() -> None:
-    """Neither signs of life nor what is longer than any answer adds up."""
+    """Memory for a stream is bounded, whatever its length or number of empty parts."""
     reading = StreamReading("run", 3)
     for _ in range(100):
         reading.note("")

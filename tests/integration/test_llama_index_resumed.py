@@ -191,7 +191,7 @@ def test_a_workflow_goes_on_from_a_stored_context(seed: int, way: str, elsewhere
 @pytest.mark.skipif(NO_AGENTS is not None, reason=str(NO_AGENTS))
 @pytest.mark.parametrize("seed", seeds(size(2, 10)))
 def test_an_agent_goes_on_from_a_stored_context(seed: int) -> None:
-    """What its tools found before somebody was asked is the context, in another process, too."""
+    """Finds of an agent's tools before an interrupt are its context, in another process, too."""
     from llama_index.core.agent.workflow import FunctionAgent
 
     draw = Variation(seed)

@@ -56,7 +56,7 @@ def test_a_stream_never_read_is_abandoned() -> None:
 
 
 def test_a_stream_is_scored_without_another_request(world: World) -> None:
-    """What was streamed is offered when it was read, though nothing else is reported."""
+    """A streamed answer is offered when it was read, though nothing else is reported."""
     assert "".join(engine(streaming=True).query(QUESTION).response_gen)
     while not world.memory.results:
         pass
@@ -64,7 +64,7 @@ def test_a_stream_is_scored_without_another_request(world: World) -> None:
 
 
 def test_the_stream_is_the_users_own(world: World) -> None:
-    """Neither the response nor its generator is wrapped or replaced."""
+    """A response and its generator are neither wrapped nor replaced."""
     response = engine(streaming=True).query(QUESTION)
     generator = response.response_gen
     assert type(generator).__name__ == "generator"
@@ -251,7 +251,7 @@ def test_models_streams_read_in_tasks_after_their_interactions(
 
 
 def test_a_models_stream_that_broke_within_its_interaction(world: World) -> None:
-    """What the application made good within the block is no failure of the interaction."""
+    """A broken stream that the application made good in the block is no failure of it."""
     with world.evals.interaction(QUESTION):
         prompt = prompt_of(QUESTION)
         with pytest.raises(ConnectionError):

@@ -119,7 +119,7 @@ class Hit:
 @pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize("seed", seeds(5))
 def test_one_interaction_may_have_options_of_its_own(world: World, seed: int, others: bool) -> None:
-    """They hold for the calls inside, in place of those of `enable`, and for nothing else."""
+    """Options of one interaction hold for the calls inside alone, in place of those of `enable`."""
     draw = Variation(seed)
     found, chosen, asked, said = draw.passages(2), draw.passages(2), draw.question(), draw.passage()
     key, other = draw.name(), draw.name()

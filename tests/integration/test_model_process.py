@@ -85,7 +85,7 @@ async def test_nothing_starts_before_the_first_batch(make: Make) -> None:
 async def test_the_process_is_quiet_and_bounded(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It exports nothing whatever the environment says, gives way, and has one thread."""
+    """A model's process exports nothing, has low priority and one thread, whatever is set."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:1")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     monkeypatch.setenv("RAG_EVAL_JUDGE_API_KEY", "secret")
@@ -110,7 +110,7 @@ async def test_the_process_is_quiet_and_bounded(
 async def test_it_prints_and_logs_nothing(
     make: Make, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What a library prints or logs in the process, which may be content, is seen nowhere."""
+    """Output of a library in the process, which may be content, is seen nowhere."""
     with caplog.at_level(logging.DEBUG):
         await about(make(), "print")
     out, err = capfd.readouterr()
@@ -217,7 +217,7 @@ async def test_closing_while_it_starts(make: Make) -> None:
 
 
 async def test_a_cancelled_caller_leaves_the_process_usable(make: Make) -> None:
-    """Who gives up waiting harms no later batch: each still gets its own results."""
+    """A caller that gives up harms no later batch: each gets its own results."""
     model = make()
     pid = (await about(model))["pid"]
     abandoned = asyncio.create_task(model.run(["sleep"]))
@@ -252,7 +252,7 @@ async def test_a_model_that_cannot_be_loaded_is_remembered(make: Make, process: 
 async def test_an_interpreter_that_finds_nothing(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the process cannot even import this package, the reason comes back."""
+    """A process that cannot import this package gives the reason."""
     monkeypatch.setattr(sys, "path", [])
     model = make()
     monkeypatch.undo()

@@ -224,7 +224,7 @@ def test_a_process_at_work_does_not_keep_the_application(tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_samples_are_finished_at_exit(tmp_path: Path) -> None:
-    """What waits when the application ends is evaluated with the process and delivered."""
+    """Samples that wait when the application ends are evaluated by the process and delivered."""
     output(
         tmp_path,
         "-c",

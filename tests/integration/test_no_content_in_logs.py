@@ -183,7 +183,7 @@ def _redact(text: str) -> str:
 
 
 def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
-    """Neither a sink's file, nor the memo, nor spans with content hold a key of the judge."""
+    """Sinks' files, the memo and spans with content hold no key of the judge."""
     with JudgeServer() as server:
         config = _settings(
             server,

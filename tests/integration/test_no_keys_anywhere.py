@@ -98,14 +98,14 @@ class Keyed:
 
 @pytest.mark.parametrize("given", [{"api_key": KEY}, Keyed(KEY), [KEY]])
 def test_what_is_no_judge_is_told_by_its_type(given: Any) -> None:
-    """Somebody may hand over the arguments of a client, or a client that shows them."""
+    """The error for a wrong judge names its type: a client or its arguments may show a key."""
     error = error_of(lambda: RagEval(METRIC, judge=given))
     assert error.field == "judge"
     assert _leaks([str(error), repr(error.got)], KEY) == []
 
 
 def test_a_price_table_is_named_as_its_setting(tmp_path: Path) -> None:
-    """Where the settings name the file, so does the error name the setting."""
+    """The error about a price table names the setting that names the file."""
     path = tmp_path / "prices.toml"
     config = RagEvalConfig(judge="openai:m", judge_api_key=KEY, judge_prices=str(path))
     assert error_of(lambda: RagEval(METRIC, config=config)).field == "judge_prices"

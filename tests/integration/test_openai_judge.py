@@ -74,7 +74,7 @@ LADDER = [
 async def test_a_missing_response_format_is_learned_once(
     abilities: dict[str, bool], formats: list[str | None]
 ) -> None:
-    """What the endpoint does not take is tried once; afterwards it is not asked for."""
+    """A response format that the endpoint refuses is tried once and then no longer asked for."""
     with JudgeServer(**abilities) as server:  # type: ignore[arg-type]
         async with judge_at(server) as judge:
             assert found(await judge.verify(VERIFY)) == TRUTH
@@ -105,7 +105,7 @@ async def test_concurrent_calls_do_not_step_down_twice() -> None:
 
 
 async def test_a_step_that_does_not_help_is_not_learned() -> None:
-    """If the lower rung fails too, the next call starts at the top again."""
+    """A lower mode that fails too is not learned: the next call begins at the top."""
     faults = [Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({2}))]
     with JudgeServer(json_schema=False, faults=faults) as server:
         async with judge_at(server, retries=0) as judge:
@@ -188,7 +188,7 @@ async def test_lasting_failures_are_not_tried_again(server: dict[str, Any], stat
 
 
 async def test_a_refused_connection_is_not_tried_again() -> None:
-    """Nobody listens: one call, no wait for a time-out, and the error names the address."""
+    """A refused connection is one call without a wait, and the error names the address."""
     with JudgeServer() as server:
         url = server.url
     judge = OpenAIJudge("test-model", base_url=url, timeout=600, retries=1000)
@@ -250,7 +250,7 @@ async def test_a_fault_that_shows_once_changes_no_verdict(kind: FaultKind) -> No
 async def test_a_lasting_fault_never_gives_a_wrong_verdict(
     kind: FaultKind, abilities: dict[str, bool]
 ) -> None:
-    """Whatever is wrong with every reply: each finding is right, or absent as `judge_failed`."""
+    """Findings are right or absent as `judge_failed`, whatever is wrong with every reply."""
     with JudgeServer(faults=[Fault(kind=kind)], **abilities) as server:  # type: ignore[arg-type]
         findings = found(await verified(server, retries=0))
     assert Cause.JUDGE_FAILED in findings.values()
@@ -384,7 +384,7 @@ async def test_gateway_settings_are_sent_and_left_alone() -> None:
     ],
 )
 def test_wrong_settings_are_told_at_once(options: dict[str, Any]) -> None:
-    """What no request can be sent with is refused when the judge is made, without secrets."""
+    """Settings with which no request can be sent are refused at the start, without secrets."""
     with pytest.raises(ConfigError) as caught:
         OpenAIJudge("test-model", **options)
     assert "newline" not in str(caught.value)
@@ -404,7 +404,7 @@ def test_one_judge_serves_one_event_loop_after_another() -> None:
 
 
 def test_without_the_extra_the_error_names_it() -> None:
-    """Where the client is not installed, the import says what to install."""
+    """The import without the client says what to install."""
     code = "import sys; sys.modules['openai'] = None; import rag_eval_hooks.judges.openai"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1

@@ -319,7 +319,7 @@ def test_what_is_no_sink_is_refused_at_start(spec: Any) -> None:
 
 
 def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[..., Opened]) -> None:
-    """It gets feedback, and no evaluation is for it."""
+    """A sink of feedback alone gets feedback and no evaluation."""
 
     class Thumbs:
         def __init__(self) -> None:
@@ -405,7 +405,7 @@ def test_every_row_is_released_or_left(begin: Callable[..., Opened]) -> None:
 
 
 def test_a_close_leaves_in_the_rows_what_a_sink_lacks() -> None:
-    """What a sink that is down has not taken stays on disk, and nothing is counted as lost."""
+    """Results that a sink has not taken at the close stay on disk, and none is counted as lost."""
     rows = Rows()
 
     def answer(spans: Sequence[str]) -> None:

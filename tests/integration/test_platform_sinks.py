@@ -134,7 +134,7 @@ def test_a_lasting_failure_is_given_up_and_counted(
 
 
 def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
-    """Where nothing listens, all is tried again, given up in time, and counted."""
+    """Scores for an address where nothing listens are retried, given up in time, and counted."""
     with PlatformServer(well) as server:
         url = server.url
     one = open_sink(make(url))
@@ -254,7 +254,7 @@ def test_a_sample_without_a_span_has_no_place(open_sink: Callable[..., Opened]) 
 
 
 def test_a_client_that_cannot_be_made_is_counted(open_sink: Callable[..., Opened]) -> None:
-    """Where no connection can be made at all, each sample is counted as lost, at once."""
+    """Samples for a client that cannot be made are counted as lost at once."""
 
     class Mine(PlatformSink):
         def open(self, timeout: float) -> None:

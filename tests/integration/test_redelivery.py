@@ -94,7 +94,7 @@ def test_a_sink_gets_what_it_missed_and_the_others_nothing_twice(make: Make) -> 
 
 
 def test_an_async_function_is_called_again(make: Make) -> None:
-    """What a function's awaitable raises is no delivery either."""
+    """An awaitable that raises is no delivery."""
     table = Table()
 
     async def write(sample: Sample, outcomes: Outcomes) -> None:
@@ -139,7 +139,7 @@ def test_a_sink_that_hung_gets_what_came_meanwhile(make: Make) -> None:
 def test_what_no_sink_ever_takes_stops_no_other(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is given up after `SINK_KEEP_SECONDS`, counted; the others arrive before."""
+    """A result that no sink takes is given up after `SINK_KEEP_SECONDS`; others arrive before."""
     monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 12.0)
     rows: Counter[str] = Counter()
     down = threading.Event()
@@ -181,7 +181,7 @@ def test_what_is_too_much_for_memory_is_left_in_the_spool(
 def test_what_was_left_in_the_spool_outlives_the_process(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What memory had no capacity for is delivered by the next process, too."""
+    """Results that memory had no capacity for are delivered by the next process, too."""
     monkeypatch.setattr(limits, "SINK_QUEUE_CHARS", 5000)
     table = Table()
     evals = make(table)
@@ -234,7 +234,7 @@ def test_each_sink_has_its_own_pace(make: Make) -> None:
 def test_no_exception_of_a_sink_ends_anything(
     make: Make, error: type[BaseException], is_async: bool
 ) -> None:
-    """Neither an exit nor a cancellation of its own: it is counted, and tried again."""
+    """A sink's exit or cancellation is counted and ends nothing; the delivery is tried again."""
     bad, good = Table(down=False), Table(down=False)
     tries = 0
 
@@ -275,7 +275,7 @@ def test_what_a_slow_sink_took_in_the_end_is_not_repeated(make: Make, returned: 
 
 
 def test_a_shutdown_lets_a_try_in_flight_end(make: Make) -> None:
-    """What it delivers is noted: the next process does not deliver it again."""
+    """A delivery in flight at the shutdown is noted: the next process does not repeat it."""
     table, began = Table(), threading.Event()
 
     def write(sample: Sample, outcomes: Outcomes) -> None:
@@ -325,7 +325,7 @@ def test_the_next_process_delivers_what_one_could_not(make: Make, tmp_path: Path
 
 
 def test_a_kill_loses_nothing_that_a_sink_did_not_take(make: Make, tmp_path: Path) -> None:
-    """What waits for a sink survives `kill -9`."""
+    """Results that wait for a sink survive `kill -9`."""
     script = f"""
         import os, signal
         from rag_eval_hooks import RagEval, RagEvalConfig, Sample

@@ -170,7 +170,7 @@ def test_a_budget_stops_a_judge_over_http(tmp_path: Path) -> None:
 
 
 def test_a_sample_that_the_budget_leaves_no_metric_is_dropped() -> None:
-    """Where every metric needs the judge, the sample is dropped by that reason."""
+    """A sample of which every metric needs the judge is dropped by the reason `budget`."""
     config = RagEvalConfig(budget={"calls_per_day": 0}, embedder="none")
     with JudgeServer() as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")

@@ -64,7 +64,7 @@ def at(server: JudgeServer, **more: Any) -> dict[str, Any]:
 
 
 def test_every_request_is_counted_and_timed_by_outcome(make: Make, metrics: Metrics) -> None:
-    """What was sent is in the counter and in the histogram."""
+    """Every request is in the counter and in the histogram, by its outcome."""
     faults = [
         Fault(kind=FaultKind.RATE_LIMIT, calls=frozenset({2})),
         Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({3})),
@@ -106,7 +106,7 @@ def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics:
 
 
 def test_a_judge_of_ones_own_is_told_by_task(make: Make, metrics: Metrics) -> None:
-    """Nobody sees the calls inside of a judge class: each task is one."""
+    """Each task of a judge class of the user's is one call, as those inside are not visible."""
 
     class Own(ScriptedJudge):
         annotator_kind = AnnotatorKind.LLM
@@ -260,7 +260,7 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
 def test_a_reading_that_fails_takes_no_other_with_it(
     make: Make, metrics: Metrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a callback meets is counted, never raised or logged by the SDK; others are read."""
+    """A callback's exception is counted, neither raised nor logged; other readings go on."""
 
     def fail(_: Recorder) -> tuple[int, int]:
         raise RuntimeError

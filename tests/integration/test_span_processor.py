@@ -201,7 +201,7 @@ def test_after_the_shutdown_of_evals_nothing_is_kept(ours_first: bool) -> None:
 
 
 def test_a_trace_that_is_not_sampled_stays_dark() -> None:
-    """Where their span is not recorded, none of ours is written in its stead."""
+    """A trace in which their span is not recorded gets no span of ours either."""
     world = World(sampler=ALWAYS_OFF)
     world.request()
     assert world.flushed() == []

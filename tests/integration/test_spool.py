@@ -204,7 +204,7 @@ def _stopped() -> int:
 
 
 def test_what_a_shutdown_leaves_is_for_the_next(make: Make, tmp_path: Path) -> None:
-    """What is not finished in time stays in the spool, counted, and nobody has to die for it."""
+    """Samples that are not finished at the shutdown stay in the spool, counted."""
     first = make(ScriptedJudge(GOOD, latency=600))
     for number in range(3):
         first.offer(sample(number))
@@ -406,7 +406,7 @@ def test_a_damaged_file_is_put_aside(
     ],
 )
 def test_a_damaged_row_is_refused_alone(make: Make, tmp_path: Path, change: str) -> None:
-    """It is counted as unreadable and removed; all others are scored, none stays pending."""
+    """A damaged row is counted as unreadable and removed; all others are scored."""
     (left,) = left_behind_files(make, tmp_path / "spool", 30)
     with closing(sqlite3.connect(left)) as db, db:
         db.execute(f"UPDATE rows SET {change} WHERE seq = 3")
@@ -429,7 +429,7 @@ def test_a_folder_that_cannot_be_written_disturbs_nobody(make: Make) -> None:
 
 
 def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
-    """Where no file can grow any more, samples are scored from memory, each counted."""
+    """Samples are scored from memory and counted where no file can grow any more."""
     done = run(
         tmp_path,
         """
@@ -544,7 +544,7 @@ def _mode(file: SqliteFile, modes: list[str]) -> None:
 
 
 def test_a_deleted_folder_is_made_again(make: Make, tmp_path: Path) -> None:
-    """What waits is stored once more, what comes is kept in the new file."""
+    """Waiting samples are stored once more, and later ones are kept in the new file."""
     evals = make(ScriptedJudge(GOOD, latency=600))
     evals.offer(sample(1))
     until(lambda: evals.spooled().get("pending") == 1)
@@ -751,7 +751,7 @@ def test_what_is_taken_over_is_not_redacted_twice(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
-    """It is dropped, counted, and seen by no judge."""
+    """A sample that cannot be redacted is dropped, counted, and seen by no judge."""
 
     def fails(_text: str) -> str:
         raise ValueError
@@ -818,7 +818,7 @@ def test_books_are_carried_over_once_though_their_carrier_dies(make: Make, tmp_p
 
 
 def test_many_processes_carry_books_over_at_once(tmp_path: Path) -> None:
-    """However many take over, come and go together, the sum over the folder stays right."""
+    """The sum over the folder stays right while many processes take over, come and go."""
     script = """
     for turn in range(4):
         pids = []

@@ -317,7 +317,7 @@ class _Watched(dict[str, Any]):
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_no_event_is_made_that_nobody_takes(wanted: bool) -> None:
-    """Where the application has no logger provider, no explanation is put into words for it."""
+    """An application without a logger provider costs no explanation in words."""
     loggers = LoggerProvider()
     exporter = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
     loggers.add_log_record_processor(SimpleLogRecordProcessor(exporter))
@@ -334,7 +334,7 @@ def test_no_event_is_made_that_nobody_takes(wanted: bool) -> None:
 
 
 def test_a_failed_metric_is_an_event_with_its_cause() -> None:
-    """What could have been scored and was not is told, too."""
+    """A failed metric is a log event with its cause."""
     world = World(judge=ScriptedJudge(error=RuntimeError("down")))
     world.ask()
     (event,) = world.events()
@@ -574,7 +574,7 @@ def test_a_signal_that_fails_takes_no_other_with_it() -> None:
 
 @pytest.mark.parametrize("limit", [1, 6, 10, 14, 40])
 def test_low_attribute_limits_push_nothing_out(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few attributes a span may have, an ended one of the application loses none."""
+    """An ended span of the application loses no attribute to ours, whatever its limit."""
     monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", str(limit))
     world = World(metrics="ragas.faithfulness", spans="none")
     with world.spans.provider.get_tracer("app").start_as_current_span("outer") as outer:
@@ -608,7 +608,7 @@ def test_low_attribute_limits_leave_content_on_our_spans(
 def test_explanations_stay_json_within_a_length_limit(
     limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the SDK cuts long values, explanations are made short enough before."""
+    """Explanations are made short enough to stay JSON below the SDK's limit of length."""
     monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", str(limit))
     world = World(capture_content=True, evaluation_span="child")
     world.ask()

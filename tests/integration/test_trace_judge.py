@@ -188,7 +188,7 @@ def test_content_is_on_none_of_them(server: JudgeServer) -> None:
 
 
 def test_a_child_has_them_too(server: JudgeServer) -> None:
-    """Where the evaluation span is in the request's trace on demand, so are the calls."""
+    """Judge calls are in the request's trace with the evaluation span, where that is asked for."""
     world = World(server, telemetry_details="judge_calls", evaluation_span="child", embedder="none")
     world.ask()
     (evaluation,), chats = world.named("evaluation"), world.named("chat")
@@ -198,7 +198,7 @@ def test_a_child_has_them_too(server: JudgeServer) -> None:
 
 
 def test_without_an_evaluation_span_it_is_a_mistake() -> None:
-    """What is to stand below a span that is not written is refused at start-up."""
+    """Judge calls without the evaluation span that they stand below are refused at start-up."""
     with pytest.raises(ConfigError, match="telemetry_details"):
         RagEval(config=RagEvalConfig(telemetry_details="judge_calls", evaluation_span="off"))
 

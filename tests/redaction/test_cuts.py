@@ -105,7 +105,7 @@ def documents_of(interaction: Interaction, run: Any) -> tuple[Context, ...]:
 
 @pytest.mark.parametrize("kind", SECRETS)
 def test_the_secrets_are_found_whole(kind: str) -> None:
-    """What is cut below is taken out where nothing cuts it."""
+    """Secrets that a limit cuts elsewhere are taken out where nothing cuts them."""
     sample, spans = captured([f"_ {SECRETS[kind]} _"])
     assert told(SECRETS[kind], json.dumps(sample.to_dict()) + spans) == []
 
@@ -199,7 +199,7 @@ def test_json_hides_nothing(kind: str, before: str) -> None:
 
 
 def test_metadata_on_spans_is_redacted_before_it_is_written() -> None:
-    """What stands behind a line break or in letters that JSON escapes does not leave on a span."""
+    """Metadata behind line breaks or JSON escapes is redacted before it is on a span."""
     address = "jürgen@bücher.example"
     session = RULES.session()
     assembler = Assembler(RagEvalConfig(), RULES, Incidents())

@@ -54,7 +54,7 @@ def test_what_presidio_finds_is_taken_out() -> None:
 
 
 def test_no_model_is_downloaded() -> None:
-    """Where Presidio's own model is not on disk, that is an error, not a download."""
+    """Presidio without its own model on disk is an error, not a download."""
     util = pytest.importorskip("spacy.util")
     if util.is_package("en_core_web_lg"):
         pytest.skip("the model is there")

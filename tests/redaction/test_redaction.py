@@ -153,7 +153,7 @@ def test_ids_are_hashed_with_a_key() -> None:
 
 
 def test_judge_and_sink_get_redacted_samples() -> None:
-    """Neither the judge's endpoint nor a sink ever gets what was taken out."""
+    """The judge's endpoint and sinks never get what was taken out."""
     sink = MemorySink()
     with JudgeServer() as server:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")
@@ -215,7 +215,7 @@ def test_spans_get_redacted_content_and_ids() -> None:
 
 
 def test_spans_have_no_content_that_could_not_be_redacted() -> None:
-    """Where a redactor fails, spans are written without content and without ids."""
+    """Spans have neither content nor ids where a redactor fails."""
     written, sink = exported(redact=lambda text: 1 / 0)
     assert not [secret for secret in SECRETS if secret in written]
     assert sink.results == []
@@ -339,7 +339,7 @@ def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:
     ],
 )
 def test_arguments_are_checked(asked: list[Any], settings: dict[str, Any]) -> None:
-    """What is no rule, no function and no readable pattern is refused at start-up."""
+    """An argument that is no rule, no function and no readable pattern is refused at start-up."""
     with pytest.raises(ConfigError):
         redactor(*asked, **settings)
 

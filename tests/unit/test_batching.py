@@ -99,7 +99,7 @@ async def test_a_cancelled_caller_harms_no_other() -> None:
 
 
 async def test_an_error_reaches_the_callers_concerned() -> None:
-    """Where an item may be at fault each caller is served alone: only the one with it fails."""
+    """Callers are served alone if one item may be at fault: only the one with it fails."""
     run = Doubler(bad=2)
     joined = batcher(run)
     results = await asyncio.gather(*(joined.submit([n]) for n in (1, 2, 3)), return_exceptions=True)
@@ -159,7 +159,7 @@ async def test_closing_leaves_no_task() -> None:
 
 
 def test_each_loop_has_its_own_batches() -> None:
-    """The same object serves one event loop after another, however the first one ended."""
+    """One object serves one event loop after another, however the first one ended."""
 
     async def run(items: Sequence[int]) -> list[int]:
         return [2 * item for item in items]

@@ -89,7 +89,7 @@ def test_the_true_amount_takes_the_place_of_the_reserved(store: BudgetStore) -> 
 
 
 def test_room_is_taken_before_the_call(store: BudgetStore) -> None:
-    """What is in flight counts: a second call is refused though the first has told nothing."""
+    """Calls in flight count: a second one is refused before the first has ended."""
     limited = budget({"tokens_per_day": 500}, store)
     limited.reserve(200)
     with pytest.raises(BudgetError, match="day"):
@@ -124,7 +124,7 @@ def test_hour_and_day_are_kept_apart(store: BudgetStore) -> None:
 
 
 def test_a_refusal_takes_nothing(store: BudgetStore) -> None:
-    """What one period refuses is not taken from the other."""
+    """A call that one period refuses is not charged to the other."""
     limited = budget({"calls_per_hour": 5, "tokens_per_day": 100}, store)
     with pytest.raises(BudgetError):
         limited.reserve(1000)
@@ -139,7 +139,7 @@ steps = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500), st.booleans
 def test_tokens_pass_the_limit_by_calls_in_flight_at_most(
     limit: int, in_flight: int, steps: list[Step]
 ) -> None:
-    """However replies turn out, spend stays within the limit and what is in flight."""
+    """Spend stays within the limit and the calls in flight, however long replies are."""
     limited = budget({"tokens_per_hour": limit})
     open_calls: list[tuple[Any, Step]] = []
     most = 500 + 500
@@ -156,7 +156,7 @@ def test_tokens_pass_the_limit_by_calls_in_flight_at_most(
 
 
 def test_threads_share_one_budget(store: BudgetStore) -> None:
-    """However many threads reserve at once, the calls let through are the limit."""
+    """Calls let through are the limit, however many threads reserve at once."""
     limited = budget({"calls_per_hour": 100}, store)
     let_through: list[int] = []
 
@@ -225,7 +225,7 @@ async def test_every_try_of_a_question_asks_first() -> None:
 async def test_a_request_without_a_reply_in_time_is_charged_its_estimate(
     error: type[BaseException], tokens: float
 ) -> None:
-    """Whoever gave up waiting has not taken the request back; one that is refused takes nothing."""
+    """A request without a reply in time is charged its estimate; a refused one nothing."""
     limited = budget({"tokens_per_hour": 1000})
     meter = Meter()
 

@@ -72,7 +72,7 @@ def test_agreement_is_what_it_is_by_definition(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_label_decides_its_own_verdict(seed: int) -> None:
-    """Where labels are drawn by chance, verdicts by other folds are right by chance, too."""
+    """Verdicts by other folds are right by chance where labels are drawn by chance."""
     rng = random.Random(seed)
     groups = [rng.randrange(60) for _ in range(900)]
     kinds = [rng.random() < 0.5 for _ in range(60)]

@@ -136,7 +136,7 @@ def test_a_verdict_agrees_with_its_chunks(seed: int) -> None:
 
 @pytest.mark.parametrize("probability", [-0.1, 1.1, float("nan"), float("inf")])
 def test_a_probability_is_one(probability: float) -> None:
-    """What is outside [0, 1] is refused, as is NaN."""
+    """A probability outside [0, 1], or NaN, is refused."""
     with pytest.raises(ValueError, match="probability"):
         Support((True,), probability=probability)
     with pytest.raises(ValueError, match="probability"):

@@ -161,7 +161,7 @@ def test_built_in_corpus() -> None:
 
 
 def test_missing_package_is_named() -> None:
-    """Where a package of the demo is missing, the error is the command that installs it."""
+    """The error for a missing package of the demo is the command that installs it."""
     program = "import sys; sys.modules['rich'] = None; import rag_eval_hooks.cli.main as m; "
     done = subprocess.run(
         [sys.executable, "-c", program + "sys.exit(m.main(['demo']))"],
@@ -175,7 +175,7 @@ def test_missing_package_is_named() -> None:
 
 
 def test_narrow_terminals_keep_the_scores() -> None:
-    """Where the width does not suffice, questions are left out and scores are not cut."""
+    """A narrow terminal leaves questions out and cuts no score."""
     rows = [QuestionRow(id="q1", question="Why is the sky blue?")]
     metrics = [f"x.a{i}_considerable_name" for i in range(5)]
     results = {"q1": result("q1", dict.fromkeys(metrics, score(0.25)))}

@@ -114,7 +114,7 @@ def test_a_shared_key_goes_to_its_own_endpoint_only(monkeypatch: pytest.MonkeyPa
 def test_a_malformed_mapping_is_refused_and_not_shown(
     text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is no list of name=value pairs is an error, which does not repeat it."""
+    """A text without name=value pairs is an error that does not repeat it."""
     monkeypatch.setenv("RAG_EVAL_JUDGE_HEADERS", text)
     with pytest.raises(ConfigError, match="judge_headers") as caught:
         RagEvalConfig.load()
@@ -238,7 +238,7 @@ def test_settings_are_frozen() -> None:
 
 
 def test_secrets_are_never_printed() -> None:
-    """Neither a configuration nor an error shows a key."""
+    """A configuration and its errors show no key."""
     config = RagEvalConfig(
         judge_api_key="sk-secret",
         judge_headers={"X-Key": "sk-header"},
@@ -303,7 +303,7 @@ def test_settings_refuse_names_of_no_model(name: str, value: str) -> None:
 def test_settings_in_config_count_as_given_and_the_rest_is_looked_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What a config object sets wins over the environment; what it leaves open does not."""
+    """Settings of a config object win over the environment; those it leaves open do not."""
     monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
     monkeypatch.setenv("RAG_EVAL_MAX_TEXT_CHARS", "9")
     evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(queue_size=5))

@@ -83,7 +83,7 @@ def test_a_text_cut_by_a_formatter_is_still_found() -> None:
 
 
 def test_other_model_calls_do_not_count() -> None:
-    """What only a grader or a rewriter saw is no context of the answer."""
+    """Documents that only a grader or a rewriter saw are no contexts of the answer."""
     story = Story()
     story.gave("r", A, B)
     story.asked("grader", f"Is this of use? {B}", "no")
@@ -122,7 +122,7 @@ def test_a_text_inside_another_counts_once() -> None:
 
 
 def test_without_a_match_the_last_list_outside_a_retriever_counts() -> None:
-    """Where no prompt holds a text, structure decides."""
+    """The last list outside a retriever counts where no prompt holds a text."""
     story = Story()
     story.gave("r", A, B, C)
     story.gave("filter", B, kind="chain")
@@ -166,7 +166,7 @@ def test_no_retrieval_gives_no_contexts() -> None:
 
 
 def test_a_short_text_beside_a_seen_one_counts() -> None:
-    """What is too short to be looked for belongs to what stood beside it."""
+    """A text too short to be searched belongs to the one that stood beside it."""
     story = Story()
     story.gave("r", A, "Price: 42 euros.")
     story.asked("m", f"Use {A} Price: 42 euros.", "yes, indeed")
@@ -249,7 +249,7 @@ def test_a_beginning_that_texts_share_tells_nothing_of_what_was_not_shown() -> N
 
 @pytest.mark.parametrize("next_one", ["", " ", " B"])
 def test_a_text_that_a_compressor_cut_is_that_of_the_compressor(next_one: str) -> None:
-    """What stands there in full is not also the beginning of what it was cut from."""
+    """A text that stands there in full is not also the beginning of its uncut form."""
     long = f"{A} {B} {C}"
     story = Story()
     story.gave("r", long)
@@ -259,7 +259,7 @@ def test_a_text_that_a_compressor_cut_is_that_of_the_compressor(next_one: str) -
 
 
 def test_a_parent_cut_short_shadows_the_child_that_it_begins_with() -> None:
-    """Where far more than the child stands in the prompt, the parent was shown."""
+    """The parent was shown where far more than the child stands in the prompt."""
     story = Story()
     story.gave("r", A, f"{A} {B} {C}")
     story.asked("m", f"Use {A} {B}...", "yes, indeed")
@@ -267,7 +267,7 @@ def test_a_parent_cut_short_shadows_the_child_that_it_begins_with() -> None:
 
 
 def test_of_equal_texts_in_one_list_the_first_counts() -> None:
-    """The same text twice in one list is the first document, whatever a stage before called it."""
+    """Two equal texts in one list are the first document, whatever an earlier stage called it."""
     story = Story()
     story.gave("before", A)
     run = story.run("r", story.root, RunKind.RETRIEVER)
@@ -300,7 +300,7 @@ def test_a_wide_character_counts_as_two() -> None:
 
 @pytest.mark.parametrize("asked", [f"Is this so? {A} Tell me.", f"{A} {C}"])
 def test_a_text_inside_the_question_was_not_shown_by_that(asked: str) -> None:
-    """What the user quotes is no context; the same text behind the question is."""
+    """A text that the user quotes is no context; behind the question it is one."""
     for behind, expected in (("", [B]), (f"\n{A}", [B, A])):
         story = Story()
         story.root.query = asked
@@ -403,7 +403,7 @@ def test_where_a_grader_lets_none_pass_the_model_saw_none(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(6))
 def test_sources_are_a_floor(seed: int) -> None:
-    """What an answer names as its source counts, though it was too short to be followed."""
+    """A source that an answer names counts, though it was too short to be searched."""
     drawn = Variation(seed)
     long, short = drawn.passage(), drawn.short()
     story = Story()

@@ -158,7 +158,7 @@ def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
     ],
 )
 def test_a_row_that_is_no_sample_is_named(tmp_path: Path, row: Any, words: str) -> None:
-    """It has a number and a reason, and the rows after it are read."""
+    """A row that is no sample has a number and a reason, and later rows are read."""
     path = _jsonl(tmp_path, [ROWS["ours"], row, ROWS["ragas"]])
     first, wrong, last = data_rows(path)
     assert first.sample is not None

@@ -45,7 +45,7 @@ def test_a_short_answer_of_nothing(answer: str) -> None:
 
 @pytest.mark.parametrize("answer", ["None of them did", "December", "", "nothing at all"])
 def test_a_longer_none_is_an_answer(answer: str) -> None:
-    """Neither a longer text that begins so nor an empty one is a confession."""
+    """A longer text that begins so, and an empty one, are no refusals."""
     assert not holds_phrase(answer)
     assert not refuses(answer)
 
@@ -97,7 +97,7 @@ def test_what_refuses(answer: str) -> None:
     ],
 )
 def test_what_holds_such_words_and_answers(answer: str) -> None:
-    """What is said about the matter is an answer, though it holds the words of a refusal."""
+    """A statement about the matter is an answer, though it holds the words of a refusal."""
     assert not refuses(answer)
 
 
@@ -182,7 +182,7 @@ The data are not kept.|I have no sugar.|Nothing in the box is sharp.|No passenge
 
 @pytest.mark.parametrize(("texts", "refuses"), [(REFUSALS, True), (ANSWERS, False)])
 def test_the_kinds_of_its_words_make_a_clause_a_refusal(texts: str, refuses: bool) -> None:
-    """Who cannot tell, or which source is silent, makes a refusal; a "not" by itself does not."""
+    """A person who cannot tell, or a silent source, makes a refusal; a bare "not" does not."""
     wrong = [
         text
         for text in texts.strip().replace("\n", "|").split("|")

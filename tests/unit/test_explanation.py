@@ -49,7 +49,7 @@ def test_a_long_one_is_shortened_and_says_so() -> None:
 def test_any_value_gives_bounded_json_that_can_be_sent(
     value: dict[str, Any], limit: int, content: bool
 ) -> None:
-    """Whatever a metric says, the text is within the limit, valid JSON and valid UTF-8."""
+    """Explanations of any value are within the limit, valid JSON and valid UTF-8."""
     text = explain(value, limit, content=content)
     if text is not None:
         assert len(text) <= limit

@@ -58,7 +58,7 @@ def test_no_answer_without_passages() -> None:
 
 
 def test_only_the_prompt_is_known() -> None:
-    """The same question has another answer when the prompt holds other passages."""
+    """A question has another answer when the prompt holds other passages."""
     question = "What does a day ticket cost?"
     assert reply(filled(question, PRICE.replace("42", "17"))) == "A day ticket costs 17 francs."
 

@@ -102,7 +102,7 @@ async def test_the_limit_grows_by_one_for_a_round_of_replies() -> None:
 
 
 async def test_never_more_in_flight_than_the_limit() -> None:
-    """Whatever is refused and cancelled: the limit of the moment holds, and no room is lost."""
+    """The limit of the moment holds whatever is refused or cancelled, and no slot is lost."""
     chance = random.Random(7)
     subject = gate(5, failures=10_000)
     seen = 0
@@ -126,7 +126,7 @@ async def test_never_more_in_flight_than_the_limit() -> None:
 
 
 async def test_nobody_waits_for_a_dead_judge() -> None:
-    """When the breaker opens, those who wait fail at once, and so do all who come."""
+    """Calls that wait or come while the breaker is open fail at once."""
     subject = gate(2, failures=2)
     results = await many(subject, 20, error=DOWN, seconds=0.01)
     kinds = [type(result) for result in results]
@@ -201,7 +201,7 @@ async def test_a_limited_endpoint_is_not_hammered() -> None:
 
 
 async def test_a_pause_that_many_are_asked_for_holds_for_all() -> None:
-    """When refusals persist, no call is made before the Retry-After is over; none is lost."""
+    """Persistent refusals let no call through before the Retry-After is over; none is lost."""
     subject = gate(8)
     loop = asyncio.get_running_loop()
     await many(subject, 4, error=StatusError(429, "0.2"))

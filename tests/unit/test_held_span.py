@@ -120,7 +120,7 @@ class _Raising(SpanProcessor):
 
 
 def test_a_span_processor_that_raises_is_counted() -> None:
-    """What the application's own processor raises goes no further than a counter."""
+    """An exception of the application's own processor goes no further than a counter."""
     spans = Spans()
     spans.provider.add_span_processor(_Raising())
     spans.holder.finish(spans.hold(), {})

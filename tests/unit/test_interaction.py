@@ -209,7 +209,7 @@ def test_inside_a_framework_run_one_with_another_question_joins(log: Log) -> Non
 
 @pytest.mark.parametrize("answer", [None, "an earlier one"])
 def test_an_answer_of_none_is_no_answer(answer: str | None, log: Log) -> None:
-    """Where the application has no text it says so, and nobody scores the word."""
+    """An answer of None means that there is no text, and the word is not scored."""
     with log.open() as it:
         it.answer(answer)
         it.answer(None)
@@ -296,7 +296,7 @@ async def test_concurrent_tasks_do_not_mix(log: Log) -> None:
 
 
 async def test_a_task_that_outlives_it_neither_joins_it_nor_keeps_it(log: Log) -> None:
-    """What a background task does after the end is its own, and the interaction is freed."""
+    """Calls of a background task after the end are its own, and the interaction is freed."""
     go = asyncio.Event()
 
     async def later() -> None:

@@ -278,7 +278,7 @@ def test_a_prompt_is_no_find() -> None:
 
 
 def test_messages_of_earlier_turns_are_no_find() -> None:
-    """Where messages are not new, their artifacts are not either; documents beside them are."""
+    """Artifacts of old messages are no find; documents beside them are."""
     message = ToolMessage("text", tool_call_id="1", artifact=[ONE])
     state = {"messages": [message], "documents": [TWO]}
     found = LISTS.found_in(state, artifacts=False)
@@ -286,7 +286,7 @@ def test_messages_of_earlier_turns_are_no_find() -> None:
 
 
 def test_a_cycle_ends_the_search() -> None:
-    """Whatever refers to itself is searched a few levels deep."""
+    """A value that refers to itself is searched a few levels deep."""
     cycle: dict[str, Any] = {"documents": [ONE]}
     cycle["again"] = [cycle]
     assert texts(cycle)[0] == ["one"]

@@ -137,7 +137,7 @@ def test_a_wrong_number_is_named(claim: str, chunk: str, named: str) -> None:
     ],
 )
 def test_a_denial_is_no_support(claim: str, chunk: str) -> None:
-    """What is said on one side and denied on the other is not supported."""
+    """A statement that the other side denies is not supported."""
     assert not support(claim, chunk).supported
 
 

@@ -79,7 +79,7 @@ class TestWorkedExamples:
         assert score("source_citation", answer).value == pytest.approx(value)
 
     def test_repeated_indicator_counts_once(self) -> None:
-        """The same indicator said again adds nothing."""
+        """An indicator that is repeated adds nothing."""
         assert score("source_citation", "page 1, page 2, page 3").value == pytest.approx(1 / 3)
 
 

@@ -71,7 +71,7 @@ async def asked(chat: MemoChat, *prompts: Prompt, accept: bool = True) -> list[s
 
 
 async def test_an_accepted_reply_is_served_again_for_nothing() -> None:
-    """The same prompt of the same model is asked once; later it takes no call."""
+    """A prompt is asked once of a model; later it takes no call."""
     chat = CountingChat()
     memo = MemoChat(chat, Memo())
     assert await asked(memo, prompt(), prompt()) == ["reply 1"] * 2
@@ -80,7 +80,7 @@ async def test_an_accepted_reply_is_served_again_for_nothing() -> None:
 
 
 async def test_a_reply_that_nobody_accepted_is_not_kept() -> None:
-    """What could not be read as valid is asked anew."""
+    """A reply that could not be read as valid is asked for anew."""
     memo = MemoChat(CountingChat(), Memo())
     texts = await asked(memo, prompt(), prompt(), accept=False)
     assert texts == ["reply 1", "reply 2"]

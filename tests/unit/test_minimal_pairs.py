@@ -56,7 +56,7 @@ def test_few_minimal_pairs_are_judged_wrong(path: Path) -> None:
     ],
 )
 def test_another_value_contradicts(chunk: str, said: str, other: str) -> None:
-    """The same quantity supports a claim in any unit; another contradicts it, both are named."""
+    """A quantity supports a claim in any unit; another one contradicts it, and both are named."""
     chance = random.Random(SEED)
     one, two = chance.sample(range(21, 999), 2)
     source = chunk.format(a=one)
@@ -81,7 +81,7 @@ def test_values_of_two_items_are_not_exchanged() -> None:
 
 
 def test_roles_are_not_exchanged() -> None:
-    """Who did it and to whom it was done may change places only with the voice of the verb."""
+    """Subject and object change places only with the voice of the verb."""
     chance = random.Random(SEED)
     one, two = chance.sample(["Anna", "Boris", "Clara", "Dmitri", "Emeka", "Farah"], 2)
     verb = chance.choice(["sued", "hired", "praised", "invited", "defeated"])

@@ -32,7 +32,7 @@ JUDGE: dict[str, Any] = {"judge": "openai:m", "judge_api_key": "k"}
 def test_a_path_that_cannot_be_looked_at_is_named_with_its_setting(
     field: str, make: Callable[[], RagEval]
 ) -> None:
-    """Whatever the system refuses at start-up, the error says which setting it is about."""
+    """The error about a path that the system refuses names the setting."""
     with pytest.raises(ConfigError) as caught:
         make()
     assert caught.value.field == field

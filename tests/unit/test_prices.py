@@ -156,7 +156,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("table", "field"), BAD)
 def test_a_bad_table_names_its_entry(table: dict[str, Any], field: str) -> None:
-    """What is no price is told when the table is read, with the entry's name."""
+    """An entry that is no price is an error with its name when the table is read."""
     with pytest.raises(ConfigError) as caught:
         Prices(table)
     assert caught.value.field == field

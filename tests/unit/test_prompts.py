@@ -65,7 +65,7 @@ def data_of(prompt: Prompt) -> dict[str, Any]:
     ],
 )
 def test_text_cannot_leave_its_block(attack: str) -> None:
-    """Whatever a text says, it comes back out of the one block as it went in."""
+    """Text of any content comes out of its one block as it went in."""
     block = data_block({"text": attack})
     assert _BLOCK.fullmatch(block)
     assert len(block.split("\n")) == 3
@@ -135,7 +135,7 @@ def test_what_needs_no_context_is_asked_without(prompt: Prompt) -> None:
 
 @pytest.mark.parametrize("text", [JUDGING, DECOMPOSING])
 def test_static_rules_and_examples_are_equal_for_all_samples(text: str) -> None:
-    """They stand in the system text, begin alike, and hold two worked examples."""
+    """Rules and two worked examples stand in the system text and are equal for all samples."""
     assert text.startswith(SYSTEM)
     assert text.count("Example: ") == 2
     for task in (VERIFY, LONG_VERIFY):

@@ -26,13 +26,13 @@ def test_what_failed_comes_first() -> None:
 
 
 def test_numbered_chunks_are_told_by_their_number() -> None:
-    """Where the subject is a number, its name goes with it."""
+    """A numbered subject is shown with its name."""
     explanation = {"chunks": [{"chunk": 2, "useful": False, "rating": 4.5}]}
     assert prose(explanation, 1000, content=True) == "chunks: 0 of 1 useful\n- not useful: chunk 2"
 
 
 def test_other_values_are_told_as_they_are() -> None:
-    """What is no list of verdicts is told by its key, texts plain and the rest as JSON."""
+    """A value without verdicts is shown by its key, texts plain and the rest as JSON."""
     explanation = {"reason": "too short", "missing": ["55"], "words": 3, "nothing": None}
     told = 'reason: too short\nmissing: ["55"]\nwords: 3\nnothing: null'
     assert prose(explanation, 1000, content=True) == told

@@ -52,7 +52,7 @@ def test_a_root_with_retrieval_is_an_interaction(log: Log) -> None:
 
 
 def test_a_root_without_retrieval_is_none(log: Log) -> None:
-    """Where nothing was retrieved there is nothing to evaluate."""
+    """A root without retrieval is no interaction."""
     log.recorder.end(log.start("root"))
     assert not log
     assert len(log.recorder) == 0
@@ -85,7 +85,7 @@ def test_the_same_run_started_twice_counts_once(log: Log) -> None:
 
 
 def test_late_children_are_ignored(log: Log) -> None:
-    """What begins under a run that has ended starts no interaction of its own."""
+    """A run that begins below an ended one starts no interaction of its own."""
     log.recorder.end(log.start("root"))
     assert log.recorder.start("late", "root", RunKind.MODEL, "late") is None
     assert len(log.recorder) == 0
@@ -140,7 +140,7 @@ def test_open_interactions_are_bounded() -> None:
 
 
 def test_our_own_evaluation_is_never_captured(log: Log) -> None:
-    """What runs inside an evaluation starts no interaction."""
+    """A run inside an evaluation starts no interaction."""
     with suppressed():
         assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
 
@@ -158,7 +158,7 @@ def test_ended_runs_are_not_remembered_for_ever() -> None:
 
 @given(st.permutations([f"{n}{step}" for n in "abc" for step in ("1start", "2retrieve", "3end")]))
 def test_interleaved_interactions_never_mix(events: list[str]) -> None:
-    """However the events of several roots interleave, each keeps its own runs."""
+    """Each root keeps its own runs, however the events of several roots interleave."""
     log = Log()
     done: dict[str, int] = {"a": 0, "b": 0, "c": 0}
     roots: dict[str, Run] = {}
@@ -242,7 +242,7 @@ def test_what_stopped_is_joined_by_where_it_stopped(log: Log) -> None:
 
 
 def test_what_cannot_be_told_apart_is_not_joined(log: Log) -> None:
-    """Where two fit, none is taken; both are counted as what they are."""
+    """Interactions of which two fit are not resumed, and each is counted by its own end."""
     stopped(log, "one", "same")
     stopped(log, "two", "same")
     root, resumed = resuming(log, "same")
@@ -283,7 +283,7 @@ def test_a_tried_retrieval_is_an_interaction(log: Log) -> None:
 
 
 def test_a_sweep_waits_for_what_another_found_over() -> None:
-    """When a sweep returns, the end that another thread is just reporting is reported."""
+    """An end that another thread is just reporting is reported when a sweep returns."""
     reporting, goes_on = threading.Event(), threading.Event()
     reported: list[Interaction] = []
 

@@ -99,7 +99,7 @@ def test_what_holds_no_object_is_refused(text: str) -> None:
     ],
 )
 def test_thoughts_and_drafts_without_verdicts_mean_nothing(around: str) -> None:
-    """What a model thinks or says around its verdicts changes none of them."""
+    """Text that a model writes around its verdicts changes none of them."""
     text = json.dumps(truth(VERIFICATION))
     assert read(VERIFICATION, around.replace("{}", text)) == read(VERIFICATION, text)
 
@@ -155,7 +155,7 @@ def test_two_objects_that_differ_leave_the_item_open(ask: Ask, seed: int) -> Non
 
 @pytest.mark.parametrize("ask", ASKS)
 def test_a_reply_cut_anywhere_keeps_its_complete_items(ask: Ask) -> None:
-    """What stands before the cut is taken, what the cut hits is not, and nothing is made up."""
+    """Items before a cut are taken, the one that it hits is not, and nothing is made up."""
     text = json.dumps(truth(ask))
     whole = read(ask, text)
     counts = []
@@ -457,7 +457,7 @@ def test_questions_are_three_different_ones_or_none(texts: tuple[str, ...], fits
 
 
 def test_problems_hold_no_content() -> None:
-    """What is wrong is told without words of the reply, which may repeat words of the sample."""
+    """Problems are told without words of the reply, which may repeat words of the sample."""
     reply = changed("answer_support", 0, id="SECRET")
     reply["relevance"][0]["rating"] = "SECRET"
     reply["entities_found"] = "SECRET"

@@ -135,7 +135,7 @@ def test_labels_of_a_part_correct_the_judge() -> None:
 
 
 def test_labels_of_unequal_samples_correct_the_judge() -> None:
-    """Where samples of unequal probability are labelled, the mean is that of all traffic."""
+    """The mean is that of all traffic where samples of unequal probability are labelled."""
     chance = random.Random(SEED)
     hits, truth = 0, 0.3 * 0.9 + 0.7 * 0.3
     for _ in range(200):
@@ -370,7 +370,7 @@ def test_no_rule_is_decided_without_its_scores() -> None:
 
 
 def test_cuts_are_the_callers() -> None:
-    """What counts as high and low can be said for each metric."""
+    """Cuts for high and low can be set for each metric."""
     rows = [row({FAITHFUL: UNIT.score(0.7), RECALL: UNIT.score(0.55)})]
     assert diagnose(rows) == []
     cuts = {FAITHFUL: Cuts(high=0.7), RECALL: Cuts(low=0.6)}

@@ -174,7 +174,7 @@ def _parquet(path: Path) -> list[Path]:
 
 
 def test_a_line_that_a_crash_cut_is_counted(tmp_path: Path) -> None:
-    """Whatever byte is the last, all earlier lines are rows, and the cut one is counted."""
+    """Lines before a cut one are rows, and the cut one is counted, whatever byte is the last."""
     path = write_results(tmp_path / "r.jsonl", many(3))
     content = path.read_bytes()
     last = content.rindex(b"\n", 0, -1) + 1

@@ -76,7 +76,7 @@ def test_unknown_keys_become_metadata() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_score_is_never_nan(value: float) -> None:
-    """What is no finite number is no score."""
+    """A value that is no finite number is no score."""
     with pytest.raises(ValueError, match="finite"):
         Score(value=value, normalised=0.5)
 

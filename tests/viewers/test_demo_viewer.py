@@ -144,7 +144,7 @@ def test_jaeger_is_started_linked_and_ended(ended_by: signal.Signals, tmp_path: 
     ],
 )
 def test_a_missing_viewer_is_told(viewer: str, advice: list[str], tmp_path: Path) -> None:
-    """Where there is no such program, the message says how to get one."""
+    """The message about a missing viewer says how to get it."""
     done = subprocess.run(
         [*COMMAND, "--viewer", viewer, "--viewer-command", f"no-such-{viewer}"],
         cwd=tmp_path,
