@@ -51,7 +51,7 @@ def by_fleet(
 def test_nothing_that_is_redacted_reaches_judge_or_sink(
     redis: RedisServer, seed: int, place: str
 ) -> None:
-    """What a rule finds in a text is in no judge's request and in no result.
+    """Text that a rule takes out is in no judge's request and in no result.
 
     Whether the application redacts, or only the worker that gets its samples.
     """
