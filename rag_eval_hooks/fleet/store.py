@@ -17,6 +17,8 @@ _SWEEP_S: Final = 15
 """Seconds between two looks for lost batches, of all workers together."""
 _PREFIX: Final = "rag_eval:"
 _TIMEOUT: Final = 10.0
+_WITHDRAWN_S: Final = 7 * 24 * 3600
+"""Seconds for which a withdrawn batch is remembered: its message may wait in a long queue."""
 _TOGETHER_S: Final = 10
 """Seconds within which all workers beat: Redis may have been away for longer than `ALIVE_S`."""
 _KEEP: Final = """
@@ -30,6 +32,16 @@ end
 if not redis.call('SET', KEYS[2], ARGV[1], 'NX') then return end
 redis.call('ZADD', KEYS[3], redis.call('TIME')[1], ARGV[2])
 for i = 3, #ARGV, 2 do redis.call('HINCRBY', KEYS[4], ARGV[i], ARGV[i + 1]) end
+"""
+_WITHDRAW: Final = """
+local held = redis.call('GET', KEYS[1])
+if held then return held == 'withdrawn' and 1 or 0 end
+redis.call('SET', KEYS[1], 'withdrawn', 'EX', ARGV[1])
+if redis.call('DEL', KEYS[2]) == 1 then
+  redis.call('ZREM', KEYS[3], ARGV[2])
+  redis.call('HINCRBY', KEYS[4], 'shipped', -ARGV[3])
+end
+return 1
 """
 _DEAD: Final = f"""
 local function is_dead(prefix, held)
@@ -57,7 +69,7 @@ return found
 """
 _CLAIM: Final = f"""{_DEAD}
 local held = redis.call('GET', KEYS[1])
-if held == 'done' then return 'done' end
+if held == 'done' or held == 'withdrawn' then return 'done' end
 -- The answer to the same claim may have been lost.
 if held == ARGV[1] then return 'free' end
 if held and not is_dead(ARGV[2], held) then return 'busy' end
@@ -94,6 +106,7 @@ class Claim(Enum):
     BUSY = "busy"
     """A worker that lives has it."""
     DONE = "done"
+    """It is finished, or withdrawn."""
 
 
 class FleetStore:
@@ -117,6 +130,7 @@ class FleetStore:
         )
         self._keep = int(keep)
         self._keep_text = self._redis.register_script(_KEEP)
+        self._withdraw = self._redis.register_script(_WITHDRAW)
         self._lost = self._redis.register_script(_LOST)
         self._beat = self._redis.register_script(_BEAT)
         self._claim = self._redis.register_script(_CLAIM)
@@ -131,6 +145,15 @@ class FleetStore:
         counts = [part for entry, count in entries.items() for part in (entry, count)]
         args = [zlib.compress(text.encode()), batch_id, *counts]
         self._keep_text(keys=self._keys(batch_id, service), args=args)
+
+    def withdraw(self, batch_id: str, service: str, samples: int) -> bool:
+        """Keep workers from a batch that may have arrived, or may still do so.
+
+        Returns:
+            False if a worker has it, or had it.
+        """
+        args = [_WITHDRAWN_S, batch_id, samples]
+        return bool(self._withdraw(keys=self._keys(batch_id, service), args=args))
 
     def text(self, batch_id: str) -> str | None:
         """Return the text of a batch, or None if it is finished."""

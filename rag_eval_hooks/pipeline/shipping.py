@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
-from rag_eval_hooks.backoff import Backoff
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.daemon_executor import DaemonExecutor
-from rag_eval_hooks.fleet.broker import BATCH_SAMPLES, Broker, lane_of
+from rag_eval_hooks.fleet.broker import BATCH_SAMPLES, Broker
+from rag_eval_hooks.fleet.publisher import Outgoing, Publisher
 from rag_eval_hooks.fleet.replies import ReplyReader
-from rag_eval_hooks.fleet.store import FleetStore
 from rag_eval_hooks.fleet.wire import Batch, Evaluated, Shipped
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.wiring import Parts
@@ -70,7 +67,9 @@ class Shipper:
         incidents: Incidents,
     ) -> None:
         self._broker = broker
-        self._store = FleetStore(broker.redis_url, keep=0)
+        self._publisher = Publisher(
+            broker, comes_again=config.spool is not None, incidents=incidents
+        )
         self._provider = provider
         self._redaction = redaction
         self._incidents = incidents
@@ -79,9 +78,6 @@ class Shipper:
         self._gathering: dict[bool, _Gathering] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._sender = DaemonExecutor("rag-eval-hooks-ship")
-        self._backoff = Backoff()
-        self._down_until = 0.0
-        self._uncounted = 0
         self._waiting: dict[str, asyncio.Future[Evaluated]] = {}
         self._replies: ReplyReader | None = None
         self._returns = config.results == "return"
@@ -90,7 +86,7 @@ class Shipper:
     @property
     def is_down(self) -> bool:
         """True if the broker failed, until it is tried again."""
-        return time.monotonic() < self._down_until
+        return self._publisher.wait > 0.0
 
     async def result(self, item: Shipped, *, urgent: bool) -> Evaluated | str | None:
         """Publish a sample, and wait for its result if results return.
@@ -167,48 +163,19 @@ class Shipper:
             redaction=self._redaction,
             reply_to=None if self._replies is None else self._replies.queue,
         )
-        text, batch_id = message.text(), uuid.uuid4().hex
+        outgoing = Outgoing(message, message.text(), batch.urgent)
         until = time.monotonic() + self._patience
         while True:
-            if not self.is_down:
-                sent = self._sender.submit(self._publish, text, message, batch.urgent, batch_id)
-                if await asyncio.wrap_future(sent):
-                    return None
+            if not self.is_down and await self._by_sender(self._publisher.publish, outgoing):
+                return None
             left = until - time.monotonic()
             if left <= 0.0:
-                return BROKER_DOWN
-            await asyncio.sleep(min(left, max(0.0, self._down_until - time.monotonic())))
+                has_it = await self._by_sender(self._publisher.give_up, outgoing)
+                return None if has_it else BROKER_DOWN
+            await asyncio.sleep(min(left, self._publisher.wait))
 
-    def _publish(self, text: str, message: Batch, urgent: bool, batch_id: str) -> bool:
-        """Publish a batch in the sender's thread; return whether the broker has it."""
-        if self.is_down:
-            return False
-        service, samples = message.service, len(message.items)
-        send = partial(self._broker.send, lane=lane_of(service), urgent=urgent, batch_id=batch_id)
-        try:
-            if self._broker.is_amqp:
-                send(text)
-            else:
-                self._store.keep(batch_id, service, text, {"shipped": samples})
-        except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
-            self._incidents.report("broker", error)
-            self._down_until = time.monotonic() + self._backoff.failed()
-            return False
-        self._backoff.succeeded()
-        try:
-            if self._broker.is_amqp:
-                self._count(service, samples)
-            else:
-                # If it fails, workers find the batch among the open ones.
-                send("")
-        except Exception as error:  # noqa: BLE001 - the sink's edge: clients raise anything
-            self._incidents.report("fleet", error)
-        return True
-
-    def _count(self, service: str, samples: int) -> None:
-        self._uncounted += samples
-        self._store.count(service, "shipped", self._uncounted)
-        self._uncounted = 0
+    async def _by_sender(self, call: Callable[[Outgoing], bool], outgoing: Outgoing) -> bool:
+        return await asyncio.wrap_future(self._sender.submit(call, outgoing))
 
     def _service(self) -> str:
         provider: Any = self._provider or trace.get_tracer_provider()
@@ -221,5 +188,4 @@ class Shipper:
         if self._replies is not None:
             self._replies.stop()
         self._sender.shutdown()
-        self._broker.close()
-        self._store.close()
+        self._publisher.close()

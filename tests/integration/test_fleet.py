@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import ConfigError, MemorySink, RagEval, RagEvalConfig, Sample, score_id
 from rag_eval_hooks.score import outcome_from_dict
-from tests.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer
+from tests.servers.brokers import REDIS, RedisServer
 from tests.servers.judge_server import JudgeServer
 from tests.servers.otlp_collector import OtlpCollector
 from tests.support.command_line import run_command
@@ -24,7 +25,7 @@ from tests.support.evaluation import total
 from tests.support.fleet import WorkerProcess, lines, results, working
 from tests.support.ports import free_port
 from tests.support.variation import Variation, seeds
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytest.importorskip("celery")
 pytestmark = pytest.mark.skipif(REDIS is None, reason="needs Debian's redis-server")
@@ -111,7 +112,7 @@ def test_workers_give_the_scores_of_the_application(
     given = {"evaluator": app} if seed % 2 else {"evaluator": "celery", "broker": redis.url}
     with RagEval(METRIC, embedder="none", tracer_provider=provider, **given) as evals:
         assert all(map(evals.offer, samples))
-        assert evals.flush(60)
+        assert evals.flush(PATIENCE)
         stats = evals.stats()
     assert (stats.shipped, total(stats)) == (20, stats.offered)
     ids = {sample.sample_id for sample in samples}
@@ -172,7 +173,7 @@ def test_messages_are_compressed_json_without_what_is_redacted(tmp_path: Path, s
         for secret in secrets:
             text = f"{draw.question()} {secret}"
             evals.offer({"question": text, "contexts": [secret], "answer": secret})
-        assert evals.flush(60)
+        assert evals.flush(PATIENCE)
         batches = waiting_batches(redis)
         assert len(batches) == 3
         for batch in batches:
@@ -240,12 +241,12 @@ def test_a_broker_that_hangs_holds_up_no_request(tmp_path: Path, seed: int) -> N
             offer(1400)
             stats = evals.stats()
             assert stats.shipped + stats.dropped["queue_full"] < 1440
-        assert evals.flush(60)
+        assert evals.flush(PATIENCE)
         with working(redis, RagEval(LEXICAL, sinks=sink)):
             until(lambda: len(sink.results) > 100, "some scores")
             with redis.frozen():
                 offer(20)
-            assert evals.flush(60)
+            assert evals.flush(PATIENCE)
             shipped = evals.stats().shipped
             until(lambda: len(sink.results) >= shipped, "all scores")
         stats = evals.stats()
@@ -254,6 +255,47 @@ def test_a_broker_that_hangs_holds_up_no_request(tmp_path: Path, seed: int) -> N
     assert set(stats.dropped) == {"queue_full"}
     assert len({one.sample.sample_id for one in sink.results}) == len(sink.results) == shipped
     assert counted == {"shipped": shipped, "scored": shipped}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("has_worker", [False, True])
+def test_a_lost_answer_sends_no_sample_twice(tmp_path: Path, has_worker: bool) -> None:
+    """What arrived though no answer came is not shipped again from disk, or not evaluated."""
+    draw, scored = Variation(6), tmp_path / "scores.jsonl"
+    passages = [draw.passage() for _ in range(60)]
+    samples = [Sample(question="q", answer=text, reference=text) for text in passages]
+    with (
+        RedisServer(tmp_path / "redis") as redis,
+        RagEval(
+            LEXICAL, evaluator="celery", broker=redis.url, spool=str(tmp_path / "spool")
+        ) as evals,
+        ExitStack() as workers,
+    ):
+        worker = WorkerProcess(tmp_path, redis.url, metrics=LEXICAL, sinks=f"jsonl:{scored}")
+        if has_worker:
+            workers.enter_context(worker)
+        for number, sample in enumerate(samples):
+            if number % 20 == 10:
+                before = failures(evals)
+                with redis.frozen():
+                    evals.offer(sample)
+                    until(lambda: failures(evals) > before, "a lost answer")  # noqa: B023
+            else:
+                evals.offer(sample)
+        until(lambda: evals.stats().shipped == 60, "the recovery")
+        if not has_worker:
+            workers.enter_context(worker)
+        until(lambda: results(scored).total() >= 60, "the scores")
+        store = FleetStore(redis.url, keep=0)
+        until(lambda: store.books()["unknown_service"].get("scored", 0) >= 60, "the counts")
+        counted = store.books()["unknown_service"]
+    assert set(results(scored).values()) == {1}
+    assert counted == {"shipped": 60, "scored": 60}
+
+
+def failures(evals: RagEval) -> int:
+    incidents = evals.stats().incidents
+    return sum(count for kind, count in incidents.items() if kind.startswith("broker:"))
 
 
 @pytest.mark.parametrize("has_spool", [False, True])
@@ -280,7 +322,7 @@ def test_a_full_redis_stops_neither_applications_nor_workers(
         with working(redis, RagEval(LEXICAL, sinks=sink)):
             if has_spool:
                 until(lambda: evals.stats().shipped == 500, "the recovery")
-            assert evals.flush(60)
+            assert evals.flush(PATIENCE)
             shipped = evals.stats().shipped
             until(lambda: len(sink.results) == shipped, "the scores")
             until(lambda: offered_and_shipped(evals), "room again")
@@ -292,36 +334,7 @@ def test_a_full_redis_stops_neither_applications_nor_workers(
 def offered_and_shipped(evals: RagEval) -> bool:
     shipped = evals.stats().shipped
     evals.offer(Sample(question="q", answer="a", reference="a"))
-    return evals.flush(60) and evals.stats().shipped > shipped
-
-
-@pytest.mark.skipif(not RABBITMQ.exists(), reason="needs Debian's rabbitmq-server")
-def test_rabbitmq_ships_scores_and_returns(tmp_path: Path) -> None:
-    """Over RabbitMQ each sample is scored once, results come back, and the counts add up."""
-    own, workers, draw = MemorySink(), MemorySink(), Variation(5)
-    with (
-        RedisServer(tmp_path / "redis") as redis,
-        RabbitServer(tmp_path / "rabbit", redis) as rabbit,
-    ):
-        settings: Any
-        for settings in ({}, {"results": "return"}):
-            with (
-                working(rabbit, RagEval(LEXICAL, sinks=workers)),
-                RagEval(
-                    LEXICAL, sinks=own, evaluator="celery", broker=rabbit.url, **settings
-                ) as evals,
-            ):
-                for _ in range(20):
-                    passage = draw.passage()
-                    evals.offer(Sample(question="q", answer=passage, reference=passage))
-                assert evals.flush(60)
-                stats = evals.stats()
-                assert (stats.shipped, stats.scored) == ((0, 20) if settings else (20, 0))
-        until(lambda: len(workers.results) == 40, "the scores")
-        counted = FleetStore(redis.url, keep=0).books()["unknown_service"]
-    assert len(own.results) == 20
-    assert len({one.sample.sample_id for one in workers.results}) == 40
-    assert counted == {"shipped": 40, "scored": 40}
+    return evals.flush(PATIENCE) and evals.stats().shipped > shipped
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,22 @@ class RabbitServer(_BrokerServer):
             "HOME": here,
         }
 
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """Let it take no message for a while, as it does when its memory is used up."""
+        self._set_memory("0")
+        try:
+            yield
+        finally:
+            self._set_memory("0.4")
+
+    def _set_memory(self, share: str) -> None:
+        command = [str(RABBITMQ.with_name("rabbitmqctl")), "--erlang-cookie", "test"]
+        command += ["set_vm_memory_high_watermark", share]
+        variables = {**os.environ, **self.command()[1]}
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def stop(self, sign: signal.Signals = signal.SIGTERM) -> None:
         """End it, or kill it; the port mapper has a session of its own."""
         super().stop(sign)
