@@ -7,8 +7,6 @@ The built-in judge needs no key and no network. Replace the retriever and the mo
 yours. The second sentence of this model is wrong, and the score shows it.
 """
 
-from collections.abc import Mapping
-
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
@@ -17,7 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 
-from rag_eval_hooks import Outcome, RagEval, Sample, Score
+from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 PASSAGES = [
@@ -38,15 +36,7 @@ class WordRetriever(BaseRetriever):
         return [Document(text) for text in ranked[:2]]
 
 
-def show(sample: Sample, outcomes: Mapping[str, Outcome]) -> None:
-    """Print every evaluated sample; a function is a sink."""
-    print(f"{sample.question}\n{sample.answer}")
-    for metric, outcome in outcomes.items():
-        shown = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
-        print(f"  {metric:32} {shown}")
-
-
-evals = RagEval(metrics=["ragas", "lexical"], sinks=[show])
+evals = RagEval(metrics=["ragas.faithfulness"], sinks=["console"])
 
 prompt = ChatPromptTemplate.from_template("Answer from this:\n{passages}\n\nQuestion: {question}")
 model = FakeListChatModel(

@@ -1,6 +1,10 @@
-"""Score the answer of an agent whose contexts are in its search tool's artifact.
+"""Score the answers of a LangGraph agent in the background, with one callback.
 
-pip install "rag-eval-hooks[langchain]" langchain langgraph
+    pip install "rag-eval-hooks[langchain]" langchain langgraph
+    python examples/langgraph_agent.py
+
+The built-in judge needs no key and no network. Replace the tool and the model with yours. The
+contexts are in the tool's artifact. This model gets the time wrong, and the score shows it.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 
-from rag_eval_hooks import MemorySink, RagEval
+from rag_eval_hooks import RagEval
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 
 HANDBOOK = [
@@ -34,7 +38,7 @@ def search(query: str) -> tuple[str, list[Document]]:
 
 
 class Scripted(BaseChatModel):
-    """Replacement for a chat model with tools: it searches, then repeats what it found."""
+    """Replacement for a chat model with tools: it searches, then answers."""
 
     @property
     def _llm_type(self) -> str:
@@ -50,27 +54,14 @@ class Scripted(BaseChatModel):
             call = {"name": "search", "args": {"query": str(last.content)}, "id": "1"}
             message = AIMessage("", tool_calls=[{**call, "type": "tool_call"}])
         else:
-            message = AIMessage(str(last.content))
+            message = AIMessage("The ferry to Skarn leaves the north quay at 08:40.")
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-def main() -> None:
-    """Ask one question and print what was captured and scored."""
-    sink = MemorySink()
-    agent: Any = create_agent(Scripted(), [search])
-    with RagEval(metrics=["ragas.faithfulness"], sinks=[sink]) as evals:
-        handler = RagEvalCallbackHandler(evals)
-        agent.invoke(
-            {"messages": [("user", "When does the ferry to Skarn leave?")]},
-            {"callbacks": [handler], "metadata": {"user_id": "u1"}},
-        )
-        evals.flush()
-    (result,) = sink.results
-    print("question:", result.sample.question)
-    print("contexts:", [context.id for context in result.sample.contexts or ()])
-    print("answer:", result.sample.answer)
-    print("faithfulness:", getattr(result.outcomes["ragas.faithfulness"], "value", None))
-
-
-if __name__ == "__main__":
-    main()
+evals = RagEval(metrics=["ragas.faithfulness"], sinks=["console"])
+agent: Any = create_agent(Scripted(), [search])
+agent.invoke(
+    {"messages": [("user", "When does the ferry to Skarn leave?")]},
+    {"callbacks": [RagEvalCallbackHandler(evals)], "metadata": {"user_id": "u1"}},
+)
+evals.shutdown(timeout=10)

@@ -7,7 +7,6 @@ The built-in judge needs no key and no network. Replace the embeddings and the m
 yours. The second sentence of this model is wrong, and the score shows it.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core import MockEmbedding, VectorStoreIndex, set_global_tokenizer
@@ -15,7 +14,7 @@ from llama_index.core.llms import CompletionResponse, CompletionResponseGen, Cus
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.schema import TextNode
 
-from rag_eval_hooks import Outcome, RagEval, Sample, Score
+from rag_eval_hooks import RagEval
 from rag_eval_hooks_llama_index import enable
 
 set_global_tokenizer(str.split)  # The default tokenizer is downloaded.
@@ -49,15 +48,7 @@ class Model(CustomLLM):
         return (CompletionResponse(text=part, delta=part) for part in [self.answer])
 
 
-def show(sample: Sample, outcomes: Mapping[str, Outcome]) -> None:
-    """Print every evaluated sample; a function is a sink."""
-    print(f"{sample.question}\n{sample.answer}")
-    for metric, outcome in outcomes.items():
-        shown = f"{outcome.value:.2f}" if isinstance(outcome, Score) else outcome.cause
-        print(f"  {metric:32} {shown}")
-
-
-evals = RagEval(metrics=["ragas", "lexical"], sinks=[show])
+evals = RagEval(metrics=["ragas.faithfulness"], sinks=["console"])
 enable(evals)
 
 nodes = [TextNode(text=text) for text in PASSAGES]

@@ -55,12 +55,13 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.callable_judge import CallableJudge
     from rag_eval_hooks.judges.cascade import Cascade
     from rag_eval_hooks.judges.memo import Memo
-    from rag_eval_hooks.judges.openai import OpenAIJudge
-    from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder
+    from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
+    from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.redaction.presidio import Presidio
-    from rag_eval_hooks.span_processor import RagEvalSpanProcessor
+    from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
+# Without the names that need an extra: `import *` works where none is installed.
 __all__ = [
     "AnnotatorKind",
     "AskedMetric",
@@ -89,8 +90,6 @@ __all__ = [
     "MemorySink",
     "Metric",
     "NotScored",
-    "OpenAIEmbedder",
-    "OpenAIJudge",
     "Outcome",
     "Outcomes",
     "Presidio",
@@ -98,7 +97,6 @@ __all__ = [
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
-    "RagEvalSpanProcessor",
     "RedactionError",
     "Resumable",
     "RuleSettings",
@@ -148,4 +146,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Return all public names, lazy ones included."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_LAZY})

@@ -245,8 +245,7 @@ def _values(path: Path) -> Iterator[Any]:
         yield from _of_lines(path)
     elif kind == ".csv":
         with _opened(path) as file:
-            csv.field_size_limit(sys.maxsize)
-            yield from csv.DictReader(file)
+            yield from _of_csv(file)
     elif kind == ".parquet":
         import pyarrow.parquet as pq
 
@@ -256,6 +255,20 @@ def _values(path: Path) -> Iterator[Any]:
     else:
         wants = "a .jsonl, .csv or .parquet file, or a folder of `datasets`"
         raise ConfigError("data", str(path), wants)
+
+
+def _of_csv(file: IO[str]) -> Iterator[dict[str, str]]:
+    reader = csv.DictReader(file)
+    while True:
+        # The limit is one of the whole process: each row gives it back.
+        limit = csv.field_size_limit(sys.maxsize)
+        try:
+            row = next(reader, None)
+        finally:
+            csv.field_size_limit(limit)
+        if row is None:
+            return
+        yield row
 
 
 def _of_lines(path: Path) -> Iterator[Any]:

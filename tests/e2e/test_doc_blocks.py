@@ -7,23 +7,49 @@ import ast
 import builtins
 import importlib.util
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks import RagEvalConfig
+from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.cli.main import build_parser
 from tests.servers.judge_server import JudgeServer
-from tests.support.scripts import run_script
+from tests.servers.otlp_collector import OtlpCollector
+from tests.support.scripts import environment, run_script
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
-RUN_BY_OTHERS = {"promql", "text", "mermaid", "traceql", ""}
+RUN_BY_OTHERS = {"promql", "text", "mermaid", "traceql"}
 """Queries of viewers, and what is only looked at."""
+NOT_RUN_HERE = {
+    "pip install": "needs a package index; the names of its extras are checked",
+    "make": "makes environments, and is run by `.ci/run`; its target is checked",
+    "cd examples/observability": "needs Docker; `tests/viewers/test_compose.py` reads its files",
+    "docker compose": "the same",
+    "phoenix serve": "a viewer: `make viewers` runs it",
+    "mlflow server": "a viewer: `make viewers` runs it",
+    "opentelemetry-instrument": "`make servers` runs it, before real servers",
+    "celery": "needs a broker: `tests/integration/test_fleet.py` runs it",
+    "python app.py": "the reader's own application",
+}
+"""Beginnings of commands that are shown and not run by this test, with the reason."""
+APPLICATION = """
+from tests.support.doc_names import chain
+"""
+TRACE = "ab" * 16
+ROW = {
+    "question": "How long is the guarantee?",
+    "contexts": ["The guarantee covers 2 years."],
+    "answer": "The guarantee covers 5 years.",
+}
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="not in a source tree")
 
 
@@ -105,10 +131,50 @@ def test_commands_exist(page: Path) -> None:
 
 
 def commands(page: Path) -> Iterator[list[str]]:
+    for line in lines(page):
+        words = shlex.split(line, comments=True)
+        yield [word for word in words if not re.fullmatch(r"[A-Z_]+=.*", word)]
+    yield from map(shlex.split, re.findall(r"`(rag-eval-hooks [a-z][^`]*)`", page.read_text()))
+
+
+def lines(page: Path) -> Iterator[str]:
     for block in blocks(page, "sh"):
-        for line in re.split(r"\n| && ", block.replace("\\\n", " ")):
-            words = shlex.split(line, comments=True)
-            yield [word for word in words if not re.fullmatch(r"[A-Z_]+=.*", word)]
+        yield from re.split(r"\n| && ", block.replace("\\\n", " "))
+
+
+@pages_with("sh")
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    """The commands of a page run one after the other, but for those that are listed above."""
+    run = [line for line, words in zip(lines(page), commands(page), strict=False) if runs(words)]
+    prepare(tmp_path)
+    with OtlpCollector() as collector:
+        script = re.sub(r"http://localhost:431\d", collector.url, "\n".join(run))
+        done = subprocess.run(
+            ["bash", "-e", "-c", script.replace("TRACE_ID", TRACE)],
+            cwd=tmp_path,
+            env=environment(PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+def runs(words: list[str]) -> bool:
+    command = shlex.join(words)
+    return not any(command == one or command.startswith(f"{one} ") for one in NOT_RUN_HERE)
+
+
+def prepare(folder: Path) -> None:
+    """Write the files that the commands name: an application, its results, labelled rows."""
+    (folder / "app.py").write_text(APPLICATION, encoding="utf-8")
+    labelled = json.dumps({**ROW, "labels": {"hallucinated": True}})
+    (folder / "labelled.jsonl").write_text(f"{labelled}\n", encoding="utf-8")
+    (folder / "rag_eval_hooks.toml").write_text('sinks = ["jsonl:scores.jsonl"]', encoding="utf-8")
+    for name in ("benchmarks", "integrations", "rag_eval_hooks"):
+        (folder / name).symlink_to(ROOT / name)
+    with RagEval("ragas", sinks=[f"jsonl:{folder / 'scores.jsonl'}"]) as evals:
+        evals.offer({**ROW, "trace_id": TRACE})
 
 
 def check(words: list[str]) -> None:

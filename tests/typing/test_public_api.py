@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from rag_eval_hooks import (
 from rag_eval_hooks.config.keywords import ArgumentKeywords, SettingKeywords
 from rag_eval_hooks.config.settings import GROUPS
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+
+WITH_AN_EXTRA = ("OpenAIEmbedder", "OpenAIJudge", "RagEvalSpanProcessor")
 
 
 def collect(sample: Sample, outcomes: Outcomes) -> None:
@@ -62,7 +66,7 @@ def test_every_public_name_is_typed() -> None:
         if isinstance(node, ast.ImportFrom) and node.module == "rag_eval_hooks"
         for alias in node.names
     }
-    assert sorted(imported) == sorted(rag_eval_hooks.__all__)
+    assert sorted(imported) == sorted([*rag_eval_hooks.__all__, *WITH_AN_EXTRA])
 
 
 def test_every_setting_is_a_typed_keyword() -> None:
@@ -78,4 +82,13 @@ def test_every_public_name_exists() -> None:
     """`__all__` names what there is, sorted, once."""
     names = rag_eval_hooks.__all__
     assert list(names) == sorted(set(names))
-    assert all(hasattr(rag_eval_hooks, name) for name in names)
+    assert all(hasattr(rag_eval_hooks, name) for name in (*names, *WITH_AN_EXTRA))
+
+
+def test_a_star_import_needs_no_extra() -> None:
+    """`import *` brings names that need no extra, and works where none is installed."""
+    hide = "sys.modules['openai'] = sys.modules['opentelemetry.sdk'] = None"
+    code = f"import sys; {hide}; from rag_eval_hooks import *; RagEval"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not {*WITH_AN_EXTRA} & {*rag_eval_hooks.__all__}

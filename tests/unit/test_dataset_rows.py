@@ -126,6 +126,17 @@ def test_every_kind_of_file_gives_equal_samples(
         assert count_rows(path) == 500
 
 
+def test_a_long_cell_is_read_and_the_limit_of_the_process_stays(tmp_path: Path) -> None:
+    """A cell of CSV may be longer than `csv` allows; its limit is the host's before and after."""
+    limit = csv.field_size_limit()
+    text = "The ferry is late. " * (limit // 10)
+    file = _csv(tmp_path, [{**ROWS["ours"], "answer": text}] * 3)
+    for row in data_rows(file):
+        assert row.sample is not None
+        assert row.sample.answer == text
+        assert csv.field_size_limit() == limit
+
+
 def test_other_names_are_mapped(tmp_path: Path) -> None:
     """`--map` names a column, also one inside an object."""
     path = _jsonl(tmp_path, [{"prompt": Q, "run": {"says": A, "saw": CHUNKS}, "gold": R}])
