@@ -110,12 +110,23 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# A table of each part, and its rows as JSON in build/bench; `PARTS=kill9`: one of them.
-PARTS ?= handler_overhead llama_index_overhead judge_calls stuck_judge spool_cost kill9
+# A table of each part, and its rows as JSON in build/bench; `PARTS=kill9`: one of them. The last
+# makes the environments of other libraries and writes docs/benchmarks.md from all rows.
+# `QUICK=1`: small sizes, whose figures scatter, and no page.
+PARTS ?= handler_overhead llama_index_overhead judge_calls stuck_judge spool_cost sinks_cost kill9 peers
+QUICK ?=
+handler_overhead_QUICK = --rounds 5
+llama_index_overhead_QUICK = --rounds 5
+judge_calls_QUICK = --samples 10
+stuck_judge_QUICK = --offers 5000
+spool_cost_QUICK = --offers 200
+sinks_cost_QUICK = --samples 20 --rounds 1
+kill9_QUICK = --kills 5
+peers_QUICK = --rounds 5 --requests 50 --samples 8
+peers_FULL = --page
 bench: $(VENV)/.installed
 	$(VENV)/bin/pip install --quiet --group bench
-	for part in $(PARTS); do $(VENV)/bin/python -m benchmarks.$$part --json build/bench/$$part.json || exit 1; done
-	$(VENV)/bin/python -m benchmarks.peers
+	$(foreach part,$(PARTS),$(VENV)/bin/python -m benchmarks.$(part) $($(part)_$(if $(QUICK),QUICK,FULL)) --json build/bench/$(part).json &&) true
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -191,10 +191,10 @@ async def states(judge: LocalJudge, row: Row, reference: str) -> tuple[bool, boo
 async def judge_faithfulness(judge: LocalJudge, rows: list[Row]) -> list[Scored]:
     """Faithfulness against the label `hallucinated`; answers without a claim are left out."""
     found = []
-    for row in rows:
+    for number, row in enumerate(rows):
         if (score := await faithfulness(judge, row)) is not None:
             labels = row["labels"]
-            group = str(labels.get("source_id", row["id"]))
+            group = str(labels.get("source_id", row.get("id", number)))
             words = len(row["answer"].split())
             found.append(Scored(score, not labels["hallucinated"], group, words))
     return found

@@ -7,7 +7,7 @@ evaluation itself by the embedded judge, in the same run. Nothing of this is on 
 The rows of the platforms follow, against servers on loopback that take everything: what it costs
 the evaluator to hand over a sample's scores, and all threads, the server's included, to send them.
 
-    python -m benchmarks.sinks_cost [--samples 400] [--rounds 5]
+    python -m benchmarks.sinks_cost [--samples 400] [--rounds 5] [--json FILE]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from opentelemetry._logs import NoOpLoggerProvider
@@ -32,6 +32,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import format_span_id, format_trace_id
 
+from benchmarks.table import parser_of, written
 from rag_eval_hooks import Context, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.delivery.destination import Limits
@@ -188,36 +189,33 @@ STEPS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print the table."""
+    parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
-    for metrics in ("ragas", "all"):
-        outcomes, evaluation = evaluated(metrics, args.rounds * 10)
-        bench = Bench(outcomes)
-        rounds = [
-            {step: bench.seconds(args.samples, **how) for step, how in STEPS.items()}
-            for _ in range(args.rounds)
-        ]
-        scores = sum(hasattr(outcome, "value") for outcome in outcomes.values())
-        print(f"metrics={metrics}: {scores} scores; an evaluation takes {evaluation * 1e6:.0f} us")
-        for step in STEPS:
-            spent = statistics.median(row[step] for row in rounds)
-            against = statistics.median(row[step] / row["span"] for row in rounds)
-            print(
-                f"  {step:14} {spent * 1e6:7.0f} us  {against:5.1f} x span"
-                f"  {spent / evaluation:6.3f} of the evaluation"
-            )
-        together = statistics.median(row["+ metrics"] for row in rounds)
-        for name, make in PLATFORMS.items():
-            taken, sent = platform_seconds(make, outcomes, min(args.samples, 50))
-            together += taken + sent
-            print(
-                f"  {name:14} {taken * 1e6:7.0f} us to take over, {sent * 1e6:7.0f} us to send"
-                f"  {(taken + sent) / evaluation:6.3f} of the evaluation"
-            )
-        print(f"  {'all together':14} {together * 1e6:7.0f} us  {together / evaluation:6.3f} of it")
+    options = parser.parse_args()
+    rows = [row for metrics in ("ragas", "all") for row in costs(metrics, options)]
+    written(rows, options.json)
+
+
+def costs(metrics: str, options: argparse.Namespace) -> Iterator[dict[str, object]]:
+    """Yield a row for each signal, and one for each platform."""
+    outcomes, evaluation = evaluated(metrics, options.rounds * 10)
+    bench = Bench(outcomes)
+    rounds = [
+        {step: bench.seconds(options.samples, **how) for step, how in STEPS.items()}
+        for _ in range(options.rounds)
+    ]
+
+    def row(what: str, taken: float, sent: float | None = None) -> dict[str, object]:
+        share = (taken + (sent or 0.0)) / evaluation
+        named = {"metrics": metrics, "what": what, "us": taken * 1e6}
+        return named | {"us to send": sent and sent * 1e6, "of the evaluation": share}
+
+    for step in STEPS:
+        yield row(step, statistics.median(each[step] for each in rounds))
+    for name, make in PLATFORMS.items():
+        yield row(name, *platform_seconds(make, outcomes, min(options.samples, 50)))
 
 
 if __name__ == "__main__":

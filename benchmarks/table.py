@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["parser_of", "written"]
+__all__ = ["parser_of", "shown", "written"]
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
@@ -21,7 +21,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 def written(rows: Sequence[Mapping[str, object]], file: Path | None) -> None:
     """Print rows of equal keys as a table, and write them to a file where one is named."""
-    lines = [list(rows[0]), *([_cell(value) for value in row.values()] for row in rows)]
+    lines = [list(rows[0]), *([shown(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
@@ -30,7 +30,8 @@ def written(rows: Sequence[Mapping[str, object]], file: Path | None) -> None:
         file.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
 
 
-def _cell(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value as it stands in a cell."""
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     return "-" if value is None else str(value)

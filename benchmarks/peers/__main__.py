@@ -1,9 +1,10 @@
 """Comparison with other libraries: makes their environments, measures, and writes the page.
 
-Prints a table for each part; writes build/bench/results.json and docs/benchmarks.md, the latter
-only when all peers are measured.
+Prints a table for each part, and writes its rows. `--page` writes docs/benchmarks.md, too, from
+these rows and those that the other parts of `make bench` left in build/bench.
 
     python -m benchmarks.peers [--only PEER ...] [--rounds 40] [--requests 250] [--samples 40]
+        [--json build/bench/peers.json] [--page]
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import datetime
 import json
 import os
 import platform
+from pathlib import Path
 
 from benchmarks.peers.environments import BUILD, PEERS, ROOT
 from benchmarks.peers.measure import measured
-from benchmarks.peers.page import page, tables
+from benchmarks.peers.page import own_parts, page, tables
 
 
 def main() -> None:
@@ -26,17 +28,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--requests", type=int, default=250)
     parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--json", type=Path, default=BUILD / "peers.json")
+    parser.add_argument("--page", action="store_true")
     options = parser.parse_args()
     results = measured(
         options.only, rounds=options.rounds, requests=options.requests, count=options.samples
     )
     for part, table in tables(results).items():
         print(f"\n{part}\n{table}")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / "results.json").write_text(json.dumps(results, indent=2), encoding="utf-8")
-    if set(options.only) == set(PEERS):
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(results, indent=2), encoding="utf-8")
+    if options.page:
         machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} CPUs"
-        text = page(results, datetime.date.today().isoformat(), machine)
+        text = page(results, own_parts(BUILD), datetime.date.today().isoformat(), machine)
         (ROOT / "docs" / "benchmarks.md").write_text(text, encoding="utf-8")
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.environments import OURS
 from benchmarks.peers.measure import Results
+from benchmarks.table import shown
 
-__all__ = ["page", "tables"]
+__all__ = ["own_parts", "page", "tables"]
 
 Row = dict[str, Any]
 _INTRODUCTION = """# Beside other libraries
 
-Made by `python -m benchmarks.peers` on {date}, {machine}. Every library has a pinned environment of
+Made by `make bench` on {date}, {machine}. Every library has a pinned environment of
 its own (`benchmarks/peers/requirements`). Compare within a row or a table, never between machines;
 absolute times are those of a small and busy machine.
 """
@@ -45,6 +48,15 @@ _TITLES = {
     "install": "Import time and installed size",
     "missing": "Not measured",
 }
+_OWN = {
+    "handler_overhead": "CPU and wall time in ms that a handler adds to requests of LangChain.",
+    "llama_index_overhead": "The same for LlamaIndex.",
+    "judge_calls": "Judge calls and characters a sample.",
+    "stuck_judge": "Offers at full speed to a judge that never answers.",
+    "spool_cost": "Time of an offer, without and with a spool.",
+    "sinks_cost": "CPU of the evaluator for a sample's scores, by signal and by platform.",
+    "kill9": "Processes killed by `kill -9`: what of the accepted samples is scored, lost, or twice.",
+}
 _BY_HAND = """The tracers show every step of a chain, and prompts; ours leaves that to them.
 ragas, DeepEval and TruLens have more metrics for agents and conversations, and make test sets."""
 
@@ -54,13 +66,32 @@ def tables(results: Results) -> dict[str, str]:
     return {part: _WRITERS[part](rows) for part, rows in results.items() if rows}
 
 
-def page(results: Results, date: str, machine: str) -> str:
-    """Return the page as Markdown."""
+def own_parts(folder: Path) -> dict[str, list[Row]]:
+    """Return the rows of our own parts that a folder has, by name."""
+    files = ((part, folder / f"{part}.json") for part in _OWN)
+    return {
+        part: json.loads(file.read_text(encoding="utf-8")) for part, file in files if file.exists()
+    }
+
+
+def page(results: Results, own: Mapping[str, list[Row]], date: str, machine: str) -> str:
+    """Return the page as Markdown.
+
+    Args:
+        results: The comparison.
+        own: Rows of our own parts, by name.
+        date: When they were measured.
+        machine: Where.
+    """
     parts = [_INTRODUCTION.format(date=date, machine=machine)]
     for part, table in tables(results).items():
         parts.append(f"## {_TITLES[part]}\n\n{_NOTES[part]}\n\n{table}\n")
     better = "\n".join(f"- {line}" for line in peers_do_better(results))
     parts.append(f"## What peers do better\n\n{_BY_HAND}\n\n{better}\n".rstrip() + "\n")
+    for part, rows in own.items():
+        table = _table(list(rows[0]), (map(shown, row.values()) for row in rows))
+        title = part.replace("_", " ").capitalize()
+        parts.append(f"## {title}\n\n{_OWN[part]} `python -m benchmarks.{part}`\n\n{table}\n")
     return "\n".join(parts)
 
 
@@ -113,7 +144,7 @@ def _ahead(rows: Iterable[Row], fields: Sequence[str], group: str = "") -> list[
     return lines
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 

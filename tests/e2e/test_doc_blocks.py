@@ -38,6 +38,7 @@ NOT_RUN_HERE = {
     "mlflow server": "a viewer: `make viewers` runs it",
     "opentelemetry-instrument": "`make servers` runs it, before real servers",
     "celery": "needs a broker: `tests/integration/test_fleet.py` runs it",
+    "python -m benchmarks.house": "reads the whole source, for half a minute: `.ci/run` runs it",
     "python app.py": "the reader's own application",
 }
 """Beginnings of commands that are shown and not run by this test, with the reason."""
