@@ -8,17 +8,36 @@ from __future__ import annotations
 from pathlib import Path
 
 from rag_eval_hooks.config.fields import SettingsGroup, wants_of
-from rag_eval_hooks.config.settings import GROUPS
+from rag_eval_hooks.config.settings import GROUPS, RagEvalConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
 MARK = "<!-- The rest is written by `python docs/settings_table.py`. -->\n"
+FIRST = (
+    "metrics",
+    "judge",
+    "sample_rate",
+    "sinks",
+    "thresholds",
+    "capture_content",
+    "redact",
+    "hold_timeout",
+    "budget",
+    "spool",
+)
+"""Those that an application sets first, in the order in which it meets them."""
 
 
 def page() -> str:
-    """Return the page as it should be: its text up to the mark, then one table for each group."""
+    """Return the page: its text up to the mark, the first settings, then a table for each group."""
     text, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
     tables = (_table(keyword, group) for keyword, group in GROUPS.items())
-    return text + mark + "".join(tables)
+    return text + mark + _first() + "".join(tables)
+
+
+def _first() -> str:
+    fields = RagEvalConfig.model_fields
+    lines = (f"- `{name}`: {fields[name].description}" for name in FIRST)
+    return "\n".join(["\n## The ten you need first\n", *lines, ""])
 
 
 def _table(keyword: str, group: type[SettingsGroup]) -> str:

@@ -1,4 +1,4 @@
-"""Hook of mkdocs: the site begins with the README, and no link leaves it for the source."""
+"""Hook of mkdocs: the site has pages from the root, and no link leaves it for the source."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parent
+FROM_THE_ROOT = {
+    "README.md": "index.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+}
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the README as the first page."""
+    """Add the pages that stand in the root of the repository."""
     from mkdocs.structure.files import File
 
-    text = _within((DOCS.parent / "README.md").read_text(encoding="utf-8"), DOCS.parent)
-    page = re.sub(r"(\]\(|src=\")docs/", r"\1", text)
-    files.append(File.generated(config, "index.md", content=page))
+    for source, page in FROM_THE_ROOT.items():
+        text = _within((DOCS.parent / source).read_text(encoding="utf-8"), DOCS.parent)
+        content = re.sub(r"(\]\(|src=\")docs/", r"\1", text)
+        files.append(File.generated(config, page, content=content))
     return files
 
 

@@ -55,7 +55,7 @@ _OWN = {
     "stuck_judge": "Offers at full speed to a judge that never answers.",
     "spool_cost": "Time of an offer, without and with a spool.",
     "sinks_cost": "CPU of the evaluator for a sample's scores, by signal and by platform.",
-    "kill9": "Processes killed by `kill -9`: what of the accepted samples is scored, lost, or twice.",
+    "kill9": "Processes killed: what of the accepted samples is scored, lost, or twice.",
 }
 _BY_HAND = """The tracers show every step of a chain, and prompts; ours leaves that to them.
 ragas, DeepEval and TruLens have more metrics for agents and conversations, and make test sets."""

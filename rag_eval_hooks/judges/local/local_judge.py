@@ -46,7 +46,7 @@ class LocalJudge:
     A claim is supported, contradicted, not stated, or the judge is unsure: it sees no paraphrase
     without shared words, no text in another language than the chunks, and not what a single other
     word in the same place means. Figures by data set, and what it cannot see, stand in
-    docs/embedded-judge.md; its scores have the label `screening`.
+    docs/accuracy.md; its scores have the label `screening`.
 
     Args:
         embedder: Adds the cosine of sentences to agreement and relevance of all kinds, not to
