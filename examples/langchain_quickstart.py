@@ -53,4 +53,4 @@ chain.invoke(
     "When was the clock tower of Brennick built?",
     config={"callbacks": [RagEvalCallbackHandler(evals)]},
 )
-evals.shutdown(timeout=10)
+evals.flush()

@@ -64,4 +64,4 @@ agent.invoke(
     {"messages": [("user", "When does the ferry to Skarn leave?")]},
     {"callbacks": [RagEvalCallbackHandler(evals)], "metadata": {"user_id": "u1"}},
 )
-evals.shutdown(timeout=10)
+evals.flush()

@@ -55,4 +55,4 @@ nodes = [TextNode(text=text) for text in PASSAGES]
 index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=8))
 engine = index.as_query_engine(llm=Model())
 engine.query("When was the clock tower of Brennick built?")
-evals.shutdown(timeout=10)
+evals.flush()
