@@ -60,8 +60,9 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}[^\n]*\n(.*?)^```$", text, re.S | re.M)
 
 
-def pages_with(language: str) -> pytest.MarkDecorator:
-    found = [page for page in PAGES if page.is_file() and blocks(page, language)]
+def pages_with(language: str, *left_out: str) -> pytest.MarkDecorator:
+    pages = [page for page in PAGES if page.is_file() and page.name not in left_out]
+    found = [page for page in pages if blocks(page, language)]
     return pytest.mark.parametrize("page", found, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -74,7 +75,8 @@ def test_every_block_has_a_language_that_is_tested() -> None:
         assert set(opened) <= known, page.name
 
 
-@pages_with("python")
+# The scripts of the first page are the examples, which `test_examples.py` runs.
+@pages_with("python", "start.md")
 def test_python_runs(page: Path, tmp_path: Path) -> None:
     """The blocks of a page run one after the other, in an application as its reader has one."""
     parts = blocks(page, "python")
