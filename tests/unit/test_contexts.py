@@ -24,6 +24,15 @@ def contexts_of(interaction: Interaction) -> tuple[Context, ...] | None:
     return find_contexts(interaction, interaction.root.text).contexts
 
 
+WORDS = {
+    "english": "ferry quay price adult child daily morning leaves bicycle luggage summer office",
+    "chinese": "渡轮 码头 票价 成人 儿童 每天 早上 出发 自行车 行李 夏季 办公室 多少 灯塔",
+    "japanese": "渡し船 埠頭 料金 大人 子供 毎日 出発する 自転車 荷物 無料 いくら 必要 灯台 駐車場",
+    "korean": "여객선 부두 요금 어른 아이 매일 아침 출발 자전거 무료 얼마 필요 등대 주차장",
+    "thai": "เรือ ราคา ผู้ใหญ่ เด็ก ทุกวัน ออกเดินทาง จักรยาน กระเป๋า ฟรี เวลา เท่าไหร่ ประภาคาร ที่จอดรถ",
+}
+
+
 class Story:
     """Builds an interaction event by event."""
 
@@ -71,6 +80,23 @@ def test_whitespace_does_not_hide_a_context() -> None:
     story.gave("r", A.replace(" ", "\n "))
     story.asked("m", f"Use {A}", "yes, indeed")
     assert story.contexts("yes, indeed") == [A.replace(" ", "\n ")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("language", WORDS)
+def test_a_turn_of_phrase_is_no_document(language: str, seed: int) -> None:
+    """A prompt that shares two words with a document does not show it; one of its half does."""
+    chance, listed = Variation(seed).chance, WORDS[language].split()
+    gap = " " if language in ("english", "korean") else ""
+    shown, other = (chance.choices(listed, k=24) for _ in range(2))
+    for shared, found in ((other[6:8], False), (other[6:20], True)):
+        story = Story()
+        story.gave("r", gap.join(shown), gap.join(other))
+        asked = gap.join([*chance.choices(listed, k=3), *shared, *chance.choices(listed, k=3)])
+        story.asked("m", f"Use this:\n{gap.join(shown)}\n{asked}?", "yes, indeed")
+        contexts = story.contexts("yes, indeed") or []
+        assert (gap.join(other) in contexts) is found
+        assert gap.join(shown) in contexts
 
 
 def test_a_text_cut_by_a_formatter_is_still_found() -> None:

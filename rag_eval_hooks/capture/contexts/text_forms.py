@@ -25,13 +25,17 @@ _SHOWN = 64
 """Characters of a text that must stand in the prompt where its end was cut; wide ones likewise."""
 _ENOUGH = 400
 """Characters that are folded to see that a text is long enough."""
-_SHINGLE = 4
-"""Words in a row by which a part of a text is known."""
+_WORD_WEIGHT = 5
+_WIDE_WEIGHT = 2
+"""Words of Chinese, Japanese and Korean are two or three characters."""
+_SHINGLE = 4 * _WORD_WEIGHT
+"""Weight of the words in a row by which a part of a text is known."""
 
 _MARKED = re.compile(r"[*`~#|<\[>_]")
 _MARKS = re.compile(r"<br ?/?>|^[ \t]*>[> \t]*|^[ \t]*#+ |\*\*|__|[*`~|]", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 _ESCAPED = re.compile(r"[\n\r\t\\'\"&<>\x00-\x1f]|[^\x00-\x7f]")
+_FIRST_WIDE = "\u3040"
 _WIDE = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _WORD = re.compile(f"[{_WIDE}]|[^\\W_{_WIDE}]+")
 
@@ -82,12 +86,19 @@ def words(text: str) -> Iterator[tuple[str, int]]:
 
 
 def shingles(text: str) -> dict[str, int]:
-    """Return each four words in a row with the offset of the first of them."""
+    """Return each four words, or ten wide characters, in a row with the offset of the first."""
     found: dict[str, int] = {}
     listed = list(words(text))
-    for index in range(len(listed) - _SHINGLE + 1):
-        part = " ".join([word for word, _ in listed[index : index + _SHINGLE]])
-        found.setdefault(part, listed[index][1])
+    weights = [_WIDE_WEIGHT if word >= _FIRST_WIDE else _WORD_WEIGHT for word, _ in listed]
+    weight = end = 0
+    for start, (_, offset) in enumerate(listed):
+        while weight < _SHINGLE and end < len(listed):
+            weight += weights[end]
+            end += 1
+        if weight < _SHINGLE:
+            break
+        found.setdefault(" ".join([word for word, _ in listed[start:end]]), offset)
+        weight -= weights[start]
     return found
 
 

@@ -16,6 +16,7 @@ from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
 from llama_index.core.indices.document_summary import DocumentSummaryIndex
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
     CustomQueryEngine,
     RouterQueryEngine,
@@ -217,6 +218,37 @@ def sub_questions(draw: Variation) -> Variant:
         verbose=False,
     )
     contexts = [text for corpus in corpora for text in corpus.shown()]
+    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
+
+
+class _Without(BaseNodePostprocessor):
+    id: str
+
+    def _postprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> list[NodeWithScore]:
+        return [node for node in nodes if node.node_id != self.id]
+
+
+def sub_question_in_words_of_a_dropped_passage(draw: Variation) -> Variant:
+    """A sub-question shares a turn of phrase with a passage that a postprocessor drops."""
+    corpus = Corpus(draw, 3)
+    dropped = draw.chance.choice(corpus.nodes)
+    wide = draw.language == "wide"
+    phrase = dropped.text[:9] if wide else " ".join(dropped.text.split()[:3]) + " "
+    inner, answer, question = answered(draw), answered(draw), draw.question()
+    tool = QueryEngineTool(
+        query_engine=corpus.engine(says(inner), node_postprocessors=[_Without(id=dropped.node_id)]),
+        metadata=ToolMetadata(name="notes", description=draw.name()),
+    )
+    engine = SubQuestionQueryEngine.from_defaults(
+        query_engine_tools=[tool],
+        question_gen=_Divided(
+            [SubQuestion(sub_question=phrase + draw.question(), tool_name="notes")]
+        ),
+        response_synthesizer=get_response_synthesizer(llm=says(answer)),
+        use_async=False,
+        verbose=False,
+    )
+    contexts = [text for text in corpus.shown() if text != dropped.text]
     return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
 
 
@@ -546,6 +578,7 @@ VARIANTS: dict[str, Callable[[Variation], Variant]] = {
         several_calls,
         node_metadata,
         sub_questions,
+        sub_question_in_words_of_a_dropped_passage,
         routed_to_both,
         agent_with_two_engines,
         plain_tool,
