@@ -15,6 +15,7 @@ PHOENIX_VENV ?= .venv-phoenix
 MLFLOW_VENV ?= .venv-mlflow
 
 SERVERS_VENV ?= .venv-servers
+CHAINLIT_VENV ?= .venv-chainlit
 DOCS_VENV ?= .venv-docs
 
 .PHONY: demo dist docs servers viewers apps conformance test test-all lint bench clean
@@ -46,14 +47,24 @@ viewers: $(VENV)/.installed $(DEMO_VENV)/.demo $(PHOENIX_VENV)/.installed $(MLFL
 	$(VENV)/bin/python -m pytest tests/viewers $(ARGS)
 
 # Zero-code under uvicorn, gunicorn, Flask and `langgraph dev`, by the two documented lines; a notebook.
-servers: $(VENV)/.installed $(SERVERS_VENV)/.installed
-	$(SERVERS_VENV)/bin/pip install --quiet --force-reinstall --no-deps .
-	RAGEVAL_SERVERS=$(abspath $(SERVERS_VENV)) $(VENV)/bin/python -m pytest tests/zero_code $(ARGS)
+# `ARGS=--long`: Streamlit and Chainlit too.
+LONG_SERVERS = $(if $(findstring --long,$(ARGS)),$(CHAINLIT_VENV))
+servers: $(VENV)/.installed $(patsubst %,%/.installed,$(SERVERS_VENV) $(LONG_SERVERS))
+	for venv in $(SERVERS_VENV) $(LONG_SERVERS); do $$venv/bin/pip install --quiet --force-reinstall --no-deps . || exit 1; done
+	RAGEVAL_SERVERS=$(abspath $(SERVERS_VENV)) RAGEVAL_CHAINLIT=$(abspath $(CHAINLIT_VENV)) $(VENV)/bin/python -m pytest tests/zero_code $(ARGS)
 
 $(SERVERS_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(SERVERS_VENV)
 	$(SERVERS_VENV)/bin/pip install --quiet --upgrade pip
 	$(SERVERS_VENV)/bin/pip install --quiet ".[langchain,instrument]" --group servers
+	touch $@
+
+# As a user does who has an application.
+$(CHAINLIT_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(CHAINLIT_VENV)
+	$(CHAINLIT_VENV)/bin/pip install --quiet --upgrade pip
+	$(CHAINLIT_VENV)/bin/pip install --quiet --group chainlit
+	$(CHAINLIT_VENV)/bin/pip install --quiet ".[langchain,instrument]"
 	touch $@
 
 # Wheel and source archive, checked, and the bill of materials of all extras and tools.
@@ -136,4 +147,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(DEMO_VENV) $(PHOENIX_VENV) $(MLFLOW_VENV) $(SERVERS_VENV) $(DOCS_VENV) build dist demo-output
+	rm -rf $(VENV) $(DEMO_VENV) $(PHOENIX_VENV) $(MLFLOW_VENV) $(SERVERS_VENV) $(CHAINLIT_VENV) $(DOCS_VENV) build dist demo-output

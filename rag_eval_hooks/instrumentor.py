@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
+from wrapt import register_post_import_hook
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
@@ -46,7 +47,8 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     and leaves the application as it is: an exception would abort all other instrumentation.
 
     The processors that the SDK's provider has at the start wait for scores as in
-    `RagEvalSpanProcessor`. Where SIGTERM has no handler yet, it gets one that finishes first.
+    `RagEvalSpanProcessor`. Where SIGTERM has no handler yet, it gets one that finishes first; a
+    Chainlit application finishes in its `on_app_shutdown`.
 
     There is one object in a process: `RagEvalInstrumentor().evals` is it, wherever it is asked.
 
@@ -83,6 +85,7 @@ class RagEvalInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         tracer_provider = providers["tracer_provider"] or trace.get_tracer_provider()
         evals.instrumentors.can_wait = _let_spans_wait(tracer_provider, evals)
         finish_at_sigterm(evals)
+        _finish_with_chainlit(evals)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         for enabled in self._enabled:
@@ -132,20 +135,36 @@ def finish_at_sigterm(evals: RagEval) -> bool:
         return False
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return False
-    timeout = evals.config.exit_timeout
-
-    def finish() -> None:
-        deadline = time.monotonic() + 2 * timeout
-        evals.shutdown(timeout)
-        flush_providers(max(1.0, deadline - time.monotonic()), global_providers())
 
     def handle(number: int, _: FrameType | None) -> None:
         # In a thread: the code that the signal interrupted may hold a lock that is needed here.
-        thread = threading.Thread(target=finish, name="rag-eval-hooks-sigterm", daemon=True)
+        thread = threading.Thread(
+            target=_finish, args=(evals,), name="rag-eval-hooks-sigterm", daemon=True
+        )
         thread.start()
-        thread.join(2 * timeout + 1)
+        thread.join(2 * evals.config.exit_timeout + 1)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
 
     signal.signal(signal.SIGTERM, handle)
     return True
+
+
+def _finish_with_chainlit(evals: RagEval) -> None:
+    """Finish when a Chainlit application shuts down, unless it has a hook of its own for that.
+
+    Chainlit then leaves by `os._exit`: no handler of a signal and no exit hook runs.
+    """
+
+    def register(chainlit: Any) -> None:
+        if hasattr(chainlit, "on_app_shutdown"):
+            chainlit.on_app_shutdown(lambda: _finish(evals))
+
+    register_post_import_hook(register, "chainlit")
+
+
+def _finish(evals: RagEval) -> None:
+    timeout = evals.config.exit_timeout
+    deadline = time.monotonic() + 2 * timeout
+    evals.shutdown(timeout)
+    flush_providers(max(1.0, deadline - time.monotonic()), global_providers())

@@ -6,14 +6,11 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
 
 os.environ.setdefault("CHAINLIT_APP_ROOT", tempfile.mkdtemp())  # it writes its settings there
 
 import chainlit
-import socketio
 import uvicorn
 from chainlit.server import app as server
 from langchain_core.output_parsers import StrOutputParser
@@ -23,6 +20,7 @@ from tests.apps.langchain_kit import Case, app, best, model, retriever
 from tests.apps.texts import Texts
 from tests.matrix.langchain.kit import PROMPT, joined
 from tests.matrix.shape import Shape
+from tests.zero_code.ask_page import asked
 
 WAYS = ("handler", "enable")
 Answering = Callable[[str, Any], Any]
@@ -38,30 +36,6 @@ def page(answer: Answering, config: Any) -> None:
         await reply.send()
 
     chainlit.on_message(answered)
-
-
-async def asked(url: str, question: str) -> str:
-    """Ask in a session of its own, and return the page's answer."""
-    told: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def took(step: dict[str, Any]) -> None:
-        if step["type"] == "assistant_message" and not step.get("streaming") and not told.done():
-            told.set_result(step["output"])
-
-    browser = socketio.AsyncClient()
-    browser.on("new_message", took)
-    browser.on("update_message", took)
-    auth = {"sessionId": str(uuid4()), "clientType": "webapp", "userEnv": "{}"}
-    await browser.connect(url, auth=auth, socketio_path="/ws/socket.io", transports=["websocket"])
-    try:
-        await browser.emit("connection_successful")
-        now = datetime.now(UTC).isoformat()
-        step = {"id": str(uuid4()), "createdAt": now, "output": question, "name": "user"}
-        message = {**step, "type": "user_message", "metadata": {}}
-        await browser.emit("client_message", {"message": message, "fileReferences": []})
-        return await asyncio.wait_for(told, 60)
-    finally:
-        await browser.disconnect()
 
 
 def served(ask: Callable[[str], Awaitable[None]]) -> None:

@@ -23,6 +23,7 @@ from tests.matrix.langchain.kit import PASSAGES, QUESTION, Chat, answer_to, prom
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request, random_text
 from tests.support.size import size
+from tests.waiting import PATIENCE
 
 SEEDS = size((1, 2), tuple(range(1, 13)))
 
@@ -178,7 +179,7 @@ def test_requests_at_once_are_never_mixed(way: Way, spans: str, world: World) ->
         around = tracer.start_as_current_span("all") if spans == "one" else nullcontext()
         with around:
             run_at_once(way, desk, requests, tracer if spans == "own" else None)
-        assert world.evals.flush(60)
+        assert world.evals.flush(PATIENCE)
         got = [as_request(sample) for sample in world.evals.samples()[before:]]
         assert [one for one in got if one not in requests] == []
         assert len(got) == len(set(got)) == 100

@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.servers.otlp_collector import OtlpCollector
+from tests.waiting import PATIENCE
 
-__all__ = ["BIN", "Server"]
+__all__ = ["BIN", "CHAINLIT", "Server"]
 
-BIN = Path(os.environ.get("RAGEVAL_SERVERS", Path(__file__).parents[2] / ".venv-servers")) / "bin"
+_ROOT = Path(__file__).parents[2]
+BIN = Path(os.environ.get("RAGEVAL_SERVERS", _ROOT / ".venv-servers")) / "bin"
 """Made by `make servers`."""
+CHAINLIT = Path(os.environ.get("RAGEVAL_CHAINLIT", _ROOT / ".venv-chainlit")) / "bin"
+"""Made by `make servers ARGS=--long`: Chainlit brings forty instrumentors along."""
 HERE = Path(__file__).parent
 
 
@@ -31,27 +35,35 @@ class Server:
         command: Name of the program, and its arguments.
         port: Where it listens.
         env: Further variables.
+        bin: The programs of the environment.
     """
 
     def __init__(
-        self, folder: Path, command: Sequence[str], port: int, env: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        command: Sequence[str],
+        port: int,
+        env: Mapping[str, str] | None = None,
+        bin: Path = BIN,
     ) -> None:
         for file in HERE.glob("*.py"):
             shutil.copy(file, folder)
-        self._url = f"http://127.0.0.1:{port}"
+        self.url = f"http://127.0.0.1:{port}"
         self._log = folder / "server.log"
         self.collector = OtlpCollector()
         variables = {
-            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "PATH": f"{bin}:{os.environ['PATH']}",
             "HOME": str(folder),
             "PYTHONPATH": os.pathsep.join([str(folder), *_SOURCE]),
             "RAG_EVAL_METRICS": "ragas.faithfulness",
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.collector.listen_to_grpc(),
+            # So that nothing is sent but at the end, however slow the machine is.
+            "OTEL_BSP_SCHEDULE_DELAY": "600000",
             **(env or {}),
         }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(BIN / "opentelemetry-instrument"), str(BIN / command[0]), *command[1:]],
+                [str(bin / "opentelemetry-instrument"), str(bin / command[0]), *command[1:]],
                 cwd=folder,
                 env=variables,
                 stdout=log,
@@ -82,7 +94,8 @@ class Server:
 
     def call(self, request: urllib.request.Request) -> str:
         """Return the body of an answer."""
-        for _ in range(600):
+        deadline = time.monotonic() + 2 * PATIENCE  # forty instrumentors start slowly
+        while time.monotonic() < deadline:
             try:
                 with urllib.request.urlopen(request, timeout=60) as reply:
                     return str(reply.read().decode())
@@ -100,7 +113,7 @@ class Server:
 
     def wait(self) -> None:
         """Wait for the end."""
-        self._process.wait(120)
+        self._process.wait(PATIENCE)
 
     def rag_spans(self) -> list[Any]:
         """Return the RAG spans that arrived."""
@@ -111,7 +124,7 @@ class Server:
         return {s.trace_id for s in self.collector.received if s.kind == _SERVER}
 
     def _at(self, path: str, query: Mapping[str, str]) -> str:
-        return f"{self._url}{path}?{urllib.parse.urlencode(query)}"
+        return f"{self.url}{path}?{urllib.parse.urlencode(query)}"
 
 
 _SERVER = 2

@@ -6,6 +6,7 @@ Run by `make servers`, which makes their environment.
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.support.ports import free_port
-from tests.zero_code.served import BIN, Server
+from tests.waiting import PATIENCE
+from tests.zero_code.served import BIN, CHAINLIT, Server
 
 pytestmark = pytest.mark.skipif(not BIN.is_dir(), reason="make servers makes the environment")
 
@@ -31,9 +33,9 @@ def attributes(span: Any) -> dict[str, Any]:
     return {item.key: item.value for item in span.attributes}
 
 
-def started(folder: Path, command: Sequence[str]) -> Server:
+def started(folder: Path, command: Sequence[str], bin: Path = BIN) -> Server:
     port = free_port()
-    return Server(folder, [part.replace("PORT", str(port)) for part in command], port)
+    return Server(folder, [part.replace("PORT", str(port)) for part in command], port, bin=bin)
 
 
 def assert_scored(spans: Sequence[Any], count: int, log: str) -> None:
@@ -93,6 +95,29 @@ def test_langgraph_dev(tmp_path: Path) -> None:
         run("ask", {"question": "Which key opens locker 5?"})
         server.stop()
         assert_scored(server.rag_spans(), 3, server.log)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not CHAINLIT.is_dir(), reason="make servers ARGS=--long makes the environment")
+def test_chainlit(tmp_path: Path) -> None:
+    """Each message is scored, also the last before SIGTERM; an ingestion is none."""
+    questions = [f"Which key opens locker {number}?" for number in (3, 4, 5)]
+    command = ["chainlit", "run", "page.py", "--headless", "--port", "PORT"]
+    with started(tmp_path, command, CHAINLIT) as server:
+        server.get("/")
+        ask = [str(CHAINLIT / "python"), str(tmp_path / "ask_page.py"), server.url]
+        asked = subprocess.run(
+            [*ask, *questions[:2], "ingest", questions[2]],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+        )
+        server.stop()
+        answers = [f"Locker {n} is opened by the key with the number {n}7." for n in (3, 4, 5)]
+        assert asked.stdout.splitlines() == [*answers[:2], "done", answers[2]], server.log
+        assert_scored(server.rag_spans(), 3, server.log)
+        assert len({span.trace_id for span in server.rag_spans()}) == 3, server.log
 
 
 @pytest.mark.long
