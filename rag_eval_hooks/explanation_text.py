@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rag_eval_hooks.encodable import encodable
+
 __all__ = ["explain", "failed_items", "one_line", "prose"]
 
 _DEPTH = 6
@@ -89,9 +91,8 @@ class _Form:
 
 
 def _text(value: Any, chars: int) -> str:
-    # A lone surrogate, which some models give, cannot be encoded and would cost the batch.
-    text = str(value)[:chars]
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    # What cannot be encoded would cost the exporter the whole batch.
+    return encodable(str(value)[:chars])
 
 
 def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str | None:
@@ -107,9 +108,8 @@ def prose(explanation: Mapping[str, Any], limit: int, *, content: bool) -> str |
     """
     if not content:
         return explain(explanation, limit, content=False)
-    text = "\n".join(line for key, value in explanation.items() for line in _lines(key, value))
-    # A lone surrogate, which some models emit, cannot be encoded.
-    text = text.encode("utf-8", "replace").decode("utf-8")
+    lines = [line for key, value in explanation.items() for line in _lines(key, value)]
+    text = encodable("\n".join(lines))
     if len(text) > limit:
         text = text[: max(0, limit - len(_CUT))] + _CUT[:limit]
     return text or None

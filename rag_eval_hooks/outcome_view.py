@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.explanation_text import failed_items, one_line
 from rag_eval_hooks.score import Outcome, Score
 
@@ -64,7 +65,7 @@ def _cells(name: str, outcome: Outcome) -> tuple[str, ...]:
         cells = name, f"{outcome.value:.2f}", outcome.label or "", reason
     else:
         cells = name, "-", outcome.cause.value, outcome.detail
-    return tuple(cell.encode("utf-8", "replace").decode("utf-8") for cell in cells)
+    return tuple(map(encodable, cells))
 
 
 def _reason(score: Score) -> str:

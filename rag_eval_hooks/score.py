@@ -139,6 +139,7 @@ class NotScored:
 
 
 Outcome: TypeAlias = Score | NotScored
+"""Score of a metric, or the cause of its absence."""
 Outcomes: TypeAlias = Mapping[str, Outcome]
 """Metric id to outcome, in the order in which the metrics were chosen."""
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Run, RunKind
 from rag_eval_hooks.capture.messages import model_messages, tool_content
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
 
@@ -82,8 +83,7 @@ def _with_short_texts(value: Any, longest: int) -> Any:
 
 
 def _shortened(text: str, longest: int) -> str:
-    # A lone surrogate, which some models emit, cannot be encoded.
-    text = text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+    text = encodable(text)
     return text if len(text) <= longest else text[: max(0, longest - len(_CUT))] + _CUT[:longest]
 
 

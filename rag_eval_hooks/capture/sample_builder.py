@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 from rag_eval_hooks.capture.content import Contents
@@ -25,7 +24,8 @@ class Assembler:
         config: The settings.
         redactor: Takes out what must not leave.
         incidents: Where span attributes that could not be redacted are counted.
-        known: Gives a sample the reference of an equal golden question, to be redacted with it.
+        with_golden: Gives a sample the reference of an equal golden question, to be redacted with
+            it; None without golden questions.
     """
 
     def __init__(
@@ -33,12 +33,12 @@ class Assembler:
         config: RagEvalConfig,
         redactor: Redactor,
         incidents: Incidents,
-        known: Callable[[Sample], Sample] = lambda sample: sample,
+        with_golden: Callable[[Sample], Sample] | None = None,
     ) -> None:
         self._config = config
         self._redactor = redactor
         self._incidents = incidents
-        self._known = known
+        self._with_golden = with_golden
 
     @property
     def redacts(self) -> bool:
@@ -70,16 +70,17 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        build = functools.partial(
-            assemble,
+        active = self._redactor.active
+        return assemble(
             interaction,
             trace_id=trace_id,
             span_id=span_id,
             max_contexts=limits.CONTEXTS,
             max_text_chars=self._config.max_text_chars,
+            session=session if active else None,
+            # A reference must be redacted with its sample; without redaction it is added later.
+            with_golden=self._with_golden if active else None,
         )
-        # A reference must be redacted with its sample; without redaction it is added later.
-        return build(session=session, known=self._known) if self._redactor.active else build()
 
     def own(self, sample: Sample) -> Sample:
         """Return a sample of the application's own, redacted.
@@ -87,7 +88,9 @@ class Assembler:
         Raises:
             RedactionError: It could not be redacted, and must not be used.
         """
-        return self._redactor.sample(self._known(sample)) if self._redactor.active else sample
+        if not self._redactor.active:
+            return sample
+        return self._redactor.sample(self._with_golden(sample) if self._with_golden else sample)
 
     def reference(self, text: str | None) -> str | None:
         """Return a reference that comes after its sample was redacted, cut to the limit.

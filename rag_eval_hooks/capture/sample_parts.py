@@ -44,7 +44,7 @@ def assemble(
     max_contexts: int,
     max_text_chars: int,
     session: Session | None = None,
-    known: Callable[[Sample], Sample] = lambda sample: sample,
+    with_golden: Callable[[Sample], Sample] | None = None,
 ) -> Sample:
     """Return the sample of an interaction.
 
@@ -55,7 +55,7 @@ def assemble(
         max_contexts: Contexts kept.
         max_text_chars: Characters kept of each text, those of metadata among them.
         session: Redacts the sample; None redacts nothing.
-        known: Completes a sample by the reference of an equal golden question.
+        with_golden: Completes a sample by the reference of an equal golden question.
 
     Raises:
         RedactionError: It could not be redacted, and must not be used.
@@ -64,7 +64,7 @@ def assemble(
     answer = answer_of(interaction)
     question, question_source = question_of(interaction)
     contexts, source = find_contexts(interaction, answer)
-    golden = known(_with_own_reference(question, interaction.metadata))
+    golden = _with_reference(question, interaction.metadata, with_golden)
     return Sample(
         question=texts.text("question", question),
         contexts=texts.contexts("contexts", contexts, max_contexts, answer),
@@ -93,14 +93,17 @@ def assemble(
     )
 
 
-def _with_own_reference(question: str, metadata: Mapping[str, Any]) -> Sample:
-    """Return a sample of a question, with the reference that the application gave, if any."""
-    return Sample(
+def _with_reference(
+    question: str, metadata: Mapping[str, Any], with_golden: Callable[[Sample], Sample] | None
+) -> Sample:
+    """Return a sample of a question with its reference: the application's, else a golden one."""
+    own = Sample(
         question=question,
         reference=_text(metadata, "reference"),
         question_id=_text(metadata, "question_id"),
         metadata={key: value for key, value in metadata.items() if _is_free(key)},
     )
+    return own if with_golden is None else with_golden(own)
 
 
 def _rewritten(texts: SampleTexts, interaction: Interaction, question: str) -> dict[str, Any]:

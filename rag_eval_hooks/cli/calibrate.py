@@ -114,13 +114,13 @@ def _judged(
     """Yield probability and label: of each labelled claim, or of a sample by its least claim."""
     score = row.score(arguments.metric)
     claims: list[Mapping[str, Any]] = [] if score is None else score.explanation.get("claims", [])
-    told = [one for one in claims if one.get("probability") is not None]
-    for claim in told:
+    with_probability = [one for one in claims if one.get("probability") is not None]
+    for claim in with_probability:
         if (label := labels.get((row.sample.sample_id, claim.get("claim")))) is not None:
             yield float(claim["probability"]), label
     whole = labels.get((row.sample.sample_id, None))
-    if told and whole is not None:
-        yield min(float(claim["probability"]) for claim in told), whole
+    if with_probability and whole is not None:
+        yield min(float(claim["probability"]) for claim in with_probability), whole
 
 
 def _text(found: Agreement, error: float, balanced: float) -> str:

@@ -75,8 +75,8 @@ def _suite(
     width: int,
 ) -> Table:
     table = _table(suite, style)
-    room = _question_room(metrics, rows, width)
-    for heading in ("id", "question") if room else ("id",):
+    chars = _question_width(metrics, rows, width)
+    for heading in ("id", "question") if chars else ("id",):
         table.add_column(heading, no_wrap=True)
     for metric in metrics:
         table.add_column(_heading(metric), justify="right", no_wrap=True)
@@ -84,7 +84,7 @@ def _suite(
         table.add_column(_MISTAKE_HEADING, no_wrap=True)
     for row in rows:
         outcomes = results[row.id].outcomes if row.id in results else {}
-        question = [Text(one_line(row.question, room))] if room else []
+        question = [Text(one_line(row.question, chars))] if chars else []
         cells = [_cell(outcomes.get(metric), style) for metric in metrics]
         line = [Text(one_line(row.id)), *question, *cells, _mistake(row)]
         table.add_row(*line[: len(table.columns)])
@@ -95,7 +95,7 @@ def _table(title: str, style: Style) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=style.box)
 
 
-def _question_room(metrics: Sequence[str], rows: Sequence[QuestionRow], width: int) -> int:
+def _question_width(metrics: Sequence[str], rows: Sequence[QuestionRow], width: int) -> int:
     """Return the characters that other columns leave to the question; 0 if too few to be useful."""
     columns = [
         max(len(one_line(row.id)) for row in rows),

@@ -52,9 +52,9 @@ class Golden:
 class References:
     """References for samples without one: by an equal question, else by a similar one.
 
-    Where samples are redacted, equal questions are looked up before (`known`), so that the
-    reference is redacted with the rest of the sample. After that, golden questions with text to
-    redact are neither used nor embedded, since their placeholders would differ.
+    Where samples are redacted, equal questions are looked up before that (`before_redaction`), so
+    that the reference is redacted with the rest of the sample. After that, golden questions with
+    text to redact are neither used nor embedded, since their placeholders would differ.
 
     Args:
         golden: Golden questions; of equal ones the first counts.
@@ -96,7 +96,7 @@ class References:
         """Make it usable in a forked child, whose event loop is another."""
         self._making = asyncio.Lock()
 
-    def known(self, sample: Sample) -> Sample:
+    def before_redaction(self, sample: Sample) -> Sample:
         """Return the sample as `equal` does, before it is redacted."""
         if sample.reference is not None:
             return sample
@@ -105,7 +105,7 @@ class References:
 
     def equal(self, sample: Sample) -> Sample:
         """Return the sample with the reference of an equal question, if there is one."""
-        completed = self.known(sample)
+        completed = self.before_redaction(sample)
         usable = completed is sample or self._is_open(completed.reference or "")
         return completed if usable else sample
 

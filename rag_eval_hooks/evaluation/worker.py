@@ -234,16 +234,12 @@ class Evaluator(Generic[W]):
             self._woken = False
             self._wake_event.clear()
             missing = min(self._concurrency - len(workers), len(self._queue))
-
-        def ended(task: asyncio.Task[None]) -> None:
-            workers.discard(task)
-            # An item may have come after the worker's last look at the queue.
-            self._wake_event.set()
-
         for _ in range(missing):
             task = asyncio.create_task(self._work_off())
             workers.add(task)
-            task.add_done_callback(ended)
+            task.add_done_callback(workers.discard)
+            # An item may have come after the worker's last look at the queue.
+            task.add_done_callback(lambda _: self._wake_event.set())
 
     async def _work_off(self) -> None:
         """Work on items until none waits.

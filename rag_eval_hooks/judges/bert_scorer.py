@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.findings import TokenScore
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.embeddings import sendable
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
 __all__ = ["BertScorer"]
@@ -152,8 +152,8 @@ class _Model:
         weights[self.tokenizer.cls_token_id] = 0.0
         rows = bert_cos_score_idf(
             self.network,
-            [sendable(reference) for _, reference in pairs],
-            [sendable(candidate) for candidate, _ in pairs],
+            [encodable(reference) for _, reference in pairs],
+            [encodable(candidate) for candidate, _ in pairs],
             self.tokenizer,
             weights,
             batch_size=self.batch_size,

@@ -16,7 +16,7 @@ from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.usage import Usage
 
-__all__ = ["Embeddings", "Vector", "embedded", "sendable"]
+__all__ = ["Embeddings", "Vector", "embedded"]
 
 
 @dataclass(slots=True, eq=False)
@@ -153,11 +153,6 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> tuple[list[list[
     if not all(map(math.isfinite, chain.from_iterable(vectors))):
         raise JudgeError(f"{embedder.name} gave a vector with a number that is not finite")
     return vectors, used
-
-
-def sendable(text: str) -> str:
-    """Return the text without lone surrogates, which neither tokenizers nor requests take."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _hash(text: str) -> bytes:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from rag_eval_hooks.calls import Call, Caller, Operation
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.base import AsksBudget
 from rag_eval_hooks.judges.calls.requests import Meter, RequestRefusedError, Requests, token_count
-from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
+from rag_eval_hooks.judges.embeddings import Embeddings, Vector
 from rag_eval_hooks.judges.endpoint import ClientOptions, Endpoint, EndpointKeywords
 from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.usage import Usage
@@ -119,7 +120,7 @@ class OpenAIEmbedder(AsksBudget):
     async def _request(self, texts: Sequence[str], lost: float) -> list[Vector]:
         """Send one request; its vectors bear the tokens of malformed replies before it, too."""
         # Endpoints refuse empty texts, and no request can carry lone surrogates.
-        sent = [sendable(text) or " " for text in texts]
+        sent = [encodable(text) or " " for text in texts]
         body = {"model": self._model, "input": sent, "encoding_format": "float"}
         self._endpoint.open()
 

@@ -8,9 +8,10 @@ from functools import partial
 from importlib.util import find_spec
 
 from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.embeddings import Embeddings, Vector, sendable
+from rag_eval_hooks.judges.embeddings import Embeddings, Vector
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
 __all__ = ["SentenceEmbedder"]
@@ -95,7 +96,7 @@ def _load(source: str) -> Callable[[Sequence[str]], list[Vector]]:
 
     def encode(texts: Sequence[str]) -> list[Vector]:
         vectors = model.encode(
-            [sendable(text) for text in texts],
+            [encodable(text) for text in texts],
             batch_size=_FORWARD,
             normalize_embeddings=True,
             show_progress_bar=False,

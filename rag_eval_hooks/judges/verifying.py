@@ -213,14 +213,14 @@ def parts(chunks: Mapping[int, str], budget: int) -> list[tuple[int, ...]]:
         budget: Tokens in one group.
     """
     groups: list[list[int]] = []
-    room = 0
+    left = 0
     for number, text in chunks.items():
         size = tokens(text)
-        if not groups or size > room:
+        if not groups or size > left:
             groups.append([])
-            room = budget
+            left = budget
         groups[-1].append(number)
-        room -= size
+        left -= size
     return [tuple(group) for group in groups]
 
 

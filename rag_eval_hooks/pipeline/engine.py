@@ -45,7 +45,7 @@ class Engine:
             config,
             parts.redactor,
             incidents,
-            *([] if parts.references is None else [parts.references.known]),
+            None if parts.references is None else parts.references.before_redaction,
         )
         spans = SpanWriter(
             parts.tracer_provider,

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.prompts.shape import dumped, schema
 from rag_eval_hooks.usage import Usage
@@ -232,7 +233,7 @@ def data_block(document: Mapping[str, Any]) -> str:
     do characters that nobody sees. Both read back as they were. Lone surrogates, which no request
     can carry, become question marks.
     """
-    text = _FOREIGN.sub(_escape, dumped(document).encode("utf-8", "replace").decode("utf-8"))
+    text = _FOREIGN.sub(_escape, encodable(dumped(document)))
     token = hashlib.blake2b(text.encode("utf-8"), digest_size=6).hexdigest()
     return f"<data {token}>\n{text}\n</data {token}>"
 

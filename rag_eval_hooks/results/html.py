@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from rag_eval_hooks._version import __version__
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.results.estimate import Estimate
 from rag_eval_hooks.results.ranking import FAITHFULNESS, badness
 from rag_eval_hooks.results.read import ResultRow
@@ -139,8 +140,7 @@ def _detail(row: ResultRow) -> dict[str, Any]:
 
 def _in_script(value: Any) -> str:
     """Return JSON that cannot end the script element it stands in."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    text = text.encode("utf-8", "replace").decode()
+    text = encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

@@ -122,7 +122,7 @@ class ResultGroup:
 
     Attributes:
         key: The key's value as text, or None for samples without one.
-        rows: They.
+        rows: Their results.
         metrics: Summary by metric id, in the metrics' order.
     """
 
@@ -132,7 +132,7 @@ class ResultGroup:
 
     @property
     def samples(self) -> int:
-        """Their number."""
+        """Number of samples."""
         return len(self.rows)
 
     @property

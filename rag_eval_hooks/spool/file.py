@@ -9,49 +9,19 @@ import sqlite3
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 from rag_eval_hooks.spool.owner import Owner, lock_of
+from rag_eval_hooks.spool.schema import COLUMNS, SCHEMA, Row
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile, is_damage
 
-__all__ = [
-    "APPLICATION",
-    "EVALUATE",
-    "MOST_ROWS",
-    "SCHEMA",
-    "VERSION",
-    "Row",
-    "SpoolFile",
-    "put_aside",
-]
+__all__ = ["EVALUATE", "MOST_ROWS", "SpoolFile", "put_aside"]
 
-APPLICATION: Final = 0x52616745
-VERSION: Final = 2
 EVALUATE: Final = ""
 """Key of the rows that wait for the evaluator; rows that wait for a sink have its name as key."""
 _PATIENCE_S: Final = 0.5
 """Seconds to wait for another program, such as a backup, that locks the file."""
-SCHEMA: Final = (
-    "CREATE TABLE IF NOT EXISTS rows ("
-    # Long values last: SQLite reads a value by way of all that stand before it.
-    " seq INTEGER PRIMARY KEY, entry TEXT, sinks TEXT NOT NULL DEFAULT '{}',"
-    " tries INTEGER NOT NULL DEFAULT 0, probability REAL NOT NULL, reason TEXT NOT NULL,"
-    " accepted_at REAL NOT NULL, sample TEXT NOT NULL, evaluation TEXT)",
-    "CREATE TABLE IF NOT EXISTS books (entry TEXT PRIMARY KEY, count INTEGER NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS carried (file TEXT PRIMARY KEY)",
-    "CREATE TRIGGER IF NOT EXISTS rows_counted AFTER UPDATE OF entry ON rows"
-    " WHEN old.entry IS NULL AND new.entry IS NOT NULL BEGIN"
-    " INSERT INTO books VALUES (new.entry, 1)"
-    " ON CONFLICT (entry) DO UPDATE SET count = count + 1; END",
-    "CREATE TRIGGER IF NOT EXISTS rows_done AFTER UPDATE ON rows"
-    " WHEN new.entry IS NOT NULL AND new.sinks = '{}' BEGIN"
-    " DELETE FROM rows WHERE seq = new.seq; END",
-    f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {VERSION}",
-)
-_COLUMNS: Final = "seq, sample, probability, reason, accepted_at, tries, evaluation, sinks, entry"
 _INSERT: Final = "INSERT INTO rows (seq, sample, probability, reason, accepted_at) VALUES "
 MOST_ROWS: Final = 64
 """Samples that one statement may store."""
@@ -64,33 +34,6 @@ _EXPIRE: Final = (
     "UPDATE rows SET sinks = json_patch(sinks, json_object(?, NULL)) WHERE accepted_at < ?"
     " AND entry IS NOT NULL AND EXISTS (SELECT 1 FROM json_each(sinks) WHERE key = ?)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One sample as it is stored. Of a damaged file, any value may have any type.
-
-    Attributes:
-        seq: Number of the row in its file.
-        sample: The sample as JSON.
-        probability: Inclusion probability.
-        reason: Reason of the sampler's choice.
-        accepted_at: Acceptance in seconds since the epoch.
-        tries: Evaluations begun by processes that took the row over.
-        evaluation: The evaluation as JSON, or None before it.
-        sinks: JSON object of the sinks that lack the evaluation, with their positions.
-        entry: Name under which the row is counted in the books; None while it is pending.
-    """
-
-    seq: int
-    sample: str
-    probability: float
-    reason: str
-    accepted_at: float
-    tries: int = 0
-    evaluation: str | None = None
-    sinks: str = "{}"
-    entry: str | None = None
 
 
 class SpoolFile:
@@ -294,7 +237,7 @@ def put_aside(path: Path, owner: Owner) -> None:
 def _read(db: sqlite3.Connection, seq: int) -> Row | None:
     """Return a row, or None if it is gone; an empty one in place of a damaged one."""
     try:
-        values = db.execute(f"SELECT {_COLUMNS} FROM rows WHERE seq = ?", (seq,)).fetchone()
+        values = db.execute(f"SELECT {COLUMNS} FROM rows WHERE seq = ?", (seq,)).fetchone()
     except (sqlite3.Error, ValueError) as error:
         if not is_damage(error):
             raise

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.spool.file import APPLICATION, SCHEMA, VERSION
 from rag_eval_hooks.spool.owner import is_held, is_supported
 from rag_eval_hooks.spool.recovered import ALL_SINKS
+from rag_eval_hooks.spool.schema import APPLICATION, SCHEMA, VERSION
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, open_existing
 
 __all__ = [

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rag_eval_hooks.spool.file import VERSION
 from rag_eval_hooks.spool.folder import spool_files, spool_folder
 from rag_eval_hooks.spool.owner import is_held, lock_of
+from rag_eval_hooks.spool.schema import VERSION
 from rag_eval_hooks.sqlite_file import open_existing
 
 __all__ = [

@@ -14,7 +14,8 @@ from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcome, Outcomes, Score
 from rag_eval_hooks.spool.codec import StoredEvaluation, evaluation_from_text, sample_from_text
-from rag_eval_hooks.spool.file import Row, SpoolFile
+from rag_eval_hooks.spool.file import SpoolFile
+from rag_eval_hooks.spool.schema import Row
 
 __all__ = [
     "ALL_SINKS",

@@ -9,7 +9,7 @@ from typing import Final
 
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.spool.file import APPLICATION, EVALUATE, VERSION, SpoolFile, put_aside
+from rag_eval_hooks.spool.file import EVALUATE, SpoolFile, put_aside
 from rag_eval_hooks.spool.folder import (
     identity_of,
     make_folder,
@@ -21,6 +21,7 @@ from rag_eval_hooks.spool.folder import (
 from rag_eval_hooks.spool.inspect import carried_files
 from rag_eval_hooks.spool.owner import Owner, lock_of
 from rag_eval_hooks.spool.recovered import Receiver
+from rag_eval_hooks.spool.schema import APPLICATION, VERSION
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_damage
 
 __all__ = ["TakeOver"]

@@ -15,11 +15,11 @@ from rag_eval_hooks.findings import Finding, Support
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.prompts.verdict_elements import NOT_QUOTED
-from tests.contract.test_llm_judge import BrainChat, Reply, body, right
 from tests.servers.brain import prompt_data, truthful_reply
 from tests.servers.judge_server import JudgeServer
 from tests.servers.prefix_cache import PrefixCache
 from tests.servers.samples import AGREEMENTS, VERIFY
+from tests.support.brain_chat import BrainChat, Reply, body, right
 
 TEN = (
     "ragas.answer_relevancy",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +11,12 @@ import pytest
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.findings import Finding, Findings, GEval, Questions, Rating, Stance, Verdict
 from rag_eval_hooks.judges.base import Judge
-from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import PROMPTS_VERSION, Prompt, ReplyError
+from rag_eval_hooks.prompts import PROMPTS_VERSION, ReplyError
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose
 from rag_eval_hooks.usage import Usage
-from tests.servers.brain import asked_groups, prompt_data, truthful_reply
+from tests.servers.brain import prompt_data
 from tests.servers.samples import (
     AGREEMENTS,
     DECOMPOSE,
@@ -31,64 +28,7 @@ from tests.servers.samples import (
     WHOLE_VERIFY,
     verdicts,
 )
-
-Reply = dict[str, Any]
-Step = Callable[[Reply], Reply | str] | Exception
-
-
-def right(reply: Reply) -> Reply:
-    return reply
-
-
-def without(name: str, position: int) -> Callable[[Reply], Reply]:
-    def changed(reply: Reply) -> Reply:
-        rows = reply[name]
-        return {**reply, name: rows[:position] + rows[position + 1 :]}
-
-    return changed
-
-
-USED = Usage(calls=1, input_tokens=120, output_tokens=60, cost=0.12)
-
-
-class BrainChat:
-    """A model that tells the truth, changed by one step per call; the last step repeats."""
-
-    name = "brain:test"
-
-    def __init__(self, steps: Sequence[Step] = (right,)) -> None:
-        self._steps = list(steps)
-        self.prompts: list[Prompt] = []
-        self.in_flight = self.peak = 0
-        self.closed = False
-
-    async def complete(self, prompt: Prompt) -> Completion:
-        self.prompts.append(prompt)
-        step = self._steps[min(len(self.prompts), len(self._steps)) - 1]
-        self.in_flight += 1
-        self.peak = max(self.peak, self.in_flight)
-        await asyncio.sleep(0)
-        self.in_flight -= 1
-        if isinstance(step, Exception):
-            raise step
-        reply = step(truthful_reply(body(prompt)))
-        return Completion(reply if isinstance(reply, str) else json.dumps(reply), USED)
-
-    @property
-    def groups(self) -> list[list[str]]:
-        """What each prompt asked for."""
-        return [asked_groups(body(prompt)) for prompt in self.prompts]
-
-    async def aclose(self) -> None:
-        self.closed = True
-
-
-def body(prompt: Prompt) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
-
-
-async def verify(chat: BrainChat, **changes: Any) -> Findings:
-    return await LLMJudge(chat).verify(replace(VERIFY, **changes))
+from tests.support.brain_chat import USED, BrainChat, Reply, body, right, verify, without
 
 
 async def test_a_decomposition_holds_what_the_model_said() -> None:
@@ -420,99 +360,6 @@ async def test_what_nobody_was_asked_about_took_nothing() -> None:
     """A finding that is known without asking has no usage."""
     findings = await verify(BrainChat(), wanted=frozenset({Finding.ENTITIES_FOUND}), entities=())
     assert findings.usage == {}
-
-
-PARTED = {"verify_tokens": 100}
-"""Two chunks in a part; all four take 180."""
-
-
-async def test_long_contexts_are_verified_in_parts() -> None:
-    """Parts are asked about at the same time and give what one call would have given."""
-    chat = BrainChat()
-    whole = await LLMJudge(BrainChat()).verify(LONG_VERIFY)
-    parted = await LLMJudge(chat, **PARTED).verify(LONG_VERIFY)  # type: ignore[arg-type]
-    for kind in LONG_VERIFY.wanted:
-        assert getattr(parted, kind.value) == getattr(whole, kind.value)
-    shown = [list(prompt_data(body(prompt)).get("chunks", ())) for prompt in chat.prompts]
-    assert shown == [["1", "2"], [], ["3", "4"]]
-    assert chat.peak == 3
-    assert [len({*AGREEMENTS} & set(groups)) for groups in chat.groups] == [0, 2, 0]
-
-
-async def test_a_claim_spread_over_parts_is_found_together() -> None:
-    """A claim whose halves stand in different parts is asked about by these chunks alone."""
-    chat = BrainChat()
-    chunks = (LONG_VERIFY.chunks[0], *LONG_VERIFY.chunks[2:])
-    task = replace(LONG_VERIFY, chunks=chunks, wanted=frozenset({Finding.ANSWER_SUPPORT}))
-    findings = await LLMJudge(chat, verify_tokens=60).verify(task)
-    assert not isinstance(findings.answer_support, NotScored)
-    assert [found.together for found in findings.answer_support] == [True, False]
-    assert verdicts(findings.answer_support) == [(False,) * 3] * 2
-    last = prompt_data(body(chat.prompts[-1]))
-    assert list(last["chunks"]) == ["1", "3"]
-    assert list(last["answer_claims"]) == ["a1"]
-    assert len(chat.prompts) == 3 + 1
-
-
-async def test_a_half_of_a_claim_is_not_the_claim() -> None:
-    """A claim of which only one half stands anywhere is not asked about again."""
-    chat = BrainChat()
-    task = replace(LONG_VERIFY, chunks=LONG_VERIFY.chunks[:1] + LONG_VERIFY.chunks[2:3])
-    findings = await LLMJudge(chat, verify_tokens=60).verify(task)
-    assert not isinstance(findings.answer_support, NotScored)
-    assert [found.supported for found in findings.answer_support] == [False, False]
-    assert len(chat.prompts) == 2 + 1
-
-
-async def test_a_part_that_fails_leaves_no_half_verdict() -> None:
-    """Support by some of the parts is no support; relevance of one part is no relevance."""
-
-    def second_fails(reply: Reply) -> Reply:
-        return {k: v for k, v in reply.items() if "answer_agreement" in reply}
-
-    chat = BrainChat([second_fails])
-    findings = await LLMJudge(chat, **PARTED).verify(LONG_VERIFY)  # type: ignore[arg-type]
-    for kind in VERIFY_PARTS:
-        absent = getattr(findings, kind.value)
-        assert isinstance(absent, NotScored)
-        assert absent.cause is Cause.JUDGE_FAILED
-    assert verdicts(findings.answer_agreement) == [False, False]  # type: ignore[arg-type]
-
-
-async def test_a_claim_that_stays_open_is_not_unsupported() -> None:
-    """A spread claim whose last request gets no reply has unknown support."""
-
-    def no_joint(reply: Reply) -> Reply:
-        rows = reply["answer_support"]
-        return {"answer_support": rows if "partly" in rows[0] else []}
-
-    task = replace(LONG_VERIFY, wanted=frozenset({Finding.ANSWER_SUPPORT}))
-    chunks = (task.chunks[0], *task.chunks[2:])
-    judge = LLMJudge(BrainChat([no_joint]), verify_tokens=60)
-    findings = await judge.verify(replace(task, chunks=chunks))
-    assert isinstance(findings.answer_support, NotScored)
-    assert findings.answer_support.cause is Cause.JUDGE_FAILED
-
-
-async def test_an_entity_in_any_part_is_found() -> None:
-    """An entity is found by the part that holds it, and missing only if no part does."""
-    wanted = frozenset({Finding.ENTITIES_FOUND})
-    entities = ("lamp burns", "steep, wrote", "Norway")
-    task = replace(LONG_VERIFY, wanted=wanted, entities=entities)
-    judge = LLMJudge(BrainChat(), **PARTED)  # type: ignore[arg-type]
-    findings = await judge.verify(task)
-    assert verdicts(findings.entities_found) == [True, True, False]  # type: ignore[arg-type]
-
-
-async def test_single_calls_of_long_contexts_ask_one_finding_of_one_part() -> None:
-    """Both options together: a call for each finding and part, agreements once."""
-    chat = BrainChat()
-    judge = LLMJudge(chat, calls="single", **PARTED)  # type: ignore[arg-type]
-    parted = await judge.verify(LONG_VERIFY)
-    whole = await LLMJudge(BrainChat()).verify(LONG_VERIFY)
-    assert replace(parted, usage={}) == replace(whole, usage={})
-    assert all(len(groups) == 1 for groups in chat.groups)
-    assert len(chat.prompts) == 5 * 2 + 2
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_doctor import KEY, openai, results
-from tests.integration.test_doctor import doctor as run_doctor
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 from tests.servers.otlp_collector import OtlpCollector
+from tests.support.doctor import KEY, openai, results
+from tests.support.doctor import doctor as run_doctor
 
 QUIET = {"RAG_EVAL_EMBEDDER": "none"}
 

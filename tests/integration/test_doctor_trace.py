@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.sampling.sampler import position
-from tests.integration.test_doctor import TRACE, doctor, in_a_spool, offered, results
+from tests.support.doctor import TRACE, doctor, in_a_spool, offered, results
 from tests.support.evaluation import faithful_judge
 
 

@@ -25,8 +25,8 @@ from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink
-from rag_eval_hooks.spool.file import APPLICATION
 from rag_eval_hooks.spool.owner import Owner
+from rag_eval_hooks.spool.schema import APPLICATION
 from rag_eval_hooks.testing import MemorySink
 from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.waiting import until

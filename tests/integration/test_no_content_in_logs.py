@@ -44,7 +44,7 @@ FULL = Sample(
 )
 
 
-class _Everything(logging.Handler):
+class Everything(logging.Handler):
     """Keeps every record as a formatter would write it, arguments and tracebacks included."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Everything(logging.Handler):
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    handler, root = _Everything(), logging.getLogger()
+    handler, root = Everything(), logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
@@ -134,7 +134,7 @@ def _interaction(evals: RagEval) -> None:
     recorder.end(root)
 
 
-def _leaks(lines: list[str], *secrets: str) -> list[str]:
+def leaks(lines: list[str], *secrets: str) -> list[str]:
     return [line[:300] for line in lines if any(secret in line for secret in secrets)]
 
 
@@ -152,7 +152,7 @@ def test_nothing_leaks_whatever_the_judge_does(kind: FaultKind | None, logged: l
         told, spans = _run(_settings(server), metrics=metrics, judge=judge)
         assert {request.query for request in server.requests} == {f"code={KEY}"}
     assert any("rag_eval_hooks" in line or "openai" in line for line in logged)
-    assert _leaks([*logged, *told, *spans], CANARY, KEY) == []
+    assert leaks([*logged, *told, *spans], CANARY, KEY) == []
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_nothing_leaks_of_refused_keys(config: dict[str, str], logged: list[str]
     """An endpoint that repeats the key that it refuses, in full, makes nobody else repeat it."""
     with JudgeServer(api_key=KEY, models=["m", "e"]) as server:
         told, spans = _run(_settings(server, **config), metrics=["ragas"])
-    assert _leaks([*logged, *told, *spans], CANARY, KEY, "wrong-key") == []
+    assert leaks([*logged, *told, *spans], CANARY, KEY, "wrong-key") == []
 
 
 def test_nothing_leaks_of_failing_parts(logged: list[str]) -> None:
@@ -175,7 +175,7 @@ def test_nothing_leaks_of_failing_parts(logged: list[str]) -> None:
     assert any("sink" in line for line in told)
     assert any("metric own.bad" in line for line in told)
     assert any("redaction" in line for line in more)
-    assert _leaks([*logged, *told, *more, *spans, *other], CANARY, KEY) == []
+    assert leaks([*logged, *told, *more, *spans, *other], CANARY, KEY) == []
 
 
 def _redact(text: str) -> str:
@@ -195,8 +195,8 @@ def test_keys_stand_in_no_file(tmp_path: Path, logged: list[str]) -> None:
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert any(CANARY.encode() in data for data in written)
     assert not any(KEY.encode() in data for data in written)
-    assert _leaks([*logged, *told], CANARY, KEY) == []
-    assert _leaks(spans, KEY) == []
+    assert leaks([*logged, *told], CANARY, KEY) == []
+    assert leaks(spans, KEY) == []
 
 
 async def test_the_client_knows_nothing_of_what_it_sends(logged: list[str]) -> None:
@@ -210,4 +210,4 @@ async def test_the_client_knows_nothing_of_what_it_sends(logged: list[str]) -> N
     assert request.body == body
     assert request.query == f"v={KEY}"
     assert logged
-    assert _leaks(logged, CANARY, KEY) == []
+    assert leaks(logged, CANARY, KEY) == []

@@ -21,7 +21,7 @@ from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.endpoint import ClientOptions
 from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from tests.integration.test_no_content_in_logs import _Everything, _leaks
+from tests.integration.test_no_content_in_logs import Everything, leaks
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
@@ -33,7 +33,7 @@ METRIC = "lexical.source_citation"
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    handler, root = _Everything(), logging.getLogger()
+    handler, root = Everything(), logging.getLogger()
     level = root.level
     root.addHandler(handler)
     root.setLevel(logging.DEBUG)
@@ -82,7 +82,7 @@ def test_a_wrong_address_is_told_without_its_credentials(make: Callable[[], Any]
     """The error names the setting and what it wants, and neither it nor its causes the key."""
     error = error_of(make)
     told = [str(error), repr(error), repr(error.got), repr(error.args), repr(error.__cause__)]
-    assert _leaks(told, KEY) == []
+    assert leaks(told, KEY) == []
     assert error.field
 
 
@@ -101,7 +101,7 @@ def test_what_is_no_judge_is_told_by_its_type(given: Any) -> None:
     """The error for a wrong judge names its type: a client or its arguments may show a key."""
     error = error_of(lambda: RagEval(METRIC, judge=given))
     assert error.field == "judge"
-    assert _leaks([str(error), repr(error.got)], KEY) == []
+    assert leaks([str(error), repr(error.got)], KEY) == []
 
 
 def test_a_price_table_is_named_as_its_setting(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_reprs_and_dumps_are_masked() -> None:
     told.append(repr(OpenAIJudge("m", base_url="http://host", api_key=KEY)))
     told.append(repr(ClientOptions(api_key=KEY, headers={"a": KEY}, query={"a": KEY})))
     told += map(repr, (PhoenixSink("http://h", api_key=KEY), MlflowSink("http://h", token=KEY)))
-    assert _leaks(told, KEY) == []
+    assert leaks(told, KEY) == []
     assert pickle.loads(pickle.dumps(config)) == config
 
 
@@ -144,7 +144,7 @@ def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
         (request,) = server.requests
     assert request.headers["authorization"].startswith("Basic ")
     assert any("HTTP Request" in line for line in logged)
-    assert _leaks([*logged, *told], KEY) == []
+    assert leaks([*logged, *told], KEY) == []
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(KEY.encode() in path.read_bytes() for path in files)
 
@@ -165,7 +165,7 @@ def test_a_proxy_that_fails_is_told_by_its_kind(
         assert evals.flush(60)
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]
     assert any("Lost" in line for line in told)
-    assert _leaks([*logged, *told], KEY) == []
+    assert leaks([*logged, *told], KEY) == []
 
 
 def test_a_platform_that_repeats_keys_is_not_repeated(logged: list[str]) -> None:
@@ -187,7 +187,7 @@ def test_a_platform_that_repeats_keys_is_not_repeated(logged: list[str]) -> None
             assert evals.flush(60)
             told = everything(evals)
         assert len(server.requests) == 3
-    assert _leaks([*logged, *told], KEY) == []
+    assert leaks([*logged, *told], KEY) == []
 
 
 def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
@@ -205,7 +205,7 @@ def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]
         told += [str(one) for one in evals.explain(ASKED.sample_id)]
     assert any("ValueError" in line for line in told)
-    assert _leaks([*logged, *told], KEY) == []
+    assert leaks([*logged, *told], KEY) == []
 
 
 def test_a_fault_of_the_judge_keeps_its_causes_to_itself(logged: list[str]) -> None:
@@ -218,7 +218,7 @@ def test_a_fault_of_the_judge_keeps_its_causes_to_itself(logged: list[str]) -> N
             except Exception as error:  # noqa: BLE001 - whatever is raised is looked at
                 told = traceback.format_exception(error)
             told += everything(evals)
-    assert _leaks([*logged, *told], KEY) == []
+    assert leaks([*logged, *told], KEY) == []
 
 
 def test_the_memo_is_its_owner_s_alone(tmp_path: Path) -> None:

@@ -4,87 +4,25 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry._logs import NoOpLoggerProvider
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from opentelemetry.sdk.metrics import TraceBasedExemplarFilter
 from opentelemetry.sdk.metrics.export import HistogramDataPoint
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, Sampler
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from rag_eval_hooks import Field, Metric, Outcomes, RagEval, RagEvalConfig, Sample, Score
-from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks import Sample
 from rag_eval_hooks.ending import Evaluation
-from rag_eval_hooks.sample import Context
-from rag_eval_hooks.score import UNIT, Outcome
+from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.telemetry.log_events import EventEmitter
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
-from rag_eval_hooks.usage import Usage
-from tests.servers.judge_server import JudgeServer
-from tests.support.otel import Metrics, Spans
-
-SECRET = "Cats can fly, says the handbook."
-HALF = Findings(
-    answer_claims=(SECRET, "b"), answer_support=(Support((True,)), Support((False,), reason="no"))
-)
-
-
-class World:
-    """An application with all three providers."""
-
-    def __init__(
-        self,
-        sampler: Sampler = ALWAYS_ON,
-        limits: SpanLimits | None = None,
-        metrics: Any = "ragas.faithfulness",
-        judge: ScriptedJudge | str | None = None,
-        sinks: Any = None,
-        **config: Any,
-    ) -> None:
-        self.spans = Spans(sampler=sampler, span_limits=limits)
-        self.logs = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
-        self.loggers = LoggerProvider()
-        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
-        self.metrics = Metrics(exemplar_filter=TraceBasedExemplarFilter())
-        self.evals = RagEval(
-            metrics=metrics,
-            judge=judge or ScriptedJudge(HALF),
-            sinks=sinks,
-            config=RagEvalConfig(**config),
-            tracer_provider=self.spans.provider,
-            meter_provider=self.metrics.provider,
-            logger_provider=self.loggers,
-        )
-        self._runs = 0
-
-    def ask(self, flush: bool = True) -> None:
-        self._runs += 2
-        recorder = self.evals.recorder
-        root = recorder.start(self._runs, None, RunKind.CHAIN, "help", {"session_id": "s1"})
-        assert root is not None
-        root.query, root.text = "q", "a"
-        run = recorder.start(self._runs + 1, self._runs, RunKind.RETRIEVER, "store")
-        assert run is not None
-        recorder.documents(run, [Context(text="a chunk")])
-        recorder.end(run)
-        recorder.end(root)
-        if flush:
-            assert self.evals.flush(60)
-
-    def events(self) -> list[Any]:
-        return [data.log_record for data in self.logs.get_finished_logs()]
-
-
-def attributes(span: ReadableSpan) -> Mapping[str, Any]:
-    return span.attributes or {}
+from rag_eval_hooks.testing import ScriptedJudge
+from tests.support.telemetry_world import HALF, SECRET, World, attributes, many
 
 
 @pytest.fixture
@@ -188,78 +126,6 @@ def test_a_late_result_is_below_the_rag_span(config: dict[str, Any], status: str
     for key, value in wanted.items():
         if key.startswith(("rag.eval.", "gen_ai.evaluation.")) and key not in varies:
             assert attributes(evaluation)[key] == value
-
-
-def many(count: int) -> list[Metric]:
-    def score(*_: object) -> Outcome:
-        return Score(value=0.5, normalised=0.5, label="half", explanation={"n": 1})
-
-    return [
-        Metric(id=f"own.m{number:03}", score=score, needs=frozenset({Field.QUESTION}))
-        for number in range(count)
-    ]
-
-
-@pytest.mark.parametrize("limit", [32, 128, None])
-def test_a_span_holds_at_most_twenty_results_and_none_is_lost(limit: int | None) -> None:
-    """Past twenty results, or past the SDK's limit, another span follows; nothing is dropped."""
-    limits = SpanLimits(max_span_attributes=limit or SpanLimits.UNSET)
-    world = World(metrics=many(45), limits=limits, evaluation_span="trace")
-    world.ask()
-    evaluations = world.spans.named("evaluation")
-    names = [
-        value
-        for span in evaluations
-        for key, value in attributes(span).items()
-        if key.startswith("evaluations.") and key.endswith(".name")
-    ]
-    assert sorted(names) == [f"own.m{number:03}" for number in range(45)]
-    assert all(span.dropped_attributes == 0 for span in evaluations)
-    assert all(attributes(span)["openinference.span.kind"] == "EVALUATOR" for span in evaluations)
-    assert {link.context.span_id for span in evaluations for link in span.links} == {
-        world.spans.one("invoke").context.span_id
-    }
-    assert len(world.spans.one("invoke").links) == len(evaluations)
-    if limit is None:
-        assert len(evaluations) == 3
-    world.evals.shutdown()
-
-
-def test_a_rag_span_has_at_most_a_hundred_attributes_of_ours() -> None:
-    """Past that labels are left out first, and the span says how many; it loses none of its own."""
-    world = World(metrics=many(70))
-    world.ask()
-    rag = world.spans.one("invoke")
-    assert rag.dropped_attributes == 0
-    assert attributes(rag)["gen_ai.operation.name"] == "invoke_workflow"
-    assert attributes(rag)["rag.eval.status"] == "ok"
-    ours = [key for key in attributes(rag) if key.startswith(("rag.eval.", "gen_ai.evaluation."))]
-    assert len(ours) == 100
-    assert sum(key.endswith(".score") for key in ours) == 70
-    labels = sum(key.endswith(".label") and "own" in key for key in ours)
-    assert attributes(rag)["rag.eval.omitted"] == 70 - labels
-    world.evals.shutdown()
-
-
-def test_a_retrieval_span_with_many_documents_keeps_its_first_attributes() -> None:
-    """Documents are written as far as the SDK's limit allows, each whole."""
-    world = World(capture_content=True)
-    recorder = world.evals.recorder
-    root = recorder.start(1, None, RunKind.CHAIN, "help")
-    run = recorder.start(2, 1, RunKind.RETRIEVER, "store")
-    assert root is not None
-    assert run is not None
-    documents = [Context(text=f"t{n}", id=str(n), score=1.0, metadata={"n": n}) for n in range(60)]
-    recorder.documents(run, documents)
-    recorder.end(root)
-    assert world.evals.flush(60)
-    span = world.spans.one("retrieval")
-    assert span.dropped_attributes == 0
-    assert attributes(span)["openinference.span.kind"] == "RETRIEVER"
-    fields = [key for key in attributes(span) if key.startswith("retrieval.documents.")]
-    assert len(fields) % 4 == 0
-    assert len(json.loads(str(attributes(span)["gen_ai.retrieval.documents"]))) == 60
-    world.evals.shutdown()
 
 
 def test_events_have_the_rag_spans_context(world: World) -> None:
@@ -441,84 +307,6 @@ def test_a_bad_bucket_leads_to_its_trace(world: World) -> None:
     assert duration.count == 1
 
 
-def test_metrics_count_what_stats_count() -> None:
-    """Outcomes are those of the books; the queue is empty after a flush."""
-    world = World(judge=ScriptedJudge(HALF))
-    world.ask()
-    world.ask()
-    world.evals.shutdown()
-    world.ask(flush=False)
-    counted = {
-        (p.attributes["rag.eval.outcome"], p.attributes.get("rag.eval.reason")): p.value
-        for p in world.metrics.points("rag.eval.samples")
-    }
-    assert counted == {
-        ("scored", None): 2,
-        ("sampled_out", None): 0,
-        ("dropped", "shutdown"): 1,
-    }
-    assert [p.value for p in world.metrics.points("rag.eval.queue.size")] == [0]
-
-
-def test_judge_metrics_are_the_sum_of_what_the_scores_cost(tmp_path: Path) -> None:
-    """Calls, tokens and money add up to what stands on the outcomes of a real judge."""
-    prices = tmp_path / "prices.toml"
-    prices.write_text('currency = "EUR"\n[models."*test-model"]\ninput = 1.0\noutput = 2.0\n')
-    used: list[Usage] = []
-
-    def note(_: Sample, outcomes: Outcomes) -> None:
-        used.extend(outcome.usage for outcome in outcomes.values())
-
-    with JudgeServer(api_key="k") as server:
-        world = World(
-            metrics=["ragas.faithfulness", "ragas.context_precision"],
-            judge="openai:test-model",
-            sinks=[note],
-            judge_prices=str(prices),
-            judge_base_url=server.url,
-            judge_api_key="k",
-            embedder="none",
-        )
-        world.ask()
-        spent = sum(used, start=Usage())
-        assert spent.calls > 0
-        assert spent.cost
-        assert sum(p.value for p in world.metrics.points("rag.eval.judge.calls")) == spent.calls
-        tokens = {
-            p.attributes["gen_ai.token.type"]: p.value
-            for p in world.metrics.points("rag.eval.judge.tokens")
-        }
-        assert tokens == {"input": spent.input_tokens, "output": spent.output_tokens}
-        (cost,) = world.metrics.points("rag.eval.judge.cost")
-        assert cost.value == pytest.approx(spent.cost)
-        assert "test-model" in cost.attributes["rag.eval.judge.name"]
-        world.evals.shutdown()
-
-
-def test_labels_and_workflows_cannot_make_ever_more_series() -> None:
-    """Past fifty values an attribute is `other`."""
-
-    def score(sample: Any, _: object) -> Outcome:
-        return UNIT.score(0.5, label=sample.question)
-
-    metric = Metric(id="own.m", score=score, needs=frozenset({Field.QUESTION}))
-    world = World(metrics=[metric])
-    for number in range(60):
-        recorder = world.evals.recorder
-        root = recorder.start((number, 0), None, RunKind.CHAIN, f"w{number}")
-        run = recorder.start((number, 1), (number, 0), RunKind.RETRIEVER, "store")
-        assert root is not None
-        assert run is not None
-        root.query = f"label {number}"
-        recorder.documents(run, [])
-        recorder.end(root)
-    assert world.evals.flush(60)
-    told = [dict(point.attributes) for point in world.metrics.points("rag.eval.score")]
-    assert len({t["gen_ai.evaluation.score.label"] for t in told}) == 51
-    assert len({t["gen_ai.workflow.name"] for t in told}) == 51
-    world.evals.shutdown()
-
-
 def test_a_trace_that_is_not_sampled_has_no_evaluation_span() -> None:
     """No span points to a trace that nobody keeps; metrics count without exemplar."""
     world = World(sampler=ALWAYS_OFF, evaluation_span="child")
@@ -572,69 +360,6 @@ def test_a_signal_that_fails_takes_no_other_with_it() -> None:
     world.evals.shutdown()
 
 
-@pytest.mark.parametrize("limit", [1, 6, 10, 14, 40])
-def test_low_attribute_limits_push_nothing_out(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ended span of the application loses no attribute to ours, whatever its limit."""
-    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", str(limit))
-    world = World(metrics="ragas.faithfulness", spans="none")
-    with world.spans.provider.get_tracer("app").start_as_current_span("outer") as outer:
-        for number in range(limit):
-            outer.set_attribute(f"own.{number}", number)
-        world.ask()
-    ended = world.spans.one("outer")
-    assert ended.dropped_attributes == 0
-    assert dict(attributes(ended)) == {f"own.{number}": number for number in range(limit)}
-    world.evals.shutdown()
-
-
-@pytest.mark.parametrize("limit", [9, 12, 20])
-def test_low_attribute_limits_leave_content_on_our_spans(
-    limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scores take the room that is left; session, question and answer stay on the RAG span."""
-    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", str(limit))
-    world = World(metrics=many(30), capture_content=True)
-    world.ask()
-    rag = world.spans.one("invoke")
-    assert rag.dropped_attributes == 0
-    assert attributes(rag)["session.id"] == "s1"
-    assert attributes(rag)["input.value"] == "q"
-    assert attributes(rag)["output.value"] == "a"
-    assert len(attributes(rag)) <= limit
-    world.evals.shutdown()
-
-
-@pytest.mark.parametrize("limit", [30, 60, 200])
-def test_explanations_stay_json_within_a_length_limit(
-    limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Explanations are made short enough to stay JSON below the SDK's limit of length."""
-    monkeypatch.setenv("OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT", str(limit))
-    world = World(capture_content=True, evaluation_span="child")
-    world.ask()
-    told = attributes(world.spans.one("evaluation"))
-    for field in ("explanation", "metadata"):
-        if text := told.get(f"evaluations.0.evaluation.{field}"):
-            assert len(text) <= limit
-            assert json.loads(text)
-    assert told["evaluations.0.evaluation.score"] == 0.5
-    world.evals.shutdown()
-
-
-@pytest.mark.parametrize("limit", [0, 1, 2])
-def test_links_of_ours_push_out_none(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The RAG span refers to as many evaluation spans as it may; no link is dropped for another."""
-    monkeypatch.setenv("OTEL_SPAN_LINK_COUNT_LIMIT", str(limit))
-    world = World(metrics=many(45), evaluation_span="trace")
-    world.ask()
-    rag, evaluations = world.spans.one("invoke"), world.spans.named("evaluation")
-    assert len(evaluations) > 2
-    assert rag.dropped_links == 0
-    first = [span.context.span_id for span in evaluations][:limit]
-    assert [link.context.span_id for link in rag.links] == first
-    world.evals.shutdown()
-
-
 def test_span_events_are_stamped_with_the_requests_end() -> None:
     """On request each score is an event of the RAG span, within its time; by default none is."""
     world = World(metrics=many(5), telemetry_details="score_events")
@@ -649,14 +374,3 @@ def test_span_events_are_stamped_with_the_requests_end() -> None:
     plain.ask()
     assert plain.spans.one("invoke").events == ()
     plain.evals.shutdown()
-
-
-def test_span_events_push_out_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more events than the SDK keeps: none is dropped for another."""
-    monkeypatch.setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "3")
-    world = World(metrics=many(5), telemetry_details="score_events")
-    world.ask()
-    rag = world.spans.one("invoke")
-    assert len(rag.events) == 3
-    assert rag.dropped_events == 0
-    world.evals.shutdown()

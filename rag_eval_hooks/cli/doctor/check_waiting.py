@@ -47,7 +47,7 @@ def check_spool_files(setup: Setup) -> Iterator[CheckResult]:
         size = max((file.size for file in files), default=0)
         yield from _state(folder, files, limit)
     yield from _put_aside(folder)
-    yield _room(folder, limit - size)
+    yield _free_disk(folder, limit - size)
 
 
 def _writable(folder: Path) -> Iterator[CheckResult]:
@@ -115,7 +115,7 @@ def _put_aside(folder: Path) -> Iterator[CheckResult]:
         yield CheckResult(CheckStatus.WARNING, text, advice)
 
 
-def _room(folder: Path, wanted: int) -> CheckResult:
+def _free_disk(folder: Path, wanted: int) -> CheckResult:
     free = shutil.disk_usage(folder if folder.is_dir() else folder.parent).free
     text = f"{free / _MB:.0f} MB free on its disk"
     if free >= wanted:

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from rag_eval_hooks.calls import Caller, Operation
+from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.batching import Batcher
 from rag_eval_hooks.judges.calls.context import observed_call
-from rag_eval_hooks.judges.embeddings import sendable
 from rag_eval_hooks.judges.local.minilm import Judged, load_minilm
 from rag_eval_hooks.judges.local_model import InProcess, LocalModel
 
@@ -79,7 +79,7 @@ class Entailer:
     async def _judge(self, pairs: Sequence[_TextPair]) -> Sequence[Judged | JudgeError]:
         with observed_call(Caller(self.name, Operation.ENTAILMENT, local=True)):
             return await self._model.run(
-                [(sendable(text), sendable(claim)) for text, claim in pairs]
+                [(encodable(text), encodable(claim)) for text, claim in pairs]
             )
 
 

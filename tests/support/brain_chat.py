@@ -1,0 +1,75 @@
+"""Chat that answers an LLM judge rightly, or as a test wants it to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.judges.chat import Completion
+from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.usage import Usage
+from tests.servers.brain import asked_groups, truthful_reply
+from tests.servers.samples import VERIFY
+
+Reply = dict[str, Any]
+Step = Callable[[Reply], Reply | str] | Exception
+
+
+def right(reply: Reply) -> Reply:
+    return reply
+
+
+def without(name: str, position: int) -> Callable[[Reply], Reply]:
+    def changed(reply: Reply) -> Reply:
+        rows = reply[name]
+        return {**reply, name: rows[:position] + rows[position + 1 :]}
+
+    return changed
+
+
+USED = Usage(calls=1, input_tokens=120, output_tokens=60, cost=0.12)
+
+
+class BrainChat:
+    """A model that tells the truth, changed by one step per call; the last step repeats."""
+
+    name = "brain:test"
+
+    def __init__(self, steps: Sequence[Step] = (right,)) -> None:
+        self._steps = list(steps)
+        self.prompts: list[Prompt] = []
+        self.in_flight = self.peak = 0
+        self.closed = False
+
+    async def complete(self, prompt: Prompt) -> Completion:
+        self.prompts.append(prompt)
+        step = self._steps[min(len(self.prompts), len(self._steps)) - 1]
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
+        await asyncio.sleep(0)
+        self.in_flight -= 1
+        if isinstance(step, Exception):
+            raise step
+        reply = step(truthful_reply(body(prompt)))
+        return Completion(reply if isinstance(reply, str) else json.dumps(reply), USED)
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """What each prompt asked for."""
+        return [asked_groups(body(prompt)) for prompt in self.prompts]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def body(prompt: Prompt) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": prompt.user_with_shape}]}
+
+
+async def verify(chat: BrainChat, **changes: Any) -> Findings:
+    return await LLMJudge(chat).verify(replace(VERIFY, **changes))

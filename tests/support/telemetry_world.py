@@ -1,0 +1,84 @@
+"""Application whose spans, log events and metrics are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
+from opentelemetry.sdk.metrics import TraceBasedExemplarFilter
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
+
+from rag_eval_hooks import Field, Metric, RagEval, RagEvalConfig, Score
+from rag_eval_hooks.capture import RunKind
+from rag_eval_hooks.sample import Context
+from rag_eval_hooks.score import Outcome
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.support.otel import Metrics, Spans
+
+SECRET = "Cats can fly, says the handbook."
+HALF = Findings(
+    answer_claims=(SECRET, "b"), answer_support=(Support((True,)), Support((False,), reason="no"))
+)
+
+
+class World:
+    """An application with all three providers."""
+
+    def __init__(
+        self,
+        sampler: Sampler = ALWAYS_ON,
+        limits: SpanLimits | None = None,
+        metrics: Any = "ragas.faithfulness",
+        judge: ScriptedJudge | str | None = None,
+        sinks: Any = None,
+        **config: Any,
+    ) -> None:
+        self.spans = Spans(sampler=sampler, span_limits=limits)
+        self.logs = InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
+        self.loggers = LoggerProvider()
+        self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
+        self.metrics = Metrics(exemplar_filter=TraceBasedExemplarFilter())
+        self.evals = RagEval(
+            metrics=metrics,
+            judge=judge or ScriptedJudge(HALF),
+            sinks=sinks,
+            config=RagEvalConfig(**config),
+            tracer_provider=self.spans.provider,
+            meter_provider=self.metrics.provider,
+            logger_provider=self.loggers,
+        )
+        self._runs = 0
+
+    def ask(self, flush: bool = True) -> None:
+        self._runs += 2
+        recorder = self.evals.recorder
+        root = recorder.start(self._runs, None, RunKind.CHAIN, "help", {"session_id": "s1"})
+        assert root is not None
+        root.query, root.text = "q", "a"
+        run = recorder.start(self._runs + 1, self._runs, RunKind.RETRIEVER, "store")
+        assert run is not None
+        recorder.documents(run, [Context(text="a chunk")])
+        recorder.end(run)
+        recorder.end(root)
+        if flush:
+            assert self.evals.flush(60)
+
+    def events(self) -> list[Any]:
+        return [data.log_record for data in self.logs.get_finished_logs()]
+
+
+def attributes(span: ReadableSpan) -> Mapping[str, Any]:
+    return span.attributes or {}
+
+
+def many(count: int) -> list[Metric]:
+    def score(*_: object) -> Outcome:
+        return Score(value=0.5, normalised=0.5, label="half", explanation={"n": 1})
+
+    return [
+        Metric(id=f"own.m{number:03}", score=score, needs=frozenset({Field.QUESTION}))
+        for number in range(count)
+    ]
