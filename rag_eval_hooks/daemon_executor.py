@@ -1,16 +1,18 @@
-"""Worker thread that never delays the exit of the process."""
+"""Worker threads that never delay the exit of the process."""
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextvars import copy_context
 from typing import ParamSpec, TypeAlias, TypeVar
 
 from rag_eval_hooks.forks import at_fork
 
-__all__ = ["DaemonExecutor"]
+__all__ = ["DaemonExecutor", "Threads"]
 
 _Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
 P = ParamSpec("P")
@@ -71,3 +73,49 @@ def _work(calls: _Calls) -> None:
         call()
         # What the call refers to must not live until the next one.
         del call
+
+
+class Threads:
+    """Daemon threads, started when they are needed.
+
+    Args:
+        name: Name of the threads.
+        limit: Most threads. A call that outlives its time-out keeps its thread until it ends;
+            a forked child has threads of its own.
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._forget()
+        # Threads do not survive a fork: busy ones would never become idle in the child.
+        at_fork(in_child=self._forget)
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Make a call in a thread, in the caller's context.
+
+        Raises:
+            TimeoutError: Calls that hang hold every thread.
+        """
+        worker = self._idle.pop() if self._idle else self._start()
+        idle = self._idle
+        future = worker.submit(copy_context().run, call)
+        future.add_done_callback(lambda _future: idle.append(worker))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """End the threads after their present calls; a later call starts new ones."""
+        for worker in self._all:
+            worker.shutdown()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._all: list[DaemonExecutor] = []
+        self._idle: list[DaemonExecutor] = []
+
+    def _start(self) -> DaemonExecutor:
+        if len(self._all) >= self._limit:
+            raise TimeoutError("every thread is held by a call that hangs")
+        worker = DaemonExecutor(self._name)
+        self._all.append(worker)
+        return worker

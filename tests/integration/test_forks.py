@@ -107,7 +107,7 @@ def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> Non
         tmp_path,
         """
         import asyncio, os, threading, time
-        from rag_eval_hooks.judges.threads import Threads
+        from rag_eval_hooks.daemon_executor import Threads
 
         threads, begun = Threads("judge", 1), threading.Event()
 
