@@ -51,7 +51,7 @@ class Model(CustomLLM):
 evals = RagEval(metrics=["ragas.faithfulness"], sinks=["console"])
 enable(evals)
 
-nodes = [TextNode(text=text) for text in PASSAGES]
+nodes = [TextNode(id_=f"p{number}", text=text) for number, text in enumerate(PASSAGES)]
 index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=8))
 engine = index.as_query_engine(llm=Model())
 engine.query("When was the clock tower of Brennick built?")
