@@ -30,6 +30,7 @@ from zlib import crc32
 from rag_eval_hooks.findings import Finding, Support, made
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.local.entailer import Entailer
+from rag_eval_hooks.judges.local.windows import RULES
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
 from rag_eval_hooks.tasks import Decompose, Rate, Verify
 
@@ -230,7 +231,7 @@ async def report_relevance(judge: LocalJudge, rows: list[Row]) -> str:
             ratings = await relevance(judge, row, reference)
             labels = row["labels"]["context_relevant"]
             scored += [Scored(r, bool(v), row["id"]) for r, v in zip(ratings, labels, strict=True)]
-        cut = 100 * judge.rules.useful
+        cut = 100 * RULES.useful
         given = "question and reference" if with_reference else "question"
         parts.append(
             f"relevance, {name} by {given}: AUROC {auroc(scored):.3f}, F1 {f1(scored, cut):.3f}, "

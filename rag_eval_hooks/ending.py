@@ -199,7 +199,7 @@ class Ending:
         """Cause and detail of the metrics without a score; holds no content."""
         outcomes = {} if self.evaluation is None else self.evaluation.outcomes
         return {
-            name: ", ".join(filter(None, (outcome.cause.value, outcome.detail)))
+            name: outcome.line
             for name, outcome in outcomes.items()
             if isinstance(outcome, NotScored)
         }

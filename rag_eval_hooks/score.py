@@ -137,6 +137,11 @@ class NotScored:
         """None: there is no score."""
         return None
 
+    @property
+    def line(self) -> str:
+        """Cause and detail in one line."""
+        return ", ".join(filter(None, (self.cause.value, self.detail)))
+
 
 Outcome: TypeAlias = Score | NotScored
 """Score of a metric, or the cause of its absence."""

@@ -43,11 +43,13 @@ class Answers:
     Attributes:
         values: Contents of the items that have a valid one.
         failures: Reasons why asking ended early, by finding.
+        problems: Problem of the last reply, without content, by finding.
         usage: Usage of each finding: an equal share of every call, failed calls included.
     """
 
     values: Values = field(default_factory=dict)
-    failures: Mapping[Finding, NotScored] = field(default_factory=dict)
+    failures: dict[Finding, NotScored] = field(default_factory=dict)
+    problems: dict[Finding, str] = field(default_factory=dict)
     usage: Mapping[Finding, Usage] = field(default_factory=dict)
 
     def __or__(self, other: Answers) -> Answers:
@@ -56,7 +58,8 @@ class Answers:
         for kind, contents in other.values.items():
             values.setdefault(kind, {}).update(contents)
         usage = total_by_key(self.usage, other.usage)
-        return Answers(values, {**self.failures, **other.failures}, usage)
+        failures, problems = self.failures | other.failures, self.problems | other.problems
+        return Answers(values, failures, problems, usage)
 
 
 class Stagger:
@@ -147,6 +150,7 @@ class Asker:
                 answers |= failure | self._spent(still, error.usage)
                 break
             problems = reading.problems
+            answers |= Answers(problems=_last(without(still, reading.values), problems))
             again = _both(flawed.values, reading.flawed)
             flawed |= Answers(reading.flawed)
             answers |= Answers(reading.values) | Answers(again) | self._spent(still, used)
@@ -195,6 +199,15 @@ class Asker:
             raise out_of_time(spent.usage) from None
 
 
+def _last(items: Items, problems: Sequence[str]) -> dict[Finding, str]:
+    """Return the problem of each finding that has open items: its own, else one of the reply."""
+    found = {}
+    for kind in items if problems else ():
+        own = [one for one in problems if one.startswith(f"{kind.value}: ")]
+        found[kind] = (own or problems)[0]
+    return found
+
+
 def _both(before: Values, now: Values) -> dict[Finding, dict[str, Any]]:
     """Return the contents of now of the items that were there before."""
     return {
@@ -236,7 +249,9 @@ def findings_of(ask: Ask, wanted: frozenset[Finding], answers: Answers) -> Findi
         if not ask.possible(kind):
             contents[kind.value] = NotScored(Cause.MISSING_INPUT, "a text is missing")
         elif missing:
-            contents[kind.value] = answers.failures.get(kind) or _unanswered(missing, len(asked))
+            contents[kind.value] = answers.failures.get(kind) or _unanswered(
+                missing, len(asked), answers.problems.get(kind)
+            )
         else:
             contents[kind.value] = ask.content(kind, valid)
     return Findings(**contents, usage=answers.usage)
@@ -246,6 +261,8 @@ def _failure(error: JudgeError) -> NotScored:
     return NotScored(cause_of(error), str(error))
 
 
-def _unanswered(missing: int, asked: int) -> NotScored:
+def _unanswered(missing: int, asked: int, problem: str | None) -> NotScored:
     detail = f"the judge gave no valid reply for {missing} of {asked} items"
-    return NotScored(Cause.JUDGE_FAILED, detail)
+    return NotScored(
+        Cause.JUDGE_FAILED, f"{detail}; last problem: {problem}" if problem else detail
+    )

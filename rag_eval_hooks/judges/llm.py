@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from rag_eval_hooks.errors import ConfigError
@@ -160,7 +161,7 @@ def _one_is_enough(answers: Answers) -> Answers:
         for kind, valid in answers.values.items()
         if valid
     }
-    return Answers(values, answers.failures, answers.usage)
+    return replace(answers, values=values)
 
 
 def _check_count(field: str, value: object) -> None:

@@ -127,12 +127,29 @@ def _text(completion: Any) -> str:
         content = message.get("content")
         calls = [call["function"]["arguments"] for call in message.get("tool_calls") or ()]
     except (AttributeError, IndexError, KeyError, TypeError):
-        raise ReplyError("it was empty") from None
+        raise ReplyError(_without_choice(completion)) from None
     if reason == "content_filter":
         raise ReplyError("it was cut off by a filter")
     if message.get("refusal"):
         raise ReplyError("it was a refusal")
+    if isinstance(content, list):
+        content = "".join(map(_written, content))
+    if reason == "length" and not (content or calls):
+        raise ReplyError("the token limit was reached before it began")
     return only_text(content, calls)
+
+
+def _written(part: Any) -> str:
+    """Return the text of one part of a content; what a model thinks is none."""
+    text = _field(part, "text") if _field(part, "type") == "text" else None
+    return text if isinstance(text, str) else ""
+
+
+def _without_choice(completion: object) -> str:
+    """Describe a reply without a message."""
+    if _field(completion, "error"):
+        return "it was an error of the endpoint"
+    return "it was empty" if isinstance(completion, dict) else "it was no chat completion"
 
 
 def _field(value: object, key: str) -> object:

@@ -156,14 +156,11 @@ class Prompt:
 class ReplyError(ValueError):
     """Reply of which nothing can be used. The text tells the judge why, without content.
 
-    Args:
-        text: Problem of the reply.
-        usage: Usage of the reply, if the transport knows it; by default one call.
+    Attributes:
+        usage: Usage of the reply; one call, unless the transport knows more.
     """
 
-    def __init__(self, text: str, usage: Usage | None = None) -> None:
-        super().__init__(text)
-        self.usage = usage or Usage(calls=1)
+    usage = Usage(calls=1)
 
 
 @dataclass(frozen=True, slots=True)

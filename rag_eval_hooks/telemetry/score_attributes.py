@@ -97,6 +97,8 @@ class ScoreAttributes:
             for name, score in evaluation.scores.items():
                 if (value := value_of(name, score)) is not None:
                     yield semconv.eval_key(name, field), value
+        for name, failure in evaluation.unscored.items():
+            yield semconv.eval_key(name, "reason"), failure.line[:_REASON_CHARS]
 
 
 def _summary(evaluation: Evaluation) -> Attributes:

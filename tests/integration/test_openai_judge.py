@@ -7,7 +7,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -226,6 +226,56 @@ async def test_calls_in_flight_are_limited() -> None:
 HARMLESS = (FaultKind.PROSE, FaultKind.FENCE, FaultKind.REORDERED)
 CURABLE = tuple(kind for kind in FaultKind if kind not in (*HARMLESS, FaultKind.HANG))
 CUT_OFF = (FaultKind.DROP, FaultKind.CUT_BODY)
+
+
+def _message(**fields: object) -> Callable[[dict[str, Any]], object]:
+    def changed(made: dict[str, Any]) -> object:
+        reason = fields.get("finish_reason", "stop")
+        message = {**made["choices"][0]["message"], **fields}
+        return {**made, "choices": [{"index": 0, "message": message, "finish_reason": reason}]}
+
+    return changed
+
+
+def _in_parts(made: dict[str, Any]) -> object:
+    content = made["choices"][0]["message"]["content"]
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": '{"relevance": []}'}]}
+    texts = [{"type": "text", "text": part} for part in (content[:90], content[90:])]
+    return _message(content=[thought, *texts], reasoning_content="So {it} is.")(made)
+
+
+async def test_a_content_in_parts_is_read() -> None:
+    """The parts of a content are one text, without what the model thinks."""
+    with JudgeServer(completions=_in_parts) as server:
+        assert found(await verified(server)) == TRUTH
+        assert len(server.calls()) == 1
+
+
+@pytest.mark.parametrize(
+    ("completions", "words"),
+    [
+        (_message(content=None, refusal="I cannot help."), "it was a refusal"),
+        (_message(content=None, finish_reason="content_filter"), "cut off by a filter"),
+        (_message(content="", finish_reason="length"), "token limit was reached before it began"),
+        (_message(content=[{"type": "image_url"}]), "it was empty"),
+        (_message(content="I cannot judge this."), "it holds no JSON object"),
+        (_message(content='{"answer_support": ['), "it was cut off"),
+        (lambda made: {**made, "choices": []}, "it was empty"),
+        (lambda _made: {"error": {"message": "down", "code": 502}}, "an error of the endpoint"),
+        (lambda _made: "data: {}", "no chat completion"),
+    ],
+)
+async def test_what_was_wrong_with_the_replies_is_told(
+    completions: Callable[[dict[str, Any]], object], words: str
+) -> None:
+    """A finding without a valid reply says what was wrong with the last one."""
+    with JudgeServer(completions=completions) as server:
+        findings = await verified(server)
+    for kind in VERIFY.wanted:
+        value = getattr(findings, kind.value)
+        assert isinstance(value, NotScored)
+        assert value.cause is Cause.JUDGE_FAILED
+        assert words in value.detail
 
 
 @pytest.mark.parametrize("kind", HARMLESS)

@@ -107,6 +107,7 @@ class JudgeServer:
             if None. A request that hangs takes none.
         keep: Whether requests are recorded.
         cache: The endpoint's prompt cache, or None.
+        completions: Changes each chat completion before it is sent, or None.
     """
 
     def __init__(
@@ -125,7 +126,9 @@ class JudgeServer:
         slots: int | None = None,
         keep: bool = True,
         cache: PrefixCache | None = None,
+        completions: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
+        self._completions = completions
         self._cache = cache
         self.latency = latency
         self.faults = list(faults)
@@ -197,9 +200,7 @@ class JudgeServer:
     async def _embeddings(self, request: Request) -> Response:
         return await self._handle(request, lambda recorded: vectors(recorded.body, recorded.fault))
 
-    async def _handle(
-        self, request: Request, answer: Callable[[Recorded], Mapping[str, Any]]
-    ) -> Response:
+    async def _handle(self, request: Request, answer: Callable[[Recorded], object]) -> Response:
         due = time.monotonic() + self.latency
         recorded = await self._record(request)
         self._in_flight += 1
@@ -217,9 +218,7 @@ class JudgeServer:
         finally:
             self._in_flight -= 1
 
-    async def _response(
-        self, recorded: Recorded, answer: Callable[[Recorded], Mapping[str, Any]]
-    ) -> Response:
+    async def _response(self, recorded: Recorded, answer: Callable[[Recorded], object]) -> Response:
         refusal = self._refusal(recorded)
         if refusal is not None:
             return refusal
@@ -277,9 +276,10 @@ class JudgeServer:
             broken_off(), media_type="application/json", headers={"content-length": "9999"}
         )
 
-    def _completion(self, recorded: Recorded) -> Mapping[str, Any]:
+    def _completion(self, recorded: Recorded) -> object:
         content = self._content(recorded)
-        return completion(recorded.body, content, recorded.fault, recorded.prompt_chars)
+        made = completion(recorded.body, content, recorded.fault, recorded.prompt_chars)
+        return made if self._completions is None else self._completions(dict(made))
 
     def _content(self, recorded: Recorded) -> str:
         scripted = self._scripted(recorded.body)

@@ -145,8 +145,11 @@ def test_status_tells_failures_from_what_cannot_be(
 
 
 def test_metrics_without_a_score_are_named() -> None:
-    """The span names the metrics that have none, and no attribute stands for their value."""
+    """The span names the metrics that have none and says why; nothing stands for their value."""
     attributes = attributes_of({"s.good": GOOD, "s.bad": BAD})
     assert attributes["rag.eval.unscored"] == ["s.bad"]
     assert "rag.eval.failed" not in attributes
-    assert not [key for key in attributes if key.startswith("rag.eval.s.bad")]
+    assert [key for key in attributes if key.startswith("rag.eval.s.bad")] == [
+        "rag.eval.s.bad.reason"
+    ]
+    assert attributes["rag.eval.s.bad.reason"] == BAD.line

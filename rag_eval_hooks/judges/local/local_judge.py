@@ -14,7 +14,7 @@ from rag_eval_hooks.judges.local.claims import claims
 from rag_eval_hooks.judges.local.entailer import Entailer
 from rag_eval_hooks.judges.local.ratings import RATE, indistinct, rated
 from rag_eval_hooks.judges.local.verdicts import VERIFY, Verification
-from rag_eval_hooks.judges.local.windows import RULES, Rules, Vectors
+from rag_eval_hooks.judges.local.windows import RULES, Vectors
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.text.key_terms import entities
@@ -51,7 +51,6 @@ class LocalJudge:
     Args:
         embedder: Adds the cosine of sentences to agreement and relevance of all kinds, not to
             support: close in meaning is not stated.
-        rules: Constants; the defaults were chosen on labelled data.
         entailer: Judges the windows that words leave open, by a model on this machine.
         calibration: A file that `rag-eval-hooks calibrate` wrote from labels of your own for this
             judge: probabilities of support become calibrated ones, its cut decides in place of
@@ -68,13 +67,11 @@ class LocalJudge:
     def __init__(
         self,
         embedder: Embedder | None = None,
-        rules: Rules = RULES,
         entailer: Entailer | None = None,
         calibration: str | Path | None = None,
     ) -> None:
         self._embedder = embedder
         self._entailer = entailer
-        self.rules = rules
         self.version = VERSION
         self._calibration = None if calibration is None else self._read(Path(calibration))
         if self._calibration is not None:
@@ -105,7 +102,7 @@ class LocalJudge:
         Raises:
             JudgeError: The embedder or the entailment model failed.
         """
-        verification = Verification(task, self.rules)
+        verification = Verification(task, RULES)
         if self._entailer is not None:
             verification.entailment = self._entailer.judge
         if self._embedder:
@@ -124,7 +121,7 @@ class LocalJudge:
         Raises:
             JudgeError: The embedder failed.
         """
-        return Findings(**await rated(task, self._embedder, self.rules))
+        return Findings(**await rated(task, self._embedder, RULES))
 
     async def grade(self, task: Grade) -> Findings:
         """Return no grade: all are by rubrics."""
