@@ -33,16 +33,20 @@ _TASK: Final = Verify(
     answer="The library opens at nine.",
     answer_claims=("The library opens at nine.",),
 )
+_FAULT = "the endpoint has a fault of its own: look at its log, or wait"
+_ADDRESS = "check judge_base_url, which mostly ends with /v1: no API of OpenAI's kind answers"
 _ADVICE = {
+    "error of the endpoint": _FAULT,
+    "no chat completion": _ADDRESS,
+    "valid reply": "the model does not keep the shape; try variants=single_calls or another model",
     "HTTP 401": "set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY)",
     "HTTP 403": "check what judge_api_key may do, and the model in judge",
     "HTTP 404": "check the model in judge, and judge_base_url",
     "HTTP 429": "wait, or lower judge_concurrency and sample_rate; check the account's credit",
-    "HTTP 5": "the endpoint has a fault of its own: look at its log, or wait",
-    "no JSON": "check judge_base_url, which mostly ends with /v1: no API of OpenAI's kind answers",
+    "HTTP 5": _FAULT,
+    "no JSON": _ADDRESS,
     "the connection": "check judge_base_url, and that the endpoint runs and can be reached",
     "no reply": "check that the endpoint answers, or raise judge_timeout",
-    "valid reply": "the model does not keep the shape; try variants=single_calls or another model",
 }
 
 
