@@ -26,12 +26,12 @@ from tests.waiting import until
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXPECTED = {
     # The first of the answer's two claims stands in the passages, the second does not.
-    "langchain_quickstart.py": r"ragas\.faithfulness +0\.50",
+    "langchain_quickstart.py": r"0\.50  ragas\.faithfulness",
     # The tool's artifact holds one passage, with another time than the agent's.
     "langgraph_agent.py": r"0\.00  ragas\.faithfulness(.|\n)*chunk 1 is closest",
     # Both answers are passages word for word.
     "without_framework.py": r"ferry(.*)faithfulness 1\.0\n(.*)ticket(.*)faithfulness 1\.0",
-    "llama_index_quickstart.py": r"ragas\.faithfulness +0\.50",
+    "llama_index_quickstart.py": r"0\.50  ragas\.faithfulness",
     # The agent gives a time that the passage does not have.
     "llama_index_agent.py": r"contexts: \['h1'\](.|\n)*faithfulness: 0\.0",
     # The second sentence names no source.
