@@ -324,6 +324,8 @@ class RunEvents(BaseCallbackHandler):
             return None
         if run.outermost:
             self._note_outermost(run, event)
+        if run.parent is None and root is None:
+            self._note_parent(run, event.get("parent_run_id"))
         if run.parent is not None:
             note_belonging(run, metadata)
             if kind is RunKind.RETRIEVER or run.interaction.others is None:
@@ -338,6 +340,11 @@ class RunEvents(BaseCallbackHandler):
             run.interaction.id = weakref.ref(event["run_id"])
         if tags := event.get("tags"):
             run.interaction.add_tags(users_tags(tags))
+
+    def _note_parent(self, root: Run, parent_run_id: Any) -> None:
+        """Note a parent that was never seen. A batch gives its steps no context that tells more."""
+        if isinstance(parent_run_id, UUID) and current_run_id() != key_of(parent_run_id):
+            self._recorder.unseen.name(root, key_of(parent_run_id), weakref.ref(parent_run_id))
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str] | None) -> bool:
         """Return whether a run that was never seen began while this handler was to be called."""
@@ -355,8 +362,13 @@ class RunEvents(BaseCallbackHandler):
         """Return the run that ends, or None; of one that was never seen the beginning was lost."""
         key = key_of(run_id)
         run = self._recorder.get(key)
-        if run is None and not self._recorder.knows(key):
-            parent = self._recorder.get(key_of(event.get("parent_run_id")))
-            if parent is not None:
+        parent = self._recorder.get(key_of(event.get("parent_run_id")))
+        if run is not None:
+            if run.parent is None and parent is not None:
+                self._recorder.misplaced(run, parent)
+        elif not self._recorder.knows(key):
+            if parent is None:
+                self._recorder.ended_unseen(key)
+            else:
                 self._recorder.lost(key, parent.id)
         return run

@@ -62,6 +62,9 @@ class EndedRequests:
     def add(self, interaction: Interaction) -> None:
         """Report an ended root, if it is an interaction. O(1) but for spans of other vendors."""
         kind = interaction.root.kind
+        if not interaction.is_readable:
+            self._on_end(interaction)
+            return
         if kind is not RunKind.MANUAL and asks_nothing(interaction):
             return
         is_part = kind is not RunKind.MANUAL and is_step(interaction)

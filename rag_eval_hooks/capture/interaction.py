@@ -16,7 +16,16 @@ from rag_eval_hooks.capture.places import Place
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
-__all__ = ["DocumentList", "Facts", "Interaction", "Origin", "Others", "Run", "RunKind"]
+__all__ = [
+    "DocumentList",
+    "Facts",
+    "Interaction",
+    "Origin",
+    "Others",
+    "Run",
+    "RunKind",
+    "UnseenParent",
+]
 
 Facts: TypeAlias = Mapping[str, str | int | float | bool]
 """Span attributes that a framework names, by their semantic-convention key."""
@@ -165,6 +174,19 @@ class Others:
     unrecorded: SpanContext | None = None
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class UnseenParent:
+    """A run that roots name as their parent, and of which no beginning was reported.
+
+    Attributes:
+        held: Returns None when nothing could report its end any more.
+        has_ended: Whether its end was reported.
+    """
+
+    held: Callable[[], object]
+    has_ended: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Interaction:
     """One root run and all that happened in it.
@@ -238,6 +260,7 @@ class Interaction:
     passed: bool = False
     options: CaptureOptions | None = None
     id: Callable[[], object] | None = None
+    unseen: UnseenParent | None = None
 
     @property
     def root(self) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,6 +17,7 @@ from rag_eval_hooks.capture.places import current_task, place_of_caller
 from rag_eval_hooks.capture.run_notes import RunNotes, status_after
 from rag_eval_hooks.capture.run_table import OF_EVENTS, RunTable
 from rag_eval_hooks.capture.suspended_interactions import Suspensions, oldest
+from rag_eval_hooks.capture.unseen_parents import UnseenParents
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
@@ -52,6 +54,7 @@ class Recorder(RunTable, RunNotes):
     Attributes:
         by_hand: Retrievers and models that the application calls one by one.
         ended: Roots that have ended, and those without retrieved text among them.
+        unseen: Parents of roots of which no beginning was reported.
         suspensions: Interactions that stopped and may be resumed.
     """
 
@@ -83,7 +86,8 @@ class Recorder(RunTable, RunNotes):
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
         self.ended = EndedRequests(self._on_end, self._on_wait, self.by_hand)
-        self.suspensions = Suspensions(self.ended.add, self._max_open)
+        self.unseen = UnseenParents(self.ended.add, self._on_end, self._on_wait)
+        self.suspensions = Suspensions(self.unseen.add, self._max_open)
 
     def opened(self) -> tuple[int, int]:
         """Return how many interactions are open or interrupted, and the characters they hold."""
@@ -234,17 +238,29 @@ class Recorder(RunTable, RunNotes):
             if name is not None and name not in self._runs:
                 self._remember(name)
 
+    def ended_unseen(self, run_id: Hashable) -> None:
+        """Note the end of a run that was never seen: with its beginning its request is lost."""
+        if self.unseen.end(run_id):
+            self._remember(run_id)
+
+    def misplaced(self, root: Run, parent: Run) -> None:
+        """Note that a root ends as a part of a run: that its parent was not named when it began."""
+        root.interaction.is_readable = False
+        self.lost(None, parent.id)
+
     def sweep(self, *, at_once: bool = False) -> None:
         """End what waited for streams that are over, give up what is past the time limit.
 
         Args:
-            at_once: Whether to report calls by hand that a further call may yet join.
+            at_once: Whether to report what a further call by hand, or an end around it, may yet
+                change.
         """
         with self._sweeping:
             for interaction in list(self._waiting.values()):
                 self.settle(interaction.root)
             self._abandon_old()
             self._end_left(len(self._open))
+            self.unseen.decide(math.inf if at_once else time.time_ns() - self._ttl_ns)
             self.ended.decide()
             self.by_hand.sweep(list(self._open.values()), at_once=at_once)
 
@@ -295,7 +311,7 @@ class Recorder(RunTable, RunNotes):
             self._on_wait()
             self.suspensions.interrupted(interaction)
             return
-        self.ended.add(interaction)
+        self.unseen.add(interaction)
         # Interrupts are reported only to handlers that were passed: this may have been one.
         may_wait = not interaction.passed and not interaction.retrieves
         if interaction.resumable and (status is not Status.OK or may_wait):

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from uuid import UUID, uuid4
@@ -24,19 +25,20 @@ from langchain_core.tools import tool
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.callback_handler import CONTEXTS_EVENT
-from tests.matrix.langchain import graphs
+from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import PROMPT, QUESTION, Chat, joined, store, top
+from tests.matrix.langchain.kit import PROMPT, QUESTION, WORDS, Chat, answer_to, joined, store, top
 from tests.matrix.world import World
 from tests.support.size import size
 
-ANSWER = "It leaves at 07:40 on every working day."
+ANSWER = answer_to(QUESTION, top())
 EVENTS = [
     f"on_{kind}_{moment}"
     for kind in ("chain", "retriever", "tool", "llm")
     for moment in ("start", "end", "error")
 ] + ["on_chat_model_start", "on_custom_event"]
+EVENTS += [] if interrupts.NO_EVENTS else ["on_interrupt", "on_resume"]
 FAULTS = (
     "lost",
     "doubled",
@@ -50,8 +52,7 @@ FAULTS = (
     "unknown parent",
 )
 HARMLESS = ("doubled", "text id")
-# A batch gives its steps no context, by which a run whose parent was never seen is known.
-WAYS = ("invoke", "ainvoke", "stream", "astream", "astream_events")
+WAYS = ("invoke", "ainvoke", "batch", "abatch", "stream", "astream", "astream_events")
 
 
 class Unreadable(Mapping[str, Any]):
@@ -98,14 +99,20 @@ class Faulty(RagEvalCallbackHandler):
             self.late.append(lambda: event(*args, **more))
         elif self.fault == "after the end":
             self.after.append(lambda: event(*args, **more))
-        elif self.fault == "text id":
-            event(*args, **{**more, "run_id": str(more["run_id"])})
-        elif self.fault == "no parent":
-            event(*args, **{**more, "parent_run_id": None})
-        elif self.fault == "unknown parent":
-            event(*args, **{**more, "parent_run_id": uuid4()})
         elif self.fault in payloads:
             event(*args[:-1], payloads[self.fault], **more)
+        elif self.fault != "lost":
+            told = more or {"run_id": args[0].run_id}
+            faults: dict[str, Any] = {
+                "text id": {"run_id": str(told["run_id"])},
+                "no parent": {"parent_run_id" if more else "run_id": None},
+                "unknown parent": {"parent_run_id" if more else "run_id": uuid4()},
+            }
+            if more:
+                event(*args, **{**more, **faults[self.fault]})
+            else:
+                # What LangGraph tells of an interrupt is one object.
+                event(replace(args[0], **faults[self.fault]))
 
 
 def _passing(name: str) -> Callable[..., None]:
@@ -129,7 +136,7 @@ def nested() -> Any:
     """A chain inside a chain, with a condensed question, a direct search and a title."""
 
     def condensed(question: str) -> str:
-        model = Chat(reply=lambda _: "When does the ferry to Skarn leave?")
+        model = Chat(reply=lambda _: WORDS("When does the ferry to Skarn leave?"))
         return str(model.invoke(f"Condense: {question}").content)
 
     def search(query: str) -> Any:
@@ -209,12 +216,21 @@ class Broken(BaseRetriever):
         raise OSError(query)
 
 
-PIPELINES: dict[str, tuple[Callable[[], Any], Any]] = {
-    "simple": (simple, QUESTION),
-    "nested": (nested, QUESTION),
-    "troubled": (troubled, QUESTION),
-    **({} if GRAPHS_MISSING else {"graph": (graph, {"question": QUESTION})}),
-    **({} if AGENTS_MISSING else {"agent": (searching, {"messages": [HumanMessage(QUESTION)]})}),
+def resumed() -> Any:
+    return import_module("langgraph.types").Command(resume=True)
+
+
+NO_GRAPHS, NO_WAITING = GRAPHS_MISSING is not None, interrupts.NO_EVENTS is not None
+PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
+    "simple": (simple, [QUESTION]),
+    "nested": (nested, [QUESTION]),
+    "troubled": (troubled, [QUESTION]),
+    **({} if NO_GRAPHS else {"graph": (graph, [{"question": QUESTION}])}),
+    **({} if AGENTS_MISSING else {"agent": (searching, [{"messages": [HumanMessage(QUESTION)]}])}),
+    **(
+        {} if NO_GRAPHS else {"asking": (interrupts.approving, [{"question": QUESTION}, resumed()])}
+    ),
+    **({} if NO_WAITING else {"waiting": (interrupts.stopping, [{"question": QUESTION}, None])}),
 }
 
 
@@ -233,27 +249,42 @@ def judged(sample: Sample) -> str:
 
 
 def run(pipeline: str, way: str, handler: Faulty, **more: Any) -> None:
-    """Ask a pipeline in one way, and check that its user gets the answer."""
-    build, given = PIPELINES[pipeline]
+    """Ask a pipeline in one way, go on where it waits, and check that its user gets the answer."""
+    build, inputs = PIPELINES[pipeline]
     config: Any = {"callbacks": [handler], **more}
+    if len(inputs) > 1:
+        config["configurable"] = {"thread_id": str(uuid4())}
+    chain = build()
+    said: list[Any] = []
+    for given in inputs:
+        said += ask(chain, way, given, config)
+        while handler.after:
+            handler.after.pop()()
+    assert ANSWER in "".join(map(str, said))
+
+
+def ask(chain: Any, way: str, given: Any, config: Any) -> list[Any]:
+    """Call a runnable in one way, and return all that comes out."""
 
     async def read(parts: Any) -> list[Any]:
         return [part async for part in parts]
 
-    chain = build()
-    if way == "invoke":
-        said = [chain.invoke(given, config)]
-    elif way == "stream":
-        said = list(chain.stream(given, config))
-    elif way == "ainvoke":
-        said = [asyncio.run(chain.ainvoke(given, config))]
-    else:
-        parts = getattr(chain, way)
-        version = {"version": "v2"} if way == "astream_events" else {}
-        said = asyncio.run(read(parts(given, config, **version)))
-    assert ANSWER in "".join(map(str, said))
-    while handler.after:
-        handler.after.pop()()
+    if way in ("invoke", "ainvoke"):
+        return [
+            chain.invoke(given, config)
+            if way == "invoke"
+            else asyncio.run(chain.ainvoke(given, config))
+        ]
+    if way in ("batch", "abatch"):
+        return (
+            chain.batch([given], config)
+            if way == "batch"
+            else asyncio.run(chain.abatch([given], config))
+        )
+    if way == "stream":
+        return list(chain.stream(given, config))
+    version = {"version": "v2"} if way == "astream_events" else {}
+    return asyncio.run(read(getattr(chain, way)(given, config, **version)))
 
 
 def events_of(pipeline: str, way: str = "invoke") -> list[str]:
@@ -267,6 +298,12 @@ def events_of(pipeline: str, way: str = "invoke") -> list[str]:
     assert [c.text for c in seen.sample.contexts or ()] == top()
     world.close()
     return handler.kinds
+
+
+def seen_by(world: World) -> list[Sample]:
+    """Return all samples, with those of requests that nobody went on with."""
+    world.evals.recorder.suspensions.sweep(2**63)  # the time limit, without waiting for it
+    return [seen.sample for seen in world.seen()]
 
 
 CASES = [
@@ -285,12 +322,16 @@ def test_one_bad_event_gives_no_false_sample(pipeline: str, fault: str, way: str
         handler = Faulty(world.evals, number, fault)
         run(pipeline, way, handler, metadata={"number": number})
         assert handler.left < 0, "the fault did not happen"
-    samples = [seen.sample for seen in world.seen()]
+    samples = seen_by(world)
     world.close()
     wrong = [s.to_dict() for s in samples if judged(s) == "false"]
     assert not wrong, wrong
-    finished = Counter(s.metadata.get("number") for s in samples if s.status == "ok")
-    assert max(finished.values()) == 1, "one request gives one sample"
+    finished = [s for s in samples if s.status == "ok"]
+    answered = Counter(s.metadata.get("number") for s in finished if s.answer is not None)
+    assert max(answered.values()) == 1, "one request gives one answer"
+    # Of a graph that waits nothing tells but its interrupt: without it the first call is over.
+    asked = Counter(s.metadata.get("number") for s in finished)
+    assert max(asked.values()) <= len(PIPELINES[pipeline][1]), "one call gives one sample"
     told = Counter(judged(sample) for sample in samples)
     line = (
         f"{pipeline}, {way}, {fault}: {count} events, {dict(told)}, {count - len(samples)} none\n"
@@ -306,13 +347,15 @@ def test_every_kind_of_event_is_made_bad() -> None:
     assert {kind for pipeline in PIPELINES for kind in events_of(pipeline)} == set(EVENTS)
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize(
+    "pipeline", [name for name, (_, given) in PIPELINES.items() if not given[1:]]
+)
 @pytest.mark.parametrize("key", ["text of a UUID", "any text", "UUID"])
 def test_runs_have_the_ids_that_the_host_gives(pipeline: str, key: str) -> None:
     """An id that is a text, as servers pass it to know a request again, changes nothing."""
     ids: dict[str, Any] = {"UUID": uuid4(), "text of a UUID": str(uuid4()), "any text": "request-7"}
     world = World()
-    build, given = PIPELINES[pipeline]
+    build, (given,) = PIPELINES[pipeline]
     run_id: UUID = ids[key]
     handler = RagEvalCallbackHandler(world.evals)
     try:
@@ -336,6 +379,28 @@ def test_only_what_lost_its_beginning_is_refused() -> None:
     assert judged(seen.sample) == "right"
     assert seen.sample.answer == ANSWER
     assert not world.evals.stats().dropped
+    world.close()
+
+
+@pytest.mark.parametrize("way", ["batch", "abatch"])
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_part_of_a_batch_waits_for_what_encloses_it(way: str, is_asked: bool) -> None:
+    """A part that a batch calls is reported when the batch is over; who asks before gets a mark."""
+    world = World()
+    offered: list[int] = []
+
+    def look(answer: str) -> str:
+        if is_asked:
+            world.evals.flush(60)
+        offered.append(world.evals.stats().offered)
+        return answer
+
+    bound = simple().with_config(callbacks=[RagEvalCallbackHandler(world.evals)])
+    ask(RunnableLambda(str) | bound | RunnableLambda(look), way, QUESTION, {})
+    (seen,) = world.seen()
+    assert offered == [int(is_asked)]
+    assert judged(seen.sample) == ("marked" if is_asked else "right")
+    assert seen.sample.answer == ANSWER
     world.close()
 
 
