@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from rag_eval_hooks import RagEval
 from tests.servers.brokers import RedisServer
+from tests.support.cores import model_processes_have_cores
 from tests.support.variation import run_seed
 
 _VARIABLE = "RAGEVAL_TESTS_LONG"  # read by tests/support/size.py, in subprocesses too
@@ -61,6 +62,13 @@ def shut_down_after() -> Iterator[Callable[[RagEval], RagEval]]:
     yield register
     for evals in made:
         evals.shutdown(0.1)
+
+
+@pytest.fixture(scope="module")
+def cores() -> Iterator[None]:
+    """Model processes of the module's tests do not wait for an idle machine."""
+    with model_processes_have_cores():
+        yield
 
 
 @pytest.fixture(scope="module")

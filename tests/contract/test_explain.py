@@ -61,13 +61,13 @@ def test_what_waits_is_pending_and_then_is_not() -> None:
 
     def wait(task: Decompose | Verify) -> Findings:
         begun.set()
-        go.wait(10)
+        go.wait(120)
         return Findings(answer_claims=())
 
     one = sample()
     with RagEval(["ragas.faithfulness"], ScriptedJudge(wait)) as evals:  # type: ignore[arg-type]
         evals.offer(one)
-        begun.wait(10)
+        assert begun.wait(120)
         assert outcomes(evals, one.sample_id) == [("pending", "")]
         go.set()
         evals.flush(60)

@@ -28,7 +28,7 @@ from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from rag_eval_hooks.work import Work
 from tests.support.evaluation import sample
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 CLAIMS = Findings(
     answer_claims=("a",),
@@ -408,7 +408,7 @@ def test_feedback_that_waits_is_told_while_all_is_finished(make: Make) -> None:
     one = sample()
     evals.offer(one)
     assert evals.feedback(one.sample_id, score=1)
-    assert evals.shutdown(10)
+    assert evals.shutdown(PATIENCE)
     assert [told.sample_id for told in memory.feedbacks] == [one.sample_id]
     assert evals.stats().incidents == {}
 
@@ -615,7 +615,7 @@ def test_feedback_does_not_wait_for_a_rule_that_hangs(make: Make) -> None:
     with evals.interaction("When?", metadata={"tier": Slow()}) as it:
         it.contexts(["At noon."])
         it.answer("At noon.")
-    assert started.wait(30)
+    assert started.wait(PATIENCE)
     joined: list[bool] = []
     # A second of waiting each would be five minutes.
     calls = threading.Thread(

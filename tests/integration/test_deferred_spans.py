@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 QUESTION = "Where does ann@example.org live?"
 
@@ -66,7 +66,7 @@ def test_redaction_of_content_costs_the_request_nothing(rate: float) -> None:
 
     world = World(redact=redact, sample_rate=rate)
     world.ask()
-    assert redacted.wait(30)
+    assert redacted.wait(PATIENCE)
     until(lambda: len(world.named("invoke_workflow")) == 1)
     assert threading.get_ident() not in threads
     (root,) = world.named("invoke_workflow")
@@ -105,7 +105,7 @@ def test_a_redactor_that_hangs_holds_no_flush(rate: float) -> None:
 
     world = World(redact=redact, sample_rate=rate)
     world.ask()
-    assert started.wait(30)
+    assert started.wait(PATIENCE)
     # Both would wait for ever.
     assert not world.evals.flush(0.5)
     assert world.evals.stats().offered == 1
@@ -130,12 +130,12 @@ def test_requests_beyond_the_limit_lose_content_and_are_counted() -> None:
 
     def redact(text: str) -> str:
         started.set()
-        assert go_on.wait(60)
+        assert go_on.wait(600)
         return text
 
     world = World(redact=redact, sample_rate=0.0)
     world.ask()
-    assert started.wait(30)
+    assert started.wait(PATIENCE)
     long = "word " * 3900
     for number in range(1, 160):
         world.ask(number, long)

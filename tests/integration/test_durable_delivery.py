@@ -29,7 +29,7 @@ from rag_eval_hooks.spool.owner import Owner
 from rag_eval_hooks.spool.schema import APPLICATION
 from rag_eval_hooks.testing import MemorySink
 from tests.servers.platform_server import Answer, PlatformServer, Request
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 METRIC = "lexical.source_citation"
 SINKS: dict[str, Callable[[str], PlatformSink]] = {
@@ -105,7 +105,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     made: list[RagEval] = []
 
     def build(sinks: Any, metrics: Any = METRIC, **config: Any) -> RagEval:
-        defaults: dict[str, Any] = {"spool": str(tmp_path / "spool"), "sink_timeout": 0.5}
+        defaults: dict[str, Any] = {"spool": str(tmp_path / "spool"), "sink_timeout": 60.0}
         made.append(RagEval(metrics, sinks=sinks, config=RagEvalConfig(**defaults | config)))
         return made[-1]
 
@@ -252,7 +252,7 @@ def test_a_platform_that_comes_back_gets_all(make: Make, platform: Platform) -> 
     evals = make(sink, sink_retry_for=0.2)
     for number in range(40):
         evals.offer(sample(number))
-    assert evals.flush(20)
+    assert evals.flush(PATIENCE)
     books = sink.books()
     assert books["lost"] == 0
     assert books["taken"] == books["spooled"] + books["waiting"]
@@ -270,7 +270,7 @@ def test_a_dead_platform_stops_nobody_else(make: Make, platform: Platform) -> No
         evals = make([dead, SINKS["mlflow"](platform.url), memory], sink_retry_for=0.2)
         for number in range(20):
             evals.offer(sample(number))
-        assert evals.flush(20)
+        assert evals.flush(PATIENCE)
         assert len(platform.kept) == len(memory.results) == 20
         assert evals.spooled()["scored"] == 20
         assert evals.spooled()["undelivered"] == 20
@@ -284,6 +284,7 @@ def test_a_shutdown_leaves_scores_for_the_next(make: Make, platform: Platform) -
     first = make(sink)
     for number in range(5):
         first.offer(sample(number))
+    until(lambda: first.stats().scored == 5)
     first.shutdown(0.5)
     assert sink.books() == {
         "taken": 5, "sent": 0, "lost": 0, "spooled": 5, "waiting": 0, "no_span": 0,
@@ -302,7 +303,7 @@ def test_a_sample_without_a_span_is_counted_once(
     sink = SINKS["phoenix"](platform.url)
     evals = make(sink)
     evals.offer(sample(0))
-    assert evals.flush(20)
+    assert evals.flush(PATIENCE)
     (file,) = (tmp_path / "spool").glob("*.sqlite")
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
@@ -314,13 +315,13 @@ def test_a_sample_without_a_span_is_counted_once(
 def test_scores_go_to_the_address_they_were_made_for(make: Make, platform: Platform) -> None:
     """Another project's platform does not get them, though it shares the spool."""
     with PlatformServer(lambda _: Answer(503)) as down:
-        first = make(SINKS["phoenix"](down.url))
+        first = make(SINKS["phoenix"](down.url), sink_retry_for=0.2)
         first.offer(sample(1))
-        first.flush(0.5)
+        assert first.flush(PATIENCE)
         first.shutdown(0.5)
     second = make(SINKS["phoenix"](platform.url))
     second.offer(sample(2))
-    assert second.flush(20)
+    assert second.flush(PATIENCE)
     # Long enough for several looks at what others left behind.
     time.sleep(2.5)
     assert {key.split()[0] for key in platform.kept} == {f"{3:016x}"}
@@ -358,7 +359,7 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     for number in range(files):
         evals = make(SINKS["phoenix"](f"{platform.url}/{number}"), sink_retry_for=0.1)
         evals.offer(sample(number))
-        assert evals.flush(30)
+        assert evals.flush(PATIENCE)
         evals.shutdown(0.1)
     assert evals.spooled()["undelivered"] == files
     killed(
@@ -514,9 +515,10 @@ def test_no_key_stands_in_the_spool(make: Make, platform: Platform, tmp_path: Pa
     evals.flush(2)
     platform.status = 503
     evals.offer(sample(2))
-    evals.flush(1)
-    written = b"".join(
-        path.read_bytes() for path in (tmp_path / "spool").iterdir() if path.is_file()
-    )
-    assert b"s2" in written
-    assert b"sk-secret" not in written
+
+    def written() -> bytes:
+        paths = (tmp_path / "spool").iterdir()
+        return b"".join(path.read_bytes() for path in paths if path.is_file())
+
+    until(lambda: b"s2" in written())
+    assert b"sk-secret" not in written()

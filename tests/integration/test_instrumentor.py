@@ -81,6 +81,8 @@ def run(
             "PYTHONPATH": ":".join([*entry_point_folder(folder), *filter(None, sys.path)]),
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.listen_to_grpc(),
             "OTEL_SERVICE_NAME": "app",
+            "RAG_EVAL_EXIT_TIMEOUT": "60",
+            "RAG_EVAL_HOLD_TIMEOUT": "60",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": ",".join(OTHERS),
             **env,
         },

@@ -41,6 +41,7 @@ from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import JudgeServer
 from tests.servers.samples import DECOMPOSE, VERIFY
 from tests.servers.truth import TRUTH, found, spent
+from tests.waiting import PATIENCE
 
 KEY = "sk-test-0123456789"
 
@@ -288,7 +289,9 @@ async def test_no_cache_of_the_application_is_touched() -> None:
 async def test_passing_failures_are_tried_again(kind: FaultKind) -> None:
     """A 429, a 500 and a time-out that go away cost time and a call, no finding."""
     with JudgeServer(faults=[Fault(kind=kind, calls=frozenset({1}))]) as server:
-        findings = await verified(openai_model(server), timeout=1.0)
+        # A limit on a hanging call alone, and one that an answered call keeps.
+        limit = 5.0 if kind is FaultKind.HANG else PATIENCE
+        findings = await verified(openai_model(server), timeout=limit)
         assert found(findings) == TRUTH
         assert spent(findings).calls == pytest.approx(2)
 
@@ -297,7 +300,7 @@ LASTING = [
     (FaultKind.RATE_LIMIT, Cause.JUDGE_FAILED, "HTTP 429"),
     (FaultKind.SERVER_ERROR, Cause.JUDGE_FAILED, "HTTP 500"),
     (FaultKind.DROP, Cause.JUDGE_FAILED, "Error"),
-    (FaultKind.HANG, Cause.TIMEOUT, "no reply within 0.3 s"),
+    (FaultKind.HANG, Cause.TIMEOUT, "no reply within 1.5 s"),
 ]
 
 
@@ -307,7 +310,8 @@ async def test_lasting_failures_are_told_without_content(
 ) -> None:
     """A provider's exception becomes one line: model, status or type."""
     with JudgeServer(faults=[Fault(kind=kind)]) as server:
-        findings = await verified(openai_model(server), timeout=0.3, retries=1)
+        limit = 1.5 if kind is FaultKind.HANG else PATIENCE
+        findings = await verified(openai_model(server), timeout=limit, retries=1)
         finding = findings.relevance
         assert isinstance(finding, NotScored)
         assert (finding.cause, words in finding.detail) == (cause, True)
@@ -412,7 +416,7 @@ async def test_a_judge_that_retrieves_is_not_captured_by_a_global_handler() -> N
     register_configure_hook(everywhere, inheritable=True)
     try:
         await chain.ainvoke("q")
-        assert await asyncio.to_thread(evals.flush, 10)
+        assert await asyncio.to_thread(evals.flush, PATIENCE)
         assert asked
         assert evals.stats().offered == 1
     finally:
@@ -438,7 +442,7 @@ async def test_a_sink_that_retrieves_is_not_captured_by_a_global_handler() -> No
     register_configure_hook(everywhere, inheritable=True)
     try:
         await chain.ainvoke("q")
-        assert await asyncio.to_thread(evals.flush, 10)
+        assert await asyncio.to_thread(evals.flush, PATIENCE)
         assert delivered == ["q"]
         assert evals.stats().offered == 1
     finally:

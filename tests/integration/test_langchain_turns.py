@@ -38,6 +38,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
+from tests.waiting import until_async
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
@@ -105,16 +106,18 @@ def test_a_retriever_alone_that_raises_is_no_interaction(world: World) -> None:
 
 def test_a_retriever_that_is_cancelled_makes_a_cancelled_interaction(world: World) -> None:
     """An attempt counts, whatever ended it."""
+    asked: list[str] = []
 
     class Slow(Down):
         async def _aget_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
-            await asyncio.sleep(5)
+            asked.append(query)
+            await asyncio.sleep(600)
             return []
 
     async def request() -> None:
         chain = Slow() | joined | reader()
         task = asyncio.create_task(chain.ainvoke(QUESTION, config(world)))
-        await asyncio.sleep(0.1)
+        await until_async(lambda: asked)
         task.cancel()
         await asyncio.wait([task])
 

@@ -54,7 +54,13 @@ def rag_spans(folder: Path) -> list[dict[str, Any]]:
 
 def test_a_script_that_just_ends_loses_nothing(tmp_path: Path) -> None:
     """Waiting samples are finished at exit, and their spans carry the scores."""
-    run(tmp_path, "evals = make(0.1)\nfor n in range(5): record_request(evals, str(n))")
+    run(
+        tmp_path,
+        """
+        evals = make(0.1, exit_timeout=60, hold_timeout=60)
+        for n in range(5): record_request(evals, str(n))
+        """,
+    )
     assert len(results(tmp_path)) == 5
     spans = rag_spans(tmp_path)
     assert [span["rag.eval.status"] for span in spans] == ["ok"] * 5
@@ -73,7 +79,7 @@ def test_names_can_still_be_resolved_at_exit(tmp_path: Path) -> None:
                 await asyncio.get_running_loop().getaddrinfo("localhost", 80)
                 return await super().verify(task)
         evals = RagEval(metrics=["ragas.faithfulness"], judge=Resolving(FAITHFUL),
-                        sinks=["jsonl:results.jsonl"])
+                        sinks=["jsonl:results.jsonl"], exit_timeout=60)
         record_request(evals, "1")
         """,
     )
@@ -90,9 +96,16 @@ def test_a_stuck_judge_delays_exit_by_no_more_than_the_limit(tmp_path: Path) -> 
 def test_a_hanging_sink_does_not_keep_the_process(tmp_path: Path) -> None:
     """A sink that never returns does not keep the process from ending."""
     script = """
-    evals = RagEval(metrics=["ragas.faithfulness"], judge=faithful_judge(),
-                    sinks=[lambda s, o: time.sleep(600)], config=RagEvalConfig(exit_timeout=0.5))
+    reached = threading.Event()
+
+    def hang(sample, outcomes):
+        reached.set()
+        time.sleep(600)
+
+    evals = RagEval(metrics=["ragas.faithfulness"], judge=faithful_judge(), sinks=[hang],
+                    config=RagEvalConfig(exit_timeout=0.5))
     record_request(evals, "1")
+    assert reached.wait(60)
     """
     run(tmp_path, script)
     assert [span["rag.eval.status"] for span in rag_spans(tmp_path)] == ["ok"]
@@ -103,7 +116,7 @@ def test_threads_that_outlive_the_main_thread_are_served(tmp_path: Path) -> None
     run(
         tmp_path,
         """
-        evals = make(0.05)
+        evals = make(0.05, exit_timeout=60)
         def serve():
             time.sleep(0.5)
             record_request(evals, "late")
@@ -120,7 +133,7 @@ def test_a_fork_doubles_no_span_and_both_sides_go_on(tmp_path: Path) -> None:
     run(
         tmp_path,
         """
-        evals = make(0.5)
+        evals = make(1.0, exit_timeout=60, hold_timeout=60)
         record_request(evals, "before")
         assert evals.stats().offered == 1
         pid = os.fork()

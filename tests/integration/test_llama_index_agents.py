@@ -145,7 +145,7 @@ async def test_a_workflow_that_did_not_stop_is_no_success(world: World, seed: in
     due = {"raises": Status.ERROR, "late": Status.ERROR, "cancelled": Status.CANCELLED}
     for way in ways:
         retrieved = asyncio.Event()
-        flow = flow_type(timeout=0.2 if way == "late" else 60)
+        flow = flow_type(timeout=3.0 if way == "late" else 60)
         flow.way = way
         handler = flow.run(query=question)
         await retrieved.wait()

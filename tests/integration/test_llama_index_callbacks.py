@@ -171,7 +171,7 @@ async def aread(made: Any) -> None:
 
 
 async def workflow(made: Any) -> None:
-    await OwnWorkflow(timeout=10).run(query=QUESTION)
+    await OwnWorkflow(timeout=120).run(query=QUESTION)
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ async def divided() -> Any:
 
 
 async def workflow() -> Any:
-    return await OwnWorkflow(timeout=30).run(query=QUESTION)
+    return await OwnWorkflow(timeout=120).run(query=QUESTION)
 
 
 def search(text: str) -> str:

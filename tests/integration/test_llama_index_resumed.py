@@ -167,16 +167,16 @@ def test_a_workflow_goes_on_from_a_stored_context(seed: int, way: str, elsewhere
     corpus, question, answer = Corpus(draw, 2), draw.question(), answered(draw)
     flow, asked = flow_of(draw, way, corpus, answer)
     with captured() as world:
-        stored = asyncio.run(stopped(flow(timeout=20), **{asked: question}))
+        stored = asyncio.run(stopped(flow(timeout=120), **{asked: question}))
         (first,) = world.seen()
         assert first.sample.status == "cancelled"
         if not elsewhere:
-            assert asyncio.run(resumed(flow(timeout=20), stored)) == answer
+            assert asyncio.run(resumed(flow(timeout=120), stored)) == answer
             (last,) = (seen for seen in world.seen() if seen.sample.status == "ok")
             assert world.evals.stats().incidents == {}
     if elsewhere:
         with captured() as world:
-            assert asyncio.run(resumed(flow(timeout=20), stored)) == answer
+            assert asyncio.run(resumed(flow(timeout=120), stored)) == answer
             found = world.seen()
             assert world.evals.stats().incidents == {}
             if way in ("name of the input", "rows"):
@@ -211,7 +211,7 @@ def test_an_agent_goes_on_from_a_stored_context(seed: int) -> None:
             FunctionTool.from_defaults(async_fn=confirm, name=names[1], description=names[1]),
         ]
         calls = [pick(names[0], query=corpus.question), pick(names[1])]
-        return FunctionAgent(tools=tools, llm=in_turn(answer, *calls), streaming=False, timeout=20)
+        return FunctionAgent(tools=tools, llm=in_turn(answer, *calls), streaming=False, timeout=120)
 
     with captured():
         stored = asyncio.run(stopped(agent(), user_msg=question))

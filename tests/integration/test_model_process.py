@@ -102,7 +102,7 @@ async def test_the_process_is_quiet_and_bounded(
     assert there["tokenizers"] == "false"
     assert there["nice"] == min(19, os.nice(0) + 10)
     if sys.platform == "linux":
-        assert set(there["schedulers"]) == {os.SCHED_IDLE}
+        assert there["scheduler"] == os.SCHED_IDLE
     assert there["parent"] == os.getpid()
     assert there["main"] is None
 
@@ -172,7 +172,7 @@ async def test_a_process_that_always_dies_holds_nothing_up(make: Make) -> None:
 @pytest.mark.long
 def test_a_process_that_hangs_is_killed() -> None:
     """A text that holds the interpreter forever is an error; other texts get their results."""
-    process: ModelProcess[str, dict[str, Any]] = ModelProcess("own", load, reply_timeout=5.0)
+    process: ModelProcess[str, dict[str, Any]] = ModelProcess("own", load, reply_timeout=20.0)
     (before,) = process.run(["text"])
     hung, other = process.run(["hang", "text"])
     process.close()

@@ -231,7 +231,7 @@ def test_samples_are_finished_at_exit(tmp_path: Path) -> None:
         HEAD
         + textwrap.dedent("""
             embedder = OwnEmbedder(process=True)
-            config = RagEvalConfig(exit_timeout=30)
+            config = RagEvalConfig(exit_timeout=100)
             evals = RagEval(METRIC, embedder=embedder, sinks=["jsonl:results.jsonl"], config=config)
             for _ in range(5):
                 evals.offer(asked("sleep"))
@@ -449,9 +449,11 @@ def get(url: str) -> Any:
 def test_a_uvicorn_application(tmp_path: Path, end: signal.Signals) -> None:
     """A server's requests are scored in a process that ends with the server, however it ends."""
     (tmp_path / "served.py").write_text(SERVER)
-    port = free_port()
-    command = ("-m", "uvicorn", "served:app", "--port", str(port), "--log-level", "warning")
-    with host(tmp_path, *command) as server:
+    command = ("-m", "uvicorn", "served:app", "--port", "0", "--log-level", "info")
+    with host(tmp_path, *command, "--no-access-log") as server:
+        assert server.stderr is not None
+        told = iter(server.stderr.readline, "")
+        port = next(line.split(":")[-1].split()[0] for line in told if "running on" in line)
         for _ in range(10):
             get(f"http://127.0.0.1:{port}/answer")
         found = get(f"http://127.0.0.1:{port}/stats")

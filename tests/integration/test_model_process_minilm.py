@@ -34,6 +34,7 @@ MODEL = str(packaged.get_model_path())
 
 pytestmark = [
     pytest.mark.embeddings,
+    pytest.mark.usefixtures("cores"),
     pytest.mark.skipif(os.name != "posix", reason="needs a POSIX system"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -41,7 +42,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def evals() -> Iterator[RagEval]:
+def evals(cores: None) -> Iterator[RagEval]:
     """With everything at its default but for the model's path."""
     evals = RagEval("all", embedder=f"sentence-transformers:{MODEL}")
     yield evals

@@ -24,6 +24,7 @@ from rag_eval_hooks.score import Cause
 from rag_eval_hooks.usage import Usage
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import EMBEDDINGS, JudgeServer
+from tests.waiting import PATIENCE
 
 
 @asynccontextmanager
@@ -86,7 +87,8 @@ async def test_many_texts_are_sent_in_parts() -> None:
 async def test_no_vectors_are_an_error(kind: FaultKind, error: type[JudgeError]) -> None:
     """An endpoint that fails gives no vectors rather than wrong ones."""
     with JudgeServer(faults=[Fault(kind=kind)]) as server:
-        async with embedder_at(server, timeout=0.5) as embedder:
+        limit = 0.5 if kind is FaultKind.HANG else PATIENCE
+        async with embedder_at(server, timeout=limit) as embedder:
             with pytest.raises(error):
                 await embedder.embed(["text"])
 

@@ -50,7 +50,12 @@ def run(
         capture_output=True,
         text=True,
         timeout=PATIENCE,
-        env={"PYTHONPATH": ":".join(sys.path), **env},
+        env={
+            "PYTHONPATH": ":".join(sys.path),
+            "RAG_EVAL_EXIT_TIMEOUT": "60",
+            "RAG_EVAL_HOLD_TIMEOUT": "60",
+            **env,
+        },
     )
 
 
@@ -87,7 +92,7 @@ def test_the_service_has_the_name_of_the_environment(
 
 def test_scores_are_metrics_and_log_events_too(receiver: OtlpCollector, tmp_path: Path) -> None:
     """`setup_tracing` sends all three signals, and `shutdown` flushes them."""
-    last = "evals.shutdown(10); import os; os._exit(0)"
+    last = "evals.shutdown(60); import os; os._exit(0)"
     run(tmp_path, receiver.url, last)
     assert "rag.eval.score" in receiver.metrics
     assert [record.event_name for record in receiver.log_records] == ["gen_ai.evaluation.result"]

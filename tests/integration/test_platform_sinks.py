@@ -44,8 +44,8 @@ EVALUATION = Evaluation(
     end=2_000_000_000,
     verdicts={"ragas.faithfulness": False},
 )
-LIMITS = Limits(timeout=0.3, retry_for=0.4, queue_chars=10_000)
-PATIENT = Limits(timeout=5.0, retry_for=60.0, queue_chars=10_000)
+PATIENT = Limits(timeout=60.0, retry_for=60.0, queue_chars=10_000)
+HASTY = replace(PATIENT, retry_for=0.4)
 Make = Callable[[str], PlatformSink]
 SINKS: dict[str, Make] = {
     "phoenix": lambda url: PhoenixSink(url, api_key="sk-secret"),
@@ -57,7 +57,7 @@ SINKS: dict[str, Make] = {
 class Opened:
     """A sink of an evaluator, with what was counted."""
 
-    def __init__(self, sink: PlatformSink, limits: Limits = LIMITS) -> None:
+    def __init__(self, sink: PlatformSink, limits: Limits = PATIENT) -> None:
         self.sink = sink
         self.incidents = Incidents()
         config = RagEvalConfig(capture_content=True)
@@ -82,7 +82,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 def open_sink() -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
-    def make(sink: PlatformSink, limits: Limits = LIMITS) -> Opened:
+    def make(sink: PlatformSink, limits: Limits = PATIENT) -> Opened:
         opened.append(Opened(sink, limits))
         return opened[-1]
 
@@ -113,7 +113,7 @@ def test_a_failure_that_passes_loses_nothing(
         return well(request) if failed is None else Answer(failed, {"error": "busy"})
 
     with PlatformServer(answer) as server:
-        one = open_sink(make(server.url), PATIENT)
+        one = open_sink(make(server.url))
         one.deliver()
         assert one.flush(60)
     assert one.sink.books()["sent"] == 1
@@ -126,7 +126,7 @@ def test_a_lasting_failure_is_given_up_and_counted(
 ) -> None:
     """Results that a broken platform does not take in time are lost and counted with the cause."""
     with PlatformServer(lambda _: Answer(status, {"error": "broken"})) as server:
-        one = open_sink(make(server.url))
+        one = open_sink(make(server.url), HASTY)
         one.deliver(3)
         assert one.flush(60)
     assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
@@ -137,7 +137,7 @@ def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
     """Scores for an address where nothing listens are retried, given up in time, and counted."""
     with PlatformServer(well) as server:
         url = server.url
-    one = open_sink(make(url))
+    one = open_sink(make(url), HASTY)
     one.deliver(3)
     assert one.balanced()
     assert one.flush(60)
@@ -148,7 +148,7 @@ def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
 def test_too_slow(make: Make, open_sink: Callable[..., Opened]) -> None:
     """A platform that answers later than the time limit counts as one that failed."""
     with PlatformServer(lambda request: replace(well(request), after=1.0)) as server:
-        one = open_sink(make(server.url))
+        one = open_sink(make(server.url), replace(HASTY, timeout=0.3))
         one.deliver()
         assert one.flush(60)
     assert one.incidents.counts()[f"sink {one.sink.name}, ReadTimeout: Lost"] == 1
@@ -169,11 +169,11 @@ def test_the_outbox_is_bounded(make: Make, open_sink: Callable[..., Opened]) -> 
     hanging = threading.Event()
 
     def answer(request: Request) -> Answer:
-        hanging.wait(10)
+        hanging.wait(120)
         return well(request)
 
     with PlatformServer(answer) as server:
-        one = open_sink(make(server.url), replace(PATIENT, timeout=20.0))
+        one = open_sink(make(server.url), PATIENT)
         one.deliver(200)
         books = one.sink.books()
         assert books["waiting"] * 1000 <= 10_000
@@ -190,11 +190,11 @@ def test_closing_counts_what_is_left(make: Make) -> None:
     hanging = threading.Event()
 
     def answer(request: Request) -> Answer:
-        hanging.wait(10)
+        hanging.wait(120)
         return well(request)
 
     with PlatformServer(answer) as server:
-        one = Opened(make(server.url), replace(PATIENT, timeout=20.0))
+        one = Opened(make(server.url), PATIENT)
         one.deliver(3)
         one.delivery.close()
         assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
@@ -213,7 +213,7 @@ def test_a_span_may_arrive_later(kind: str, open_sink: Callable[..., Opened]) ->
         return well(request) if next(unknown, None) is None else Answer(404, {"detail": "no span"})
 
     with PlatformServer(answer) as server:
-        one = open_sink(SINKS[kind](server.url), PATIENT)
+        one = open_sink(SINKS[kind](server.url))
         one.deliver()
         assert one.flush(60)
     assert one.sink.books()["sent"] == 1
@@ -237,7 +237,7 @@ def test_phoenix_is_left_with_what_waits_for_a_span(open_sink: Callable[..., Ope
 def test_a_span_that_never_arrives_is_counted(open_sink: Callable[..., Opened]) -> None:
     """MLflow keeps nothing for traces that it does not have: then the scores are lost, counted."""
     with PlatformServer(lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"})) as server:
-        one = open_sink(SINKS["mlflow"](server.url))
+        one = open_sink(SINKS["mlflow"](server.url), HASTY)
         one.deliver()
         assert one.flush(60)
     assert one.incidents.counts() == {"sink mlflow, no such span: Lost": 1}
@@ -363,7 +363,7 @@ def test_keys_are_sent_and_never_shown(
     """A key stands in a header, and in no log, count or text of the sink."""
     caplog.set_level(logging.DEBUG, logger="rag_eval_hooks")
     with PlatformServer(lambda _: Answer(500, {"error": "sk-secret"})) as server:
-        one = open_sink(make(server.url))
+        one = open_sink(make(server.url), HASTY)
         one.deliver()
         assert one.flush(60)
         assert server.requests[0].headers["authorization"]
@@ -375,7 +375,7 @@ def test_an_evaluator_is_not_held_up(make: Make) -> None:
     hanging = threading.Event()
 
     def answer(request: Request) -> Answer:
-        hanging.wait(10)
+        hanging.wait(120)
         return well(request)
 
     with PlatformServer(answer) as server:

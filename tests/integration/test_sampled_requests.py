@@ -92,7 +92,7 @@ def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
     """Question, answer, latency and metadata of a real request decide, and its failure."""
     rules = [
         {"error": "Timeout", "rate": 1.0, "name": "failed"},
-        {"latency_above": 0.2, "rate": 1.0, "name": "slow"},
+        {"latency_above": 4.0, "rate": 1.0, "name": "slow"},
         {"question": "(?i)refund", "rate": 1.0, "name": "refund"},
         {"answer": "sorry", "rate": 1.0, "name": "sorry"},
         {"metadata": {"session_id": "s1"}, "rate": 1.0, "name": "session"},
@@ -103,7 +103,7 @@ def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
     with RagEval(metrics, sinks=[memory], config=config, tracer_provider=provider) as evals:
         told: Any = {"callbacks": [RagEvalCallbackHandler(evals)]}
         chain().invoke("hello", config=told)
-        chain(wait=0.25).invoke("hello", config=told)
+        chain(wait=4.1).invoke("hello", config=told)
         chain().invoke("My Refund?", config=told)
         chain("I am sorry.").invoke("hello", config=told)
         in_session: Any = {**told, "metadata": {"thread_id": "s1"}}

@@ -98,9 +98,10 @@ def test_requests_for_vectors_are_told_apart(make: Make, metrics: Metrics) -> No
 
 def test_a_time_out_and_a_sample_out_of_time_are_told_apart(make: Make, metrics: Metrics) -> None:
     """A request past judge_timeout is a time-out; one that a sample's time cut off is cancelled."""
-    with JudgeServer(latency=5) as server:
+    with JudgeServer(latency=60) as server:
         make("openai:m", **at(server, judge_timeout=0.2)).evaluate(ships())
-        make("openai:n", **at(server, sample_timeout=0.2)).evaluate(ships())
+        # Long enough for its first request to be sent.
+        make("openai:n", **at(server, sample_timeout=4.0)).evaluate(ships())
     told = metrics.by("rag.eval.judge.calls", "judge.name", "judge.outcome")
     assert told == {("openai:m", "timeout"): 1, ("openai:n", "cancelled"): 1}
 

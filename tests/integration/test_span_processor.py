@@ -22,6 +22,7 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.span_processor import RagEvalSpanProcessor
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.waiting import PATIENCE, until
 
 HALF = Findings(answer_claims=("a", "b"), answer_support=(Support((True,)), Support((False,))))
 SCORE = "rag.eval.ragas.faithfulness.score"
@@ -35,6 +36,7 @@ class World:
         *,
         processors: int = 1,
         latency: float = 0.0,
+        judge: ScriptedJudge | None = None,
         limits: SpanLimits | None = None,
         sampler: Sampler = ALWAYS_ON,
         **config: Any,
@@ -43,7 +45,7 @@ class World:
         self.tracer = self.provider.get_tracer("theirs", "1.2")
         self.evals = RagEval(
             metrics="ragas.faithfulness",
-            judge=ScriptedJudge(HALF, latency=latency),
+            judge=judge or ScriptedJudge(HALF, latency=latency),
             config=RagEvalConfig(**config),
             tracer_provider=self.provider,
         )
@@ -84,14 +86,17 @@ class World:
     def end(self, span: Span) -> None:
         span.end(end_time=(getattr(span, "start_time", None) or 0) + 5_000_000)
 
-    def exported(self, exporter: int = 0) -> list[ReadableSpan]:
-        """What has gone out so far, but for evaluation spans; waits for nothing of ours."""
+    def exported(self, exporter: int = 0, *, due: int = 0) -> list[ReadableSpan]:
+        """What has gone out so far, at least `due` spans, but for evaluation spans."""
+
+        def found() -> list[ReadableSpan]:
+            spans = self.exporters[exporter].get_finished_spans()
+            return [span for span in spans if not span.name.startswith("evaluation")]
+
+        until(lambda: len(found()) >= due)
+        # For what is not to go out.
         time.sleep(0.1)
-        return [
-            span
-            for span in self.exporters[exporter].get_finished_spans()
-            if not span.name.startswith("evaluation")
-        ]
+        return found()
 
     def flushed(self, exporter: int = 0) -> list[ReadableSpan]:
         assert self.evals.flush(60)
@@ -143,21 +148,27 @@ def _link_target() -> SpanContext:
 
 def test_it_is_kept_until_the_scores_are_there(ours_first: bool) -> None:
     """Nothing goes out before, everything after; other spans are not held up."""
-    world = World(latency=0.4)
+    go = threading.Event()
+
+    def wait(_task: object) -> Findings:
+        go.wait(PATIENCE)
+        return HALF
+
+    world = World(judge=ScriptedJudge(wait), hold_timeout=PATIENCE)
     world.request(ours_first=ours_first)
     world.request(ours_first=ours_first, retrieves=False, name="no rag")
     world.tracer.start_span("other").end()
-    assert sorted(span.name for span in world.exported()) == ["no rag", "other"]
+    assert sorted(span.name for span in world.exported(due=2)) == ["no rag", "other"]
+    go.set()
     assert sorted(span.name for span in world.flushed()) == ["no rag", "other", "theirs"]
     world.evals.shutdown()
 
 
 def test_past_the_hold_timeout_it_goes_out_without(ours_first: bool) -> None:
     """The time limit is that of spans of ours."""
-    world = World(latency=5, hold_timeout=0.05)
+    world = World(latency=600, hold_timeout=0.05)
     world.request(ours_first=ours_first)
-    time.sleep(0.6)
-    (span,) = world.exported()
+    (span,) = world.exported(due=1)
     assert attributes(span)["rag.eval.status"] == "timeout"
     world.evals.shutdown(0)
 
@@ -167,10 +178,10 @@ def test_one_too_many_goes_out_as_overflow(
 ) -> None:
     """The number is limited as well, together with spans of ours."""
     monkeypatch.setattr(limits, "HELD_SPANS", 1)
-    world = World(latency=5)
+    world = World(latency=600)
     world.request(ours_first=ours_first, name="first")
     world.request(ours_first=ours_first, name="second")
-    (span,) = world.exported()
+    (span,) = world.exported(due=1)
     assert (span.name, attributes(span)["rag.eval.status"]) == ("second", "overflow")
     world.evals.shutdown(0)
 
@@ -178,7 +189,7 @@ def test_one_too_many_goes_out_as_overflow(
 @pytest.mark.parametrize("how", ["evals", "provider"])
 def test_a_shutdown_loses_nothing(how: str, ours_first: bool) -> None:
     """Whichever is shut down first, the span goes out, once."""
-    world = World(latency=5)
+    world = World(latency=600)
     world.request(ours_first=ours_first)
     if how == "evals":
         world.evals.shutdown(0)
@@ -186,16 +197,16 @@ def test_a_shutdown_loses_nothing(how: str, ours_first: bool) -> None:
     else:
         world.provider.shutdown()
         world.evals.shutdown(0)
-    (span,) = world.exported()
+    (span,) = world.exported(due=1)
     assert attributes(span)["rag.eval.status"] == "shutdown"
 
 
 def test_after_the_shutdown_of_evals_nothing_is_kept(ours_first: bool) -> None:
     """The application goes on; its spans go out at once."""
-    world = World(latency=5)
+    world = World(latency=600)
     world.evals.shutdown(0)
     world.request(ours_first=ours_first)
-    (span,) = world.exported()
+    (span,) = world.exported(due=1)
     assert attributes(span)["rag.eval.status"] in ("shutdown", "dropped")
     world.provider.shutdown()
 
@@ -213,13 +224,13 @@ def test_force_flush_waits_for_scores_within_its_time() -> None:
     """A flush gives the span with scores if they come in time, else without; it never hangs."""
     world = World(latency=0.2)
     world.request()
-    assert world.provider.force_flush(10_000)
-    (span,) = world.exported()
+    assert world.provider.force_flush(120_000)
+    (span,) = world.exported(due=1)
     assert attributes(span)[SCORE] == 0.5
-    slow = World(latency=5)
+    slow = World(latency=600)
     slow.request()
     slow.provider.force_flush(100)
-    (span,) = slow.exported()
+    (span,) = slow.exported(due=1)
     assert attributes(span)["rag.eval.status"] == "timeout"
     world.evals.shutdown(0)
     slow.evals.shutdown(0)
@@ -301,7 +312,7 @@ def test_an_inner_processor_that_raises_is_counted_and_harms_no_other() -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_exports_it_in_the_parent_only(ours_first: bool, tmp_path: Any) -> None:
     """The parent passes on what is kept before it forks; the child starts with nothing."""
-    world = World(latency=5)
+    world = World(latency=600)
     world.request(ours_first=ours_first)
     pid = os.fork()
     if pid == 0:
@@ -311,7 +322,7 @@ def test_a_fork_exports_it_in_the_parent_only(ours_first: bool, tmp_path: Any) -
         os._exit(0)
     os.waitpid(pid, 0)
     world.provider.force_flush(100)
-    (span,) = world.exported()
+    (span,) = world.exported(due=1)
     assert attributes(span)["rag.eval.status"] == "fork"
     assert (tmp_path / "child").read_text() == "0"
     world.evals.shutdown(0)

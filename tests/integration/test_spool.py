@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import itertools
 import json
@@ -31,8 +32,8 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.spool.schema import APPLICATION
 from rag_eval_hooks.sqlite_file import SqliteFile
-from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
-from tests.waiting import until
+from rag_eval_hooks.testing import Decompose, Findings, MemorySink, ScriptedJudge, Support
+from tests.waiting import PATIENCE, until
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 Make = Callable[..., RagEval]
@@ -74,7 +75,7 @@ def run(folder: Path, script: str, **options: Any) -> subprocess.CompletedProces
     prelude = """
 import os, signal, sys, threading, time
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import Decompose, Findings, ScriptedJudge, Support
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 
 def make(latency, **config):
@@ -124,7 +125,7 @@ def test_failures_are_in_the_books_by_their_cause(make: Make) -> None:
     """A sample without a score leaves the spool too."""
     evals = make(ScriptedJudge(error=RuntimeError("down")))
     evals.offer(sample())
-    assert evals.flush(10)
+    assert evals.flush(60)
     assert evals.spooled() == {"accepted": 1, "failed:judge_failed": 1, "pending": 0}
 
 
@@ -174,12 +175,12 @@ def test_a_frozen_process_keeps_its_samples(make: Make, tmp_path: Path) -> None:
     until(lambda: evals.spooled().get("pending") == 1)
     pid = _stopped()
     evals.offer(sample(1))
-    assert evals.flush(10)
+    assert evals.flush(60)
     # Long enough for several looks at what others left behind.
     time.sleep(2.5)
     assert evals.stats().recovered == 0
     os.kill(pid, signal.SIGCONT)
-    thread.join(60)
+    thread.join(PATIENCE)
     assert child[0].returncode == 0, child[0].stderr
     until(lambda: evals.stats().recovered == 1)
 
@@ -424,7 +425,7 @@ def test_a_folder_that_cannot_be_written_disturbs_nobody(make: Make) -> None:
     """Samples are scored from memory, counted."""
     evals = make(spool="/proc/spool")
     evals.offer(sample())
-    assert evals.flush(20)
+    assert evals.flush(60)
     assert (evals.stats().scored, evals.stats().undurable) == (1, 1)
 
 
@@ -437,12 +438,12 @@ def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
         from pathlib import Path
         evals = make(0.0)
         evals.offer(sample("before"))
-        assert evals.flush(10)
+        assert evals.flush(60)
         (log,) = Path("spool").glob("*-wal")
         size = log.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         for n in range(10): evals.offer(Sample(question="x" * 50_000, contexts=("c",), answer="a"))
-        assert evals.flush(30)
+        assert evals.flush(60)
         stats = evals.stats()
         assert (stats.scored, stats.undurable) == (11, 10), stats
         """,
@@ -514,7 +515,7 @@ def test_a_position_that_is_none_is_the_sinks_fault(make: Make, position: Any) -
     memory = Odd()
     evals = make(sinks=[memory])
     evals.offer(sample(1))
-    assert evals.flush(20)
+    assert evals.flush(60)
     until(lambda: evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0})
     assert len(memory.results) == 1
     assert any(kind.startswith("sink Odd: ") for kind in evals.stats().incidents)
@@ -559,9 +560,19 @@ def test_a_deleted_folder_is_made_again(make: Make, tmp_path: Path) -> None:
 
 def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
     """Beyond its size samples are scored from memory, counted; the file does not grow."""
-    evals = make(ScriptedJudge(GOOD, latency=1.0), spool_max_mb=1, judge_concurrency=64)
+    go = threading.Event()
+
+    class Waiting(ScriptedJudge):
+        async def decompose(self, task: Decompose) -> Findings:
+            while not go.is_set():
+                await asyncio.sleep(0.05)
+            return await super().decompose(task)
+
+    evals = make(Waiting(GOOD), spool_max_mb=1, judge_concurrency=64)
     for number in range(60):
         evals.offer(sample(number, contexts=("x" * 60_000,)))
+    until(lambda: evals.stats().undurable + len(rows(tmp_path / "spool")) == 60)
+    go.set()
     assert evals.flush(60)
     stats = evals.stats()
     assert stats.scored == 60
@@ -576,7 +587,7 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     class Deadly(ScriptedJudge):
         async def decompose(self, task):
             # The first time not before it is on disk, then at once, as a native crash is.
-            time.sleep(0.5 if first else 0.0)
+            while first and evals.spooled().get("pending") != 1: time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
     evals = RagEval(metrics=["ragas.faithfulness"], judge=Deadly(GOOD),
                     config=RagEvalConfig(spool="spool"))
@@ -677,12 +688,12 @@ def test_the_child_of_a_fork_has_a_file_of_its_own(tmp_path: Path) -> None:
         pid = os.fork()
         if pid == 0:
             evals.offer(sample("child"))
-            assert evals.flush(10) and evals.stats().scored == 1
+            assert evals.flush(60) and evals.stats().scored == 1
             evals.shutdown(1)
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         evals.offer(sample("after"))
-        assert evals.flush(10) and evals.stats().scored == 2
+        assert evals.flush(60) and evals.stats().scored == 2
         end = time.monotonic() + 120
         while evals.spooled() != {"accepted": 3, "scored": 3, "pending": 0}:
             assert time.monotonic() < end, evals.spooled()

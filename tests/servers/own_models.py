@@ -1,14 +1,24 @@
 """A small local model that tells about its process, or harms it when a text says so."""
 
+# ruff: noqa: E402 - the first lines make the other imports quick
+
 from __future__ import annotations
+
+import contextlib
+import os
+
+_CAME_WITH = os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else 0
+"""How this process was scheduled when it began to load the model."""
+if _CAME_WITH:
+    # A busy machine has no idle time, in which alone it would go on: not even with its imports.
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 import ctypes
 import logging
-import os
 import re
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -91,14 +101,6 @@ def _run(texts: Sequence[str]) -> list[dict[str, Any]]:
     return [{"text": text, **there} for text in texts]
 
 
-def _schedulers() -> list[int]:
-    """How each thread but the one that watches the parent is scheduled (Linux)."""
-    tasks = Path("/proc/self/task")
-    threads = sorted(int(task.name) for task in tasks.iterdir()) if tasks.is_dir() else []
-    mostly_asleep = {t.native_id for t in threading.enumerate() if "parent" in t.name}
-    return [os.sched_getscheduler(t) for t in threads if t not in mostly_asleep]
-
-
 def _folder() -> str | None:
     try:
         return os.getcwd()
@@ -111,7 +113,7 @@ def _about() -> dict[str, Any]:
         "pid": os.getpid(),
         "parent": os.getppid(),
         "nice": os.nice(0),
-        "schedulers": _schedulers(),
+        "scheduler": _CAME_WITH,
         "folder": _folder(),
         "main": getattr(sys.modules["__main__"], "__file__", None),
         "otel": sorted(name for name in os.environ if name.startswith("OTEL_")),

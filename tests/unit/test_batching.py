@@ -10,6 +10,7 @@ import pytest
 
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.judges.batching import Batcher
+from tests.waiting import PATIENCE
 
 
 class Doubler:
@@ -42,7 +43,7 @@ def batcher(run: Doubler, *, size: int = 100, concurrency: int = 1) -> Batcher[i
 
 
 async def until_called(run: Doubler, times: int = 1) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while len(run.calls) < times:
             await asyncio.sleep(0.001)
 
@@ -60,7 +61,7 @@ async def test_a_full_batch_waits_no_longer() -> None:
     """As soon as there are enough items they run; a caller's items are never torn apart."""
     run = Doubler()
     joined = Batcher("doubler", run, size=4, window=60.0, concurrency=2)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(joined.submit([1, 2, 3]), joined.submit([4, 5, 6]))
         await joined.submit([7, 8, 9, 10, 11])
     assert run.calls == [[1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11]]
@@ -199,4 +200,4 @@ def _in_new_loop(joined: Batcher[int, int]) -> int:
     """42 from a loop that is not the one that the fork has copied."""
     asyncio.events._set_running_loop(None)
     loop = asyncio.new_event_loop()
-    return loop.run_until_complete(asyncio.wait_for(joined.submit([21]), 5))[0]
+    return loop.run_until_complete(asyncio.wait_for(joined.submit([21]), PATIENCE))[0]

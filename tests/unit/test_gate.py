@@ -204,8 +204,8 @@ async def test_a_pause_that_many_are_asked_for_holds_for_all() -> None:
     """Persistent refusals let no call through before the Retry-After is over; none is lost."""
     subject = gate(8)
     loop = asyncio.get_running_loop()
-    await many(subject, 4, error=StatusError(429, "0.2"))
     told = loop.time()
+    await many(subject, 4, error=StatusError(429, "0.2"))
     starts: list[float] = []
 
     async def call() -> None:
@@ -214,15 +214,15 @@ async def test_a_pause_that_many_are_asked_for_holds_for_all() -> None:
 
     await asyncio.gather(*(call() for _ in range(6)))
     assert len(starts) == 6
-    assert min(starts) >= told + 0.19
+    assert min(starts) >= told + 0.2
 
 
 async def test_a_probe_waits_as_long_as_the_judge_asks() -> None:
     """A dead judge that asks by Retry-After to be left alone gets no probe before that time."""
     subject = gate(failures=1, pause=0.01)
-    await many(subject, 1, error=StatusError(503, "0.3"))
+    await many(subject, 1, error=StatusError(503, "3"))
     await asyncio.sleep(0.02)
     assert subject.state().breaker is BreakerState.HALF_OPEN
     assert [type(result) for result in await many(subject, 2)] == [JudgeUnavailable] * 2
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(3)
     assert await many(subject, 1) == [None]

@@ -43,7 +43,7 @@ class CountingChat:
         self.prompts.append(prompt)
         number = len(self.prompts)
         try:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.1)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise

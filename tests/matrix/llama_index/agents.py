@@ -182,12 +182,12 @@ def own(name: str, streaming: bool) -> Shape:
     def body(world: World, way: str) -> None:
         async def ask(question: str) -> None:
             if streaming:
-                response: Any = await OwnStreaming(timeout=10, disable_validation=True).run(
+                response: Any = await OwnStreaming(timeout=120, disable_validation=True).run(
                     query=question
                 )
                 assert "".join([token async for token in response.async_response_gen()])
             else:
-                await OwnWorkflow(timeout=10).run(query=question)
+                await OwnWorkflow(timeout=120).run(query=question)
 
         async def both() -> None:
             await asyncio.gather(*map(ask, QUESTIONS))
@@ -211,7 +211,7 @@ def started_at_once() -> Shape:
 
     def body(world: World, way: str) -> None:
         async def both() -> None:
-            runs = [OwnWorkflow(timeout=10).run(query=question) for question in QUESTIONS]
+            runs = [OwnWorkflow(timeout=120).run(query=question) for question in QUESTIONS]
             for run in runs:
                 await run
 

@@ -102,7 +102,7 @@ class Nested(Workflow):
     @step
     async def ask(self, ev: StartEvent) -> StopEvent:
         """The only step."""
-        return StopEvent(result={"answer": await OwnWorkflow(timeout=10).run(query=ev.query)})
+        return StopEvent(result={"answer": await OwnWorkflow(timeout=120).run(query=ev.query)})
 
 
 class Streaming(Workflow):

@@ -193,7 +193,7 @@ async def model_fails() -> None:
 
 async def asking() -> None:
     """Somebody is asked on the way."""
-    handler: Any = Asking(timeout=10).run(query=QUESTION)
+    handler: Any = Asking(timeout=120).run(query=QUESTION)
     async for event in handler.stream_events():
         if isinstance(event, InputRequiredEvent):
             handler.ctx.send_event(HumanResponseEvent(response="Yes."))
@@ -209,19 +209,19 @@ async def never_told() -> None:
 async def breaking() -> None:
     """A step raises."""
     with contextlib.suppress(Exception):
-        await Breaking(timeout=10).run(query=QUESTION)
+        await Breaking(timeout=120).run(query=QUESTION)
 
 
 async def words_as_events() -> None:
     """The words are read as events."""
-    handler: Any = Streaming(timeout=10).run(query=QUESTION)
+    handler: Any = Streaming(timeout=120).run(query=QUESTION)
     shown = [event.word async for event in handler.stream_events() if isinstance(event, Shown)]
     assert "".join(shown) == await handler
 
 
 async def generator(own: bool) -> None:
     """A generator is read after the workflow has ended."""
-    made = OwnGenerator(timeout=10, disable_validation=True)
+    made = OwnGenerator(timeout=120, disable_validation=True)
     made.own = own
     stream: Any = await made.run(query=QUESTION)
     assert [part async for part in stream]
@@ -295,7 +295,7 @@ SHAPES = (
     of_agents("agent whose model fails", model_fails, None, status=Status.ERROR),
     team_shape(
         "workflow that fans out",
-        lambda: FanOut(timeout=10).run(query="When, and at what price?"),
+        lambda: FanOut(timeout=120).run(query="When, and at what price?"),
         BOTH,
         question="When, and at what price?",
         contexts=[*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)],
@@ -310,7 +310,7 @@ SHAPES = (
         spans=QUERY_SPANS[1:],
     ),
     team_shape("workflow that raises", breaking, None, status=Status.ERROR, spans=QUERY_SPANS[1:]),
-    team_shape("workflow in a workflow", lambda: Nested(timeout=10).run(query=QUESTION)),
+    team_shape("workflow in a workflow", lambda: Nested(timeout=120).run(query=QUESTION)),
     team_shape("workflow that streams events", words_as_events, spans=QUERY_SPANS),
     team_shape(
         "workflow that gives out the model's stream",

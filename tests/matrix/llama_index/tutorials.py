@@ -56,7 +56,7 @@ def flow(draw: Variation, *steps: tuple[Callable[..., Any], Any, Any], workers: 
 
     for one in steps:
         method_of(*one)
-    return type(name, (Workflow,), methods)(timeout=60)
+    return type(name, (Workflow,), methods)(timeout=120)
 
 
 def starter(draw: Variation) -> Variant:

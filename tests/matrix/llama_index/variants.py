@@ -364,7 +364,7 @@ def own_workflow(draw: Variation) -> Variant:
     flow, asked, _ = _workflow(draw, corpus, question, answer)
 
     async def run() -> None:
-        await flow(timeout=30).run(**{asked: question})
+        await flow(timeout=120).run(**{asked: question})
 
     return Variant(run, question, corpus.shown(), answer)
 
