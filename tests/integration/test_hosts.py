@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from tests.servers.otlp_collector import OtlpCollector
-from tests.support.ports import free_port
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.ports import free_port
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
