@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 __all__ = ["PATIENCE", "until", "until_async"]
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds that a test waits for what should happen at once: a busy machine is no failure."""
 
 

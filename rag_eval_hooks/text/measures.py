@@ -272,8 +272,21 @@ def agree(said: Measure, stated: Measure) -> bool:
         return not stated.bound and (one < two if said.bound == ">" else one > two)
     if {said.bound, stated.bound} == {">=", "<="}:
         return False
-    near = math.isclose(one, two, rel_tol=0.004 if said.unit else 1e-9)
-    return near or _is_rounded(said, two)
+    if math.isclose(one, two, rel_tol=1e-9) or _is_rounded(said, two):
+        return True
+    near = bool(said.unit) and math.isclose(one, two, rel_tol=0.004)
+    return near and (_is_converted(said, stated) or _has_fewer_decimals(said, stated))
+
+
+def _is_converted(said: Measure, stated: Measure) -> bool:
+    """Return whether two quantities are in different units of one kind."""
+    same = math.isclose(said.value * stated.number, stated.value * said.number, rel_tol=1e-9)
+    return not same or said.per != stated.per
+
+
+def _has_fewer_decimals(said: Measure, stated: Measure) -> bool:
+    decimals = len(f"{said.number:.9g}".partition(".")[2])
+    return math.isclose(round(stated.number, decimals), said.number, rel_tol=1e-9)
 
 
 def _comparable(said: Measure, stated: Measure) -> tuple[float, float]:

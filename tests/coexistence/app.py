@@ -158,7 +158,7 @@ class World:
         value = "cats and dogs"
         given = value if shape == "lcel" else {"query" if shape == "classic" else "question": value}
         SHAPES[shape]().invoke(given, {"callbacks": handlers})
-        self.evals.flush(60)
+        self.evals.flush(300)
         self.provider.force_flush()
         return [described(span) for span in self.exporter.get_finished_spans()]
 

@@ -112,7 +112,7 @@ class World:
         """Every span of one call."""
         self.exporter.clear()
         SHAPES[shape]()
-        self.evals.flush(60)
+        self.evals.flush(300)
         self.provider.force_flush()
         return [described(span) for span in self.exporter.get_finished_spans()]
 

@@ -60,7 +60,7 @@ def captured() -> Iterator[RagEval]:
         yield evals
     finally:
         registration.disable()
-        evals.flush(60)
+        evals.flush(300)
         evals.shutdown()
     stats = evals.stats()
     assert stats.incidents == {}

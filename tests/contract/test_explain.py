@@ -43,7 +43,7 @@ def test_each_fate_is_told() -> None:
         evals.offer(sample(trace_id=taken[1], contexts=None))
         evals.offer(sample(trace_id=taken[2], status=Status.CLOSED))
         evals.offer(sample(trace_id=out))
-        evals.flush(60)
+        evals.flush(300)
         assert outcomes(evals, taken[0]) == [("scored", "")]
         assert outcomes(evals, taken[1]) == [("failed", "missing_input")]
         assert outcomes(evals, taken[2]) == [("dropped", "closed")]
@@ -70,7 +70,7 @@ def test_what_waits_is_pending_and_then_is_not() -> None:
         assert begun.wait(120)
         assert outcomes(evals, one.sample_id) == [("pending", "")]
         go.set()
-        evals.flush(60)
+        evals.flush(300)
         assert outcomes(evals, one.sample_id) == [("failed", "undefined")]
 
 
@@ -82,7 +82,7 @@ def test_metrics_without_a_score_are_told_with_their_cause() -> None:
 
     with RagEval(["ragas.faithfulness"], ScriptedJudge(fail)) as evals:
         evals.offer(one := sample())
-        evals.flush(60)
+        evals.flush(300)
         (told,) = evals.explain(one.sample_id)
     assert told.reason == "judge_failed"
     assert "HTTP 401" in told.absent["ragas.faithfulness"]
@@ -93,9 +93,9 @@ def test_samples_of_one_trace_are_all_told() -> None:
     """Several samples of one trace stand in their order."""
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         evals.offer(sample(trace_id="a" * 32))
-        evals.flush(60)
+        evals.flush(300)
         evals.offer(sample(trace_id="a" * 32, contexts=None))
-        evals.flush(60)
+        evals.flush(300)
         assert [told.outcome for told in evals.explain("a" * 32)] == ["scored", "failed"]
 
 
@@ -121,7 +121,7 @@ def test_a_captured_sample_is_found_by_its_own_id() -> None:
     ):
         capture(evals, 1)
         capture(evals, 2)
-        evals.flush(60)
+        evals.flush(300)
         first, second = (result.sample for result in memory.results)
         trace_id = f"{span.get_span_context().trace_id:032x}"
         assert first.trace_id == second.trace_id == trace_id
@@ -162,7 +162,7 @@ def test_an_id_may_be_written_in_any_way(written: str | uuid.UUID) -> None:
     """Capitals, dashes, white space and a prefix are of no account; nor is it of feedback."""
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         evals.offer(sample(trace_id=TRACE))
-        evals.flush(60)
+        evals.flush(300)
         assert [told.outcome for told in evals.explain(written)] == ["scored"]
         assert evals.feedback(written, score=1)
 
@@ -172,7 +172,7 @@ def test_an_id_of_ones_own_is_found_as_it_is(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(limits, "EXPLAINED_TRACES", 1)
     with RagEval(["ragas.faithfulness"], faithful_judge()) as evals:
         evals.offer(sample(trace_id=TRACE, sample_id="Order-7"))
-        evals.flush(60)
+        evals.flush(300)
         assert outcomes(evals, "Order-7") == [("scored", "")]
         assert evals.explain("order-7") == ()
         evals.offer(sample(trace_id="f" * 32))
@@ -196,7 +196,7 @@ def test_what_a_feedback_asked_for_is_told_too() -> None:
     with RagEval(["ragas.faithfulness"], faithful_judge(), 0.0, config=config) as evals:
         evals.offer(one := sample(trace_id=TRACE))
         assert evals.feedback(TRACE, score=0)
-        evals.flush(60)
+        evals.flush(300)
         assert outcomes(evals, TRACE) == [("sampled_out", "ratio"), ("scored", "")]
         assert outcomes(evals, one.sample_id) == [("scored", "")]
 
@@ -208,7 +208,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         samples = [sample() for _ in range(5)]
         for one in samples:
             evals.offer(one)
-        evals.flush(60)
+        evals.flush(300)
         assert [len(evals.explain(one.sample_id)) for one in samples] == [0, 0, 1, 1, 1]
     known = Explanations(1)
     for number in range(100):

@@ -61,7 +61,7 @@ def test_feedback_reaches_the_sinks_with_its_sample(make: Make) -> None:
     evals.offer(one)
     assert evals.feedback("ab" * 16, score=1, label="thumbs_up")
     assert evals.feedback(one.sample_id, reference="a")
-    evals.flush(60)
+    evals.flush(300)
     first, second = memory.feedbacks
     assert (first.score, first.label, first.sample_id) == (1.0, "thumbs_up", one.sample_id)
     assert (second.trace_id, second.span_id, second.reference) == ("ab" * 16, "cd" * 8, "a")
@@ -76,7 +76,7 @@ def test_what_was_not_evaluated_can_be_joined(status: Status, make: Make) -> Non
     one = sample(trace_id="ab" * 16, status=status)
     evals.offer(one)
     assert evals.feedback("ab" * 16, score=0)
-    evals.flush(60)
+    evals.flush(300)
     assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]
     assert memory.results == []
     assert evals.stats().offered == 1
@@ -113,7 +113,7 @@ def test_a_thumb_down_evaluates_what_was_not_chosen(make: Make) -> None:
         assert not evals.offer(one)
     evals.feedback(up.sample_id, score=1)
     evals.feedback(down.sample_id, label="👎")
-    evals.flush(60)
+    evals.flush(300)
     (result,) = memory.results
     assert result.sample.answer == "down"
     assert set(result.outcomes) == {"ragas.faithfulness", "ragas.context_recall"}
@@ -130,7 +130,7 @@ def test_a_thumb_down_adds_only_what_is_missing(make: Make) -> None:
     evals.offer(one)
     for _ in range(3):
         evals.feedback(one.sample_id, score=0)
-    evals.flush(60)
+    evals.flush(300)
     first, second = memory.results
     assert isinstance(first.outcomes["lexical.exact_match"], Score)
     assert set(second.outcomes) == {"ragas.faithfulness", "ragas.context_recall"}
@@ -146,7 +146,7 @@ def test_a_reference_adds_the_metrics_that_it_makes_possible(make: Make) -> None
     evals.offer(one)
     evals.feedback(one.sample_id, reference="right")
     evals.feedback(one.sample_id, reference="another one")
-    evals.flush(60)
+    evals.flush(300)
     _first, second = memory.results
     assert set(second.outcomes) == {"ragas.context_recall", "lexical.exact_match"}
     match = second.outcomes["lexical.exact_match"]
@@ -163,10 +163,10 @@ def test_a_thumb_down_leaves_what_lacks_a_reference_to_a_later_one(make: Make) -
     one = sample(answer="Right")
     evals.offer(one)
     evals.feedback(one.sample_id, score=0)
-    evals.flush(60)
+    evals.flush(300)
     assert evals.stats() == Stats(offered=1, scored=1)
     evals.feedback(one.sample_id, reference="right")
-    evals.flush(60)
+    evals.flush(300)
     _first, second = memory.results
     assert set(second.outcomes) == {"ragas.context_recall", "lexical.exact_match"}
     assert second.outcomes["lexical.exact_match"].reason == "reference"
@@ -179,7 +179,7 @@ def test_feedback_keeps_to_the_content_limits(make: Make) -> None:
     one = sample()
     evals.offer(one)
     evals.feedback(one.sample_id, reference="r" * 1000, label="l" * 1000)
-    evals.flush(60)
+    evals.flush(300)
     assert memory.results[1].sample.reference == "r" * 100
     assert memory.feedbacks[0].label == "l" * 100
 
@@ -191,7 +191,7 @@ def test_a_reference_heeds_the_rates(make: Make) -> None:
     one = sample()
     evals.offer(one)
     evals.feedback(one.sample_id, reference="a")
-    evals.flush(60)
+    evals.flush(300)
     assert set(memory.results[1].outcomes) == {"lexical.exact_match"}
 
 
@@ -202,7 +202,7 @@ def test_feedback_waits_for_an_evaluation_that_goes_on(make: Make) -> None:
     one = sample(reference="r")
     evals.offer(one)
     assert evals.feedback(one.sample_id, score=0)
-    evals.flush(60)
+    evals.flush(300)
     assert len(memory.results) == 1
     assert len(memory.feedbacks) == 1
 
@@ -228,7 +228,7 @@ def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None
     until(lambda: [result.sample.question for result in memory.results] == ["easy"])
     assert memory.feedbacks == []
     judge.until.set()
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert len(memory.feedbacks) == 5
 
 
@@ -240,7 +240,7 @@ def test_the_rate_limit_holds_for_feedback(make: Make) -> None:
     for one in some:
         evals.offer(one)
         evals.feedback(one.sample_id, score=0)
-    evals.flush(60)
+    evals.flush(300)
     assert (len(memory.results), len(memory.feedbacks)) == (1, 3)
     expected = Stats(offered=6, sampled_out=3, scored=1, dropped={"rate_limit": 2})
     assert evals.stats() == expected
@@ -263,7 +263,7 @@ def test_feedback_from_many_threads_adds_up(make: Make) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert len(memory.feedbacks) == 240
     assert evals.stats() == Stats(offered=80, sampled_out=40, scored=40)
 
@@ -276,7 +276,7 @@ def test_feedback_stands_in_the_traces(make: Make) -> None:
     evals = make(provider=provider)
     evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
     evals.feedback("ab" * 16, score=0.0, label="thumbs_down", reference="secret")
-    evals.flush(60)
+    evals.flush(300)
     spans = exporter.get_finished_spans()
     (span,) = (one for one in spans if one.name == "evaluation user_feedback")
     (link,) = span.links
@@ -297,7 +297,7 @@ def test_what_feedback_has_evaluated_stands_in_the_traces(make: Make) -> None:
     evals = make(provider=provider, sample_rate=0.0, tail=[DOWN])
     evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
     evals.feedback("ab" * 16, score=0.0)
-    evals.flush(60)
+    evals.flush(300)
     (evaluation,) = (one for one in exporter.get_finished_spans() if one.name == "evaluation")
     (link,) = evaluation.links
     assert f"{link.context.trace_id:032x}" == "ab" * 16
@@ -320,7 +320,7 @@ def test_what_a_feedback_had_evaluated_stands_in_the_traces() -> None:
     ) as evals:
         evals.offer(sample(trace_id="ab" * 16, span_id="cd" * 8))
         assert evals.feedback("ab" * 16, score=0, reference="r")
-        assert evals.flush(60)
+        assert evals.flush(300)
         data = reader.get_metrics_data()
     (late,) = (
         span
@@ -370,7 +370,7 @@ def test_feedback_is_written_to_files(make: Make, tmp_path: Path) -> None:
     one = sample()
     evals.offer(one)
     evals.feedback(one.sample_id, label="good")
-    evals.flush(60)
+    evals.flush(300)
     evals.shutdown()
     _result, told = map(json.loads, path.read_text().splitlines())
     assert told["feedback"]["sample_id"] == one.sample_id
@@ -382,7 +382,7 @@ def test_feedback_after_shutdown_is_counted(make: Make) -> None:
     evals = make()
     one = sample()
     evals.offer(one)
-    evals.flush(60)
+    evals.flush(300)
     evals.shutdown()
     assert not evals.feedback(one.sample_id, score=1)
     assert evals.stats().feedback == {"shutdown": 1}
@@ -532,7 +532,7 @@ def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
     evals = make(sinks=[memory])
     evals._engine.pipeline.submit(Work("k", broken, size=1, ids=("r1",), trace_id="ab" * 16))
     assert evals.feedback("r1", score=1)
-    evals.flush(60)
+    evals.flush(300)
     assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]
     assert evals.stats() == Stats(
         offered=1, dropped={"capture_failed": 1}, incidents={"capture: KeyError": 1}
@@ -555,7 +555,7 @@ def test_a_request_that_was_left_out_is_one_sample_for_all_feedback(make: Make) 
     trace_id = captured(evals)
     for told in ({"label": "hm"}, {"score": 0.0}, {"label": "again"}):
         assert evals.feedback(trace_id, **told)
-    evals.flush(60)
+    evals.flush(300)
     (result,) = memory.results
     assert {told.sample_id for told in memory.feedbacks} == {result.sample.sample_id}
     assert evals.feedback(result.sample.sample_id, score=1)
@@ -582,7 +582,7 @@ def test_feedback_on_what_cannot_be_redacted_is_told(make: Make) -> None:
     ) as evals:
         trace_id = captured(evals)
         assert evals.feedback(trace_id, score=0)
-        evals.flush(60)
+        evals.flush(300)
         assert evals.stats().incidents["feedback: RedactionError"] == 1
     assert [told.trace_id for told in memory.feedbacks] == [trace_id]
     assert memory.results == []
@@ -595,7 +595,7 @@ def test_a_thumb_down_on_a_failed_request_evaluates_no_answer(make: Make) -> Non
     one = sample(status=Status.ERROR, error_type="X", reference="r")
     evals.offer(one)
     evals.feedback(one.sample_id, score=0)
-    evals.flush(60)
+    evals.flush(300)
     assert [result.sample.answer for result in memory.results] == [None]
 
 

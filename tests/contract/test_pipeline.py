@@ -62,7 +62,7 @@ def test_an_offered_sample_reaches_every_sink(make: Make) -> None:
     sinks = [memory, lambda s, _o: seen.append(f"sync {s.answer}"), later]
     evals = make(sinks=sinks)
     assert evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert [type(r.outcomes["ragas.faithfulness"]) for r in memory.results] == [Score]
     assert sorted(seen) == ["async a", "sync a"]
 
@@ -77,7 +77,7 @@ def test_background_and_inline_scores_are_the_same(make: Make) -> None:
         reference="It opened in 1931.",
     )
     evals.offer(subject)
-    evals.flush(60)
+    evals.flush(300)
     inline = evals.evaluate(subject)
     assert inline == memory.results[0].outcomes
     assert asyncio.run(evals.aevaluate(subject)) == inline
@@ -182,7 +182,7 @@ def test_a_failing_judge_gives_failures_not_scores(
     memory = MemorySink()
     evals = make(judge, sinks=[memory])
     evals.offer(sample())
-    evals.flush(60)
+    evals.flush(300)
     (outcome,) = memory.results[0].outcomes.values()
     assert isinstance(outcome, NotScored)
     assert outcome.cause == cause
@@ -213,7 +213,7 @@ def test_a_crashing_sink_harms_nothing_else(make: Make, caplog: pytest.LogCaptur
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
         for _ in range(3):
             evals.offer(sample())
-        evals.flush(60)
+        evals.flush(300)
     assert evals.stats().incidents == {"sink Broken: OSError": 3}
     assert evals.stats().scored == len(memory.results) == 3
     assert len(caplog.records) == 1
@@ -289,7 +289,7 @@ def test_offers_from_many_threads_add_up(make: Make) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert evals.flush(60)
+    assert evals.flush(300)
     stats = evals.stats()
     assert stats.offered == total(stats) == 2000
     assert stats.dropped["error"] == 200
@@ -314,7 +314,7 @@ def test_a_sample_that_feeds_no_metric_is_settled(make: Make) -> None:
     """Nothing to evaluate is an outcome too: the books close and nobody waits."""
     evals = make("local", metrics=None)
     assert evals.offer(Sample(question="", answer=None))
-    assert evals.flush(60)
+    assert evals.flush(300)
     stats = evals.stats()
     assert (stats.offered, stats.pending, sum(stats.failed.values())) == (1, 0, 1)
 
@@ -327,7 +327,7 @@ def test_a_metric_that_exits_is_caught(make: Make) -> None:
 
     evals = make(metrics=[Metric(id="my.exit", score=leave, needs=frozenset())])
     evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert evals.stats().failed == {"metric_failed": 1}
 
 
@@ -364,7 +364,7 @@ def test_code_that_exits_ends_no_other_evaluation(
         assert isinstance(outcome, NotScored)
         assert outcome.cause in ("judge_failed", "metric_failed")
         assert evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert sum(evals.stats().failed.values()) == 2
 
 
@@ -427,7 +427,7 @@ def test_a_hanging_sink_is_left_behind(make: Make) -> None:
     evals = make(sinks=[hang, memory], config=RagEvalConfig(sink_timeout=0.1))
     for _ in range(40):
         evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert len(memory.results) == 40
     assert evals.stats().scored == 40
     assert evals.stats().incidents["sink CallableSink: TimeoutError"] == 40
@@ -448,7 +448,7 @@ def test_each_delivery_has_its_own_time(make: Make) -> None:
     evals = make(sinks=[slow], config=config)
     for _ in range(16):
         evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert len(taken) == 16
     assert evals.stats().incidents == {}
 
@@ -465,10 +465,10 @@ def test_what_a_late_sink_raises_is_not_logged(
 
     evals = make(sinks=[late], config=RagEvalConfig(sink_timeout=0.1))
     evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     release.set()
     # Its turn comes after the exception.
-    assert evals.flush(60)
+    assert evals.flush(300)
     evals.offer(sample())
     evals.shutdown()
     gc.collect()
@@ -500,7 +500,7 @@ def test_flush_does_not_wait_for_what_comes_later(make: Make) -> None:
 
     thread = threading.Thread(target=traffic)
     thread.start()
-    assert evals.flush(60)
+    assert evals.flush(300)
     stop.set()
     thread.join()
 
@@ -524,7 +524,7 @@ def test_a_closed_evaluator_is_freed(make: Make) -> None:
     memory = MemorySink()
     evals = RagEval(metrics=["lexical.source_citation"], judge="local", sinks=[memory])
     evals.offer(sample())
-    evals.flush(60)
+    evals.flush(300)
     evals.shutdown()
     alive = weakref.ref(evals)
     del evals

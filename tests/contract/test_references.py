@@ -172,7 +172,7 @@ def test_reference_metrics_run_on_golden_questions(tmp_path: Path) -> None:
     questions = ("when did the quay open?", "The quay: open since?", "Who are you?")
     for question in questions:
         evals.offer(Sample(question=question, answer="in 1931."))
-    evals.flush(60)
+    evals.flush(300)
     first, second, third = (result.outcomes[MATCH] for result in memory.results)
     assert isinstance(first, Score)
     assert isinstance(second, Score)
@@ -199,7 +199,7 @@ def test_a_golden_reference_serves_the_cheap_stage(tmp_path: Path) -> None:
     evals = RagEval("lexical", ScriptedJudge(), sinks=[memory], config=config)
     evals.offer(Sample(question="when, and why?", answer='In 1931, for "trade".'))
     evals.offer(Sample(question="when, and why?", answer="No idea."))
-    evals.flush(60)
+    evals.flush(300)
     assert [result.sample.answer for result in memory.results] == ["No idea."]
     evals.shutdown()
 
@@ -285,7 +285,7 @@ def lent(tmp_path: Path, sample: Sample) -> tuple[Sample, Any]:
     config = RagEvalConfig(references=private(tmp_path))
     with RagEval([MATCH], sinks=[memory], redact="all", config=config) as evals:
         evals.offer(sample)
-        assert evals.flush(60)
+        assert evals.flush(300)
     (result,) = memory.results
     return result.sample, result.outcomes[MATCH]
 
@@ -320,7 +320,7 @@ def test_a_captured_question_is_known_too(tmp_path: Path) -> None:
     with RagEval([MATCH], sinks=[memory], redact="all", config=config) as evals:
         with evals.interaction("Whom do I write to?") as it:
             it.answer(f"{OTHER} or {MAIL}")
-        assert evals.flush(60)
+        assert evals.flush(300)
         assert (
             evals.evaluate(Sample(question="Whom do I write to?", answer=MAIL))[MATCH] is not None
         )
@@ -361,7 +361,7 @@ def test_a_thumb_down_on_a_golden_question_has_its_reference(tmp_path: Path, que
     ) as evals:
         evals.offer(sample)
         evals.feedback(sample.sample_id, score=0)
-        assert evals.flush(60)
+        assert evals.flush(300)
     (result,) = memory.results
     assert isinstance(result.outcomes[MATCH], Score)
     assert result.sample.reference == "In 1931."

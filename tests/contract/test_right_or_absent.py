@@ -138,7 +138,7 @@ def test_a_judge_that_fails_is_visible_at_once(seed: int, caplog: pytest.LogCapt
         with RagEval(["lexical", "ragas.faithfulness"], judge=judge, embedder="none") as evals:
             for _ in range(count):
                 evals.offer(SAMPLE)
-            assert evals.flush(60)
+            assert evals.flush(300)
             stats = evals.stats()
     assert stats.failed == {"partial": count}
     assert stats.scored == 0
@@ -155,10 +155,10 @@ def test_one_score_of_the_judge_makes_a_sample_scored() -> None:
     for metrics in (["lexical"], ["lexical", "ragas.faithfulness", "ragas.context_recall"]):
         with RagEval(metrics, judge=ScriptedJudge(broken), embedder="none") as evals:
             evals.offer(SAMPLE)
-            assert evals.flush(60)
+            assert evals.flush(300)
             assert (evals.stats().scored, evals.stats().failed) == (1, {})
     down = ScriptedJudge(error=JudgeError("down"))
     with RagEval(["lexical", "ragas.faithfulness"], judge=down, embedder="none") as evals:
         evals.offer(SAMPLE)
-        assert evals.flush(60)
+        assert evals.flush(300)
         assert evals.stats().failed == {"partial": 1}

@@ -74,7 +74,7 @@ def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
     memory, judge = MemorySink(), ScriptedJudge(CLAIMS)
     evals = make(judge, [memory], sample_rate=1.0, metric_rates={"ragas": 0.0})
     evals.offer(quay())
-    evals.flush(60)
+    evals.flush(300)
     outcomes = memory.results[0].outcomes
     left_out, scored = outcomes[FAITH], outcomes[WORDS]
     assert isinstance(left_out, NotScored)
@@ -89,7 +89,7 @@ def test_a_metric_that_was_left_out_is_no_cause_of_failure(make: Make) -> None:
     evals = make(metric_rates={"ragas": 0.0, "lexical": 1.0}, metrics=[FAITH, WORDS])
     one = quay(reference=None)
     evals.offer(one)
-    evals.flush(60)
+    evals.flush(300)
     assert evals.stats().failed == {"missing_input": 1}
     assert "missing_input" in str(evals.explain(one.sample_id)[0])
 
@@ -100,7 +100,7 @@ def test_every_outcome_tells_its_own_probability(make: Make) -> None:
     evals = make(None, [memory], metric_rates={"lexical": 1.0, "ragas": 0.5})
     for _ in range(40):
         evals.offer(quay())
-    evals.flush(60)
+    evals.flush(300)
     scored = [r.outcomes[FAITH] for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
     assert 0 < len(scored) < 40 == len(memory.results)
     assert {outcome.probability for outcome in scored} == {0.5}
@@ -117,7 +117,7 @@ def test_rules_see_the_request(make: Make) -> None:
     evals = make(sample_rate=0.0, rules=rules)
     told: list[dict[str, Any]] = [{"tags": ["beta"]}, {"user_id": "u1"}, {"latency": 3.5}, {}]
     assert [evals.offer(quay(**fields)) for fields in told] == [True, True, True, False]
-    evals.flush(60)
+    evals.flush(300)
     names = ("rule:beta", "rule:user", "rule:slow", "sampled_out")
     assert evals.stats().decisions == dict.fromkeys(names, 1)
 
@@ -133,7 +133,7 @@ def test_rules_see_the_answer_that_is_judged(make: Make) -> None:
             assert run is not None
             run.text = text
             evals.recorder.end(run)
-    evals.flush(60)
+    evals.flush(300)
     assert [result.sample.answer for result in memory.results] == [RIGHT]
     assert evals.stats().decisions == {"rule:1": 1, "sampled_out": 1}
 
@@ -151,7 +151,7 @@ def test_rules_see_the_question_that_is_judged(make: Make) -> None:
         evals.recorder.documents(run, [Context(text=RIGHT)])
         evals.recorder.end(run)
         evals.recorder.end(root)
-    evals.flush(60)
+    evals.flush(300)
     assert [result.sample.question for result in memory.results] == ["When did the quay open?"]
 
 
@@ -177,7 +177,7 @@ def test_an_error_rule_evaluates_what_needs_no_answer(make: Make) -> None:
     evals = make(None, [memory], rules=[{"error": "Timeout", "rate": 1.0}])
     assert not evals.offer(quay(status=Status.ERROR, error_type="KeyError"))
     assert evals.offer(quay(status=Status.ERROR, error_type="ReadTimeout"))
-    evals.flush(60)
+    evals.flush(300)
     assert evals.stats().dropped == {"error": 1}
     assert memory.results[0].sample.answer is None
     assert all(isinstance(o, NotScored) for o in memory.results[0].outcomes.values())
@@ -192,7 +192,7 @@ def test_metadata_that_cannot_be_read_loses_nothing(make: Make) -> None:
 
     evals = make(sample_rate=1.0, rules=[{"metadata": {"k": "v"}, "rate": 0.0}])
     assert evals.offer(quay(metadata={"k": Broken()}))
-    evals.flush(60)
+    evals.flush(300)
     stats = evals.stats()
     assert (stats.scored, stats.incidents) == (1, {"rules: RuntimeError": 1})
 
@@ -206,7 +206,7 @@ def test_what_is_suspicious_is_evaluated_whatever_the_rate(make: Make) -> None:
     evals = make(None, [memory], sample_rate=0.0, tail=[SUSPECT])
     for answer in (RIGHT, WRONG, RIGHT):
         assert evals.offer(quay(answer=answer))
-    evals.flush(60)
+    evals.flush(300)
     (result,) = memory.results
     assert result.sample.answer == WRONG
     assert (result.outcomes[FAITH].probability, result.outcomes[FAITH].reason) == (
@@ -225,7 +225,7 @@ def test_a_suspect_that_the_rate_would_choose_is_certain_all_the_same(make: Make
     for _ in range(30):
         evals.offer(quay(answer=WRONG))
         evals.offer(quay(answer=RIGHT))
-    evals.flush(60)
+    evals.flush(300)
     judged = [r for r in memory.results if isinstance(r.outcomes[FAITH], Score)]
     by_answer = {r.sample.answer: r.outcomes[FAITH].probability for r in judged}
     assert by_answer == {WRONG: 1.0, RIGHT: 0.5}
@@ -238,7 +238,7 @@ def test_every_dont_know_is_evaluated(make: Make) -> None:
     evals = make(None, [memory], sample_rate=0.0, tail=[{"dont_know": True, "then": "ragas"}])
     for answer in ("I don't know.", RIGHT, None):
         evals.offer(quay(answer=answer))
-    evals.flush(60)
+    evals.flush(300)
     assert [r.sample.answer for r in memory.results] == ["I don't know."]
     assert memory.results[0].outcomes[FAITH].reason == "tail:dont_know"
 
@@ -249,10 +249,10 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
     tail = [{"metric": FAITH, "below": 0.5, "then": ["ragas"], "name": "unfaithful"}]
     evals = make(judge, [memory], sample_rate=0.0, tail=tail)
     evals.offer(quay(contexts=(RIGHT,), answer=RIGHT))
-    evals.flush(60)
+    evals.flush(300)
     assert judge.tasks == []
     evals.offer(quay(contexts=(RIGHT,), answer="The quay opened in 1977 and sank in 1980."))
-    evals.flush(60)
+    evals.flush(300)
     assert len(judge.tasks) > 0
     assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
     assert memory.results[0].outcomes[FAITH].value == 1.0
@@ -310,7 +310,7 @@ def test_the_rate_limit_drops_and_counts(make: Make) -> None:
     memory = MemorySink()
     evals = make(None, [memory], rate_limit={"minute": 5})
     assert sum(evals.offer(quay()) for _ in range(50)) == 5
-    evals.flush(60)
+    evals.flush(300)
     stats = evals.stats()
     assert (stats.scored, stats.dropped) == (5, {"rate_limit": 45})
     outcome = memory.results[-1].outcomes[WORDS]
@@ -332,10 +332,10 @@ def test_a_full_queue_enters_the_probability(make: Make, tail: list[Any]) -> Non
     first = sum(evals.offer(quay()) for _ in range(offered))
     assert first < 12
     gate.set()
-    evals.flush(60)
+    evals.flush(300)
     for _ in range(100):
         assert evals.offer(quay())
-        evals.flush(60)
+        evals.flush(300)
     outcomes = [next(iter(one.outcomes.values())) for one in memory.results]
     weights = [1.0 / outcome.probability for outcome in outcomes if outcome.probability]
     assert len(weights) == first + 100
@@ -351,7 +351,7 @@ def test_the_rate_limit_holds_for_tail_rules_too(make: Make) -> None:
     evals = make(sample_rate=0.0, tail=[SUSPECT], rate_limit={"minute": 2})
     for answer in (RIGHT, WRONG, RIGHT, WRONG, WRONG, WRONG):
         evals.offer(quay(answer=answer))
-    evals.flush(60)
+    evals.flush(300)
     stats = evals.stats()
     assert (stats.scored, stats.sampled_out, stats.dropped) == (2, 2, {"rate_limit": 2})
 
@@ -401,7 +401,7 @@ def test_weighted_means_are_unbiased() -> None:
             memory.results.clear()
             for number, one in enumerate(stream):
                 evals.offer(replace(one, sample_id=f"{repeat} {number}"))
-            assert evals.flush(60)
+            assert evals.flush(300)
             outcomes = [result.outcomes["my.costly"] for result in memory.results]
             scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
             weighted.append(sum(s.value / (s.probability or 0) for s in scores) / len(stream))
@@ -451,7 +451,7 @@ def test_the_books_add_up_whatever_happens(
             told = {"reference": {"reference": RIGHT}, "up": {"score": 1}}.get(feedback)
             name = "nobody" if feedback == "unknown" else one.sample_id
             joined += evals.feedback(name, **(told or {"label": "thumbs_down"}))  # type: ignore[arg-type]
-    assert evals.flush(60)
+    assert evals.flush(300)
     stats = evals.stats()
     evals.shutdown()
     assert stats.offered == total(stats) >= len(offers)

@@ -80,7 +80,7 @@ def test_a_flush_leaves_no_span_unwritten(rate: float) -> None:
     world = World(sample_rate=rate)
     for number in range(20):
         world.ask(number)
-    assert world.evals.flush(60)
+    assert world.evals.flush(300)
     roots, children = world.named("invoke_workflow"), world.named("retrieval")
     assert len(roots) == len(children) == 20
     assert {attributes(root)["output.value"] for root in roots} == {"In Rome."}
@@ -141,7 +141,7 @@ def test_requests_beyond_the_limit_lose_content_and_are_counted() -> None:
         world.ask(number, long)
     lost = world.evals.stats().incidents["span content left out"]
     go_on.set()
-    assert world.evals.flush(60)
+    assert world.evals.flush(300)
     roots = world.named("invoke_workflow")
     assert len(roots) == len(world.named("retrieval")) == 160
     assert sum("input.value" not in attributes(root) for root in roots) == lost > 0
@@ -159,14 +159,14 @@ def test_a_forked_child_does_not_write_its_parents_spans() -> None:
         code = 1
         try:
             world.spans.clear()
-            world.evals.flush(60)
+            world.evals.flush(300)
             code = 0 if not world.spans.get_finished_spans() else 2
         finally:
             os.write(writing, b".")
             os._exit(code)
     assert os.read(reading, 1) == b"."
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert world.evals.flush(60)
+    assert world.evals.flush(300)
     assert len(world.named("invoke_workflow")) == len(world.named("retrieval")) == 1
     world.evals.shutdown()
 
@@ -178,7 +178,7 @@ def test_rules_run_off_the_requests_thread() -> None:
         world.ask(number)
     stats = world.evals.stats()
     assert (stats.offered, stats.decisions) == (5, {"rule:rome": 5})
-    assert world.evals.flush(60)
+    assert world.evals.flush(300)
     assert world.evals.stats().scored == 5
     world.evals.shutdown()
 

@@ -37,7 +37,7 @@ def offer(first, count):
         text = f"{n} " + "x" * 5000
         ids = {"trace_id": f"{n + 1:032x}", "span_id": f"{n + 1:016x}"}
         evals.offer(Sample(question=text, contexts=("c",), answer="a", **ids))
-    assert evals.flush(60)
+    assert evals.flush(300)
 
 def told():
     stats = evals.stats()

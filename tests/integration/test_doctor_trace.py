@@ -47,7 +47,7 @@ def test_scores_that_wait_for_a_platform_are_told(tmp_path: Path) -> None:
     sinks = "phoenix:http://127.0.0.1:9"
     with RagEval(["ragas.faithfulness"], faithful_judge(), sinks=sinks, config=config) as evals:
         evals.offer(sample)
-        evals.flush(60)
+        evals.flush(300)
     variables = {"RAG_EVAL_SPOOL": str(path), "RAG_EVAL_SINKS": sinks}
     _code, text = doctor(tmp_path, "--trace", str(sample.trace_id), **variables)
     assert "phoenix has not taken its 1 scores yet" in text

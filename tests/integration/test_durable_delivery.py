@@ -308,7 +308,7 @@ def test_a_sample_without_a_span_is_counted_once(
     with closing(sqlite3.connect(file, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         evals.offer(sample(1, trace_id=None, span_id=None))
-        assert evals.flush(60)
+        assert evals.flush(300)
     assert sink.books()["no_span"] == 1
 
 
@@ -406,7 +406,7 @@ def test_what_waits_is_bounded(
     evals = make(sink, [long], spool_max_mb=1, sink_retry_for=0.2, capture_content=True)
     for number in range(40):
         evals.offer(sample(number))
-    assert evals.flush(60)
+    assert evals.flush(300)
     until(lambda: sink.books()["waiting"] == evals.spooled()["undelivered"])
     assert 10 <= evals.spooled()["undelivered"] <= 20
     assert sink.books()["lost"] >= 20
@@ -495,7 +495,7 @@ def test_a_spool_that_version_1_uses_is_left_to_it(make: Make, tmp_path: Path) -
     assert owner is not None
     evals = make(MemorySink())
     evals.offer(sample(5))
-    assert evals.flush(60)
+    assert evals.flush(300)
     books = {"accepted": 10, "scored": 9, "pending": 1, "undelivered": 1}
     until(lambda: evals.spooled() == books)
     assert path.is_file()

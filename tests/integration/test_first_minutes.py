@@ -106,7 +106,7 @@ def test_a_mapping_is_offered_and_evaluated_as_its_sample(shut_down_after: ShutD
     assert evals.offer(plain)
     bad: list[Any] = [None, 5, [], {"answer": "a"}, {"question": 3}, object()]
     assert not any(map(evals.offer, bad))
-    assert evals.flush(60)
+    assert evals.flush(300)
     stats = evals.stats()
     assert (stats.offered, dict(stats.dropped)) == (1 + len(bad), {"capture_failed": len(bad)})
 
@@ -132,7 +132,7 @@ def test_no_argument_of_an_interaction_raises_into_the_request(
     with evals.interaction(**({"question": "q"} | arguments)) as it:
         it.contexts(["c"])
         it.answer("a")
-    evals.flush(60)
+    evals.flush(300)
     assert evals.stats().offered == 1
 
 
@@ -152,7 +152,7 @@ def test_a_broken_provider_costs_what_it_provides_and_no_more(
     evals = shut_down_after(RagEval("lexical", **providers))
     with evals.interaction(_word(len(kind))) as it:
         it.answer("see page 3")
-    assert evals.flush(60)
+    assert evals.flush(300)
     stats = evals.stats()
     assert stats.scored == 1
     assert [one for one in stats.incidents if " of the provider: " in one]
@@ -163,7 +163,7 @@ def test_ids_of_any_text_are_taken(name: str, shut_down_after: ShutDown) -> None
     """A lone surrogate in an id, which cannot be encoded, loses no sample."""
     evals = shut_down_after(RagEval("lexical"))
     assert evals.offer(Sample(question="q", answer="a", **{name: "\ud800"}))  # type: ignore[arg-type]
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert evals.stats().pending == 0
 
 
@@ -331,7 +331,7 @@ def test_the_console_shows_the_worst_score_first_with_its_reason(
 
     evals = shut_down_after(RagEval([lambda _: 1.0, bad], sinks=[ConsoleSink(out)]))
     evals.offer({"question": "Which colour?", "answer": "It is blue. It is big."})
-    assert evals.flush(60)
+    assert evals.flush(300)
     text = out.getvalue()
     assert text.index("Which colour?") < text.index("own.bad") < text.index("own.lambda")
     assert "It is blue. (it is red)" in text
@@ -348,7 +348,7 @@ def test_the_console_prints_any_text_on_any_stream(
     evals = shut_down_after(RagEval([lambda _: 0.25], sinks=[ConsoleSink(file)]))
     for word in WORDS:
         evals.offer({"question": f"{word}?", "answer": f"{word} \ud800 \x1b[31m\x9b2J\r."})
-    assert evals.flush(60)
+    assert evals.flush(300)
     shown = raw.getvalue().decode(encoding)
     assert shown.count("own.lambda") == len(WORDS)
     assert "quay?" in shown
@@ -368,7 +368,7 @@ def test_the_console_is_a_sink_by_name(capsys: pytest.CaptureFixture[str]) -> No
     """`sinks=["console"]` prints to standard output, and a name near it is proposed."""
     evals = RagEval([lambda _: 0.25], sinks=["console"])
     evals.offer({"question": "Which colour?", "answer": "Blue."})
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert "own.lambda" in capsys.readouterr().out
     evals.shutdown(1)
     for written, meant in (

@@ -103,7 +103,7 @@ def test_a_message_that_dies_with_its_worker_is_sent_again(fleet: Fleet, seed: i
     with RagEval(METRIC, evaluator="celery", broker=fleet.redis.url) as evals:
         for item in batch(seed, chance.randint(1, 60)).items:
             evals.offer(item.sample)
-        assert evals.flush(60)
+        assert evals.flush(300)
         shipped = evals.stats().shipped
     sent = delivered(client)
     if chance.random() < 0.5:
@@ -254,7 +254,7 @@ def test_a_sample_that_kills_every_worker_ends_among_the_dead_letters(
         with RagEval("ragas.faithfulness", **settings) as evals, worker:
             for item in made:
                 evals.offer(item.sample)
-            assert evals.flush(60)
+            assert evals.flush(300)
             for count in range(1, 5):
                 until(lambda: len(deaths) == count, f"death {count}")  # noqa: B023
                 # What happens by itself half a minute after the last beat.

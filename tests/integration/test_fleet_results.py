@@ -57,7 +57,7 @@ def test_results_come_back(redis: RedisServer, seed: int) -> None:
         ) as evals,
     ):
         samples = offered(evals, seed, 20)
-        assert evals.flush(60)
+        assert evals.flush(300)
         stats = evals.stats()
     assert (stats.scored, stats.shipped, total(stats)) == (20, 0, stats.offered)
     got = {one.sample.sample_id: one.outcomes for one in sink.results}
@@ -80,9 +80,9 @@ def test_a_waiting_span_gets_the_scores_or_ends_at_its_deadline(redis: RedisServ
             record_request(evals)
             if in_time:
                 with working(redis, RagEval(METRICS)):
-                    assert evals.flush(60)
+                    assert evals.flush(300)
             else:
-                assert evals.flush(60)
+                assert evals.flush(300)
                 assert evals.stats().shipped == 1
         span = spans.named("invoke")[0] if spans.named("invoke") else spans.all()[-1]
         attributes = dict(span.attributes or {})

@@ -222,7 +222,7 @@ def test_no_signal_handler_is_installed(tmp_path: Path) -> None:
         import signal
         before = [signal.getsignal(n) for n in signal.valid_signals()]
         answer()
-        evals.flush(60)
+        evals.flush(300)
         assert before == [signal.getsignal(n) for n in signal.valid_signals()]
         """,
     )
@@ -337,12 +337,12 @@ def test_a_flush_before_a_freeze_leaves_nothing_open(
         import signal
         for _ in range(3):
             answer()
-            assert evals.flush(60)
+            assert evals.flush(300)
             done = len(open("results.jsonl").readlines())
             print(done, flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
         answer()
-        assert evals.flush(60)
+        assert evals.flush(300)
         assert evals.stats().scored == 4
         os.kill(os.getpid(), signal.SIGTERM)
         """,

@@ -137,7 +137,7 @@ def test_the_applications_handler_of_sigterm_stays(
     from rag_eval_hooks.instrumentor import RagEvalInstrumentor
     def handler(*_):
         evals = RagEvalInstrumentor().evals
-        evals.flush(60)
+        evals.flush(300)
         print(evals.stats().scored)
         sys.exit(3)
     signal.signal(signal.SIGTERM, handler)

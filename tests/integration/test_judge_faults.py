@@ -99,7 +99,7 @@ def evaluated(judge: Judge, count: int = 20, **config: Any) -> tuple[RagEval, Ma
     evals = RagEval(metrics=[METRIC], judge=judge, embedder="none", config=RagEvalConfig(**config))
     for number in range(count):
         assert evals.offer(sample(number))
-    assert evals.flush(60)
+    assert evals.flush(300)
     return evals, evals.stats().failed
 
 

@@ -150,11 +150,11 @@ class World:
         return {"callbacks": [self.handler]}
 
     def samples(self) -> list[Sample]:
-        assert self.evals.flush(60)
+        assert self.evals.flush(300)
         return [result.sample for result in self.memory.results]
 
     def spans(self, name: str = "") -> list[ReadableSpan]:
-        self.evals.flush(60)
+        self.evals.flush(300)
         return [s for s in self.exporter.get_finished_spans() if s.name.startswith(name)]
 
 
@@ -483,7 +483,7 @@ def test_without_an_sdk_scores_still_reach_the_sinks() -> None:
     judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
     evals = RagEval(metrics=["lexical.source_citation"], judge=judge, sinks=[memory])
     build_chain().invoke("one?", {"callbacks": [RagEvalCallbackHandler(evals)]})
-    evals.flush(60)
+    evals.flush(300)
     check(memory.results[0].sample, "one?")
     assert memory.results[0].sample.trace_id is None
     evals.shutdown()
@@ -509,7 +509,7 @@ def test_sampled_out_spans_end_without_an_evaluation_and_say_so() -> None:
     """A request that is not evaluated has its spans, with the status that says why."""
     world = World(sample_rate=0.0)
     build_chain().invoke("one?", world.config)
-    assert world.evals.flush(60)
+    assert world.evals.flush(300)
     (root,) = [s for s in world.exporter.get_finished_spans() if s.parent is None]
     assert (root.attributes or {})["rag.eval.status"] == "sampled_out"
     assert world.evals.stats().sampled_out == 1
@@ -591,7 +591,7 @@ def test_a_judge_that_uses_a_chain_is_not_captured() -> None:
     )
     world.handler = RagEvalCallbackHandler(evals)
     build_chain().invoke("outer?", world.config)
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert asked == ["You asked: inner?"]
     assert [result.sample.question for result in world.memory.results] == ["outer?"]
     evals.shutdown()

@@ -140,12 +140,12 @@ def test_a_fork_doubles_no_span_and_both_sides_go_on(tmp_path: Path) -> None:
         if pid == 0:
             assert evals.stats().offered == 0
             record_request(evals, "child")
-            assert evals.flush(60) and evals.stats().scored == 1
+            assert evals.flush(300) and evals.stats().scored == 1
             provider.force_flush()
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         record_request(evals, "parent")
-        assert evals.flush(60) and evals.stats().scored == 2
+        assert evals.flush(300) and evals.stats().scored == 2
         """,
     )
     spans = rag_spans(tmp_path)
@@ -167,7 +167,7 @@ def test_a_child_never_scores_the_parents_samples(tmp_path: Path) -> None:
             time.sleep(1)
             os._exit(evals.stats().offered)
         assert os.waitpid(pid, 0)[1] == 0
-        assert evals.flush(60) and evals.stats().scored == 4
+        assert evals.flush(300) and evals.stats().scored == 4
         """,
     )
     assert len(results(tmp_path)) == 4

@@ -319,13 +319,13 @@ def test_a_fork_has_a_process_of_its_own(tmp_path: Path) -> None:
             worker = os.fork()
             if worker == 0:
                 evals.offer(asked())
-                assert evals.flush(60) and evals.stats().scored == evals.stats().offered == 1
+                assert evals.flush(300) and evals.stats().scored == evals.stats().offered == 1
                 gc.collect()
                 print(json.dumps(told()), flush=True)
                 evals.shutdown()
                 os._exit(0)
             assert os.waitpid(worker, 0)[1] == 0
-            assert evals.flush(60) and evals.stats().scored == evals.stats().offered == 5
+            assert evals.flush(300) and evals.stats().scored == evals.stats().offered == 5
             print(json.dumps([before, told()]), flush=True)
         """),
     )

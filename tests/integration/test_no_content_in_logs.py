@@ -104,7 +104,7 @@ def _run(config: RagEvalConfig, **options: Any) -> tuple[list[str], list[str]]:
     with evals:
         _interaction(evals)
         evals.offer(FULL)
-        evals.flush(60)
+        evals.flush(300)
         try:
             outcomes = evals.evaluate(FULL)
         except RagEvalError as error:

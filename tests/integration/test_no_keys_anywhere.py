@@ -139,7 +139,7 @@ def test_credentials_in_an_address_of_ones_own_are_used_and_not_logged(
         config = RagEvalConfig(spool=str(tmp_path / "spool"))
         with RagEval(METRIC, sinks=make(url), config=config) as evals:
             evals.offer(SHOWN)
-            assert evals.flush(60)
+            assert evals.flush(300)
             told = everything(evals)
         (request,) = server.requests
     assert request.headers["authorization"].startswith("Basic ")
@@ -162,7 +162,7 @@ def test_a_proxy_that_fails_is_told_by_its_kind(
     sink = PhoenixSink("http://phoenix.invalid")
     with RagEval(["ragas.faithfulness", METRIC], judge, sinks=sink, config=config) as evals:
         evals.offer(SHOWN)
-        assert evals.flush(60)
+        assert evals.flush(300)
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]
     assert any("Lost" in line for line in told)
     assert leaks([*logged, *told], KEY) == []
@@ -184,7 +184,7 @@ def test_a_platform_that_repeats_keys_is_not_repeated(logged: list[str]) -> None
         ]
         with RagEval(METRIC, sinks=sinks) as evals:
             evals.offer(SHOWN)
-            assert evals.flush(60)
+            assert evals.flush(300)
             told = everything(evals)
         assert len(server.requests) == 3
     assert leaks([*logged, *told], KEY) == []
@@ -201,7 +201,7 @@ def test_a_judge_of_a_framework_is_not_repeated(logged: list[str]) -> None:
     judge = LangChainJudge(Leaky(messages=iter(())))
     with RagEval(["ragas.faithfulness"], judge) as evals:
         evals.offer(ASKED)
-        assert evals.flush(60)
+        assert evals.flush(300)
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]
         told += [str(one) for one in evals.explain(ASKED.sample_id)]
     assert any("ValueError" in line for line in told)

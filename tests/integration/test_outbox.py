@@ -122,7 +122,7 @@ def test_a_result_that_is_rejected_costs_no_other(begin: Callable[..., Opened]) 
     one = begin(sink)
     one.put(*range(20))
     all_wait.set()
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     assert sink.taken == {str(number): 1 for number in range(20) if number != 3}
     assert max(sink.sizes) > 1
     assert one.counts() == {"sink scripted, HTTP 422: Lost": 1}
@@ -143,7 +143,7 @@ def test_a_span_that_is_unknown_delays_no_other(begin: Callable[..., Opened]) ->
     until(lambda: len(sink.taken) == 19)
     until(lambda: sink.books()["waiting"] == 1)
     is_there.set()
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     assert sink.taken["0"] == 1
     assert one.counts() == {}
 
@@ -163,7 +163,7 @@ def test_a_result_that_fails_delays_no_other(begin: Callable[..., Opened]) -> No
     until(lambda: len(sink.taken) == 199)
     until(lambda: sink.books()["waiting"] == 1)
     is_well.set()
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     assert sink.books()["sent"] == 200
 
 
@@ -188,7 +188,7 @@ def test_a_sink_that_is_down_is_probed_by_one_request(begin: Callable[..., Opene
     one.put(*range(500))
     until(lambda: sink.sizes[-3:] == [1, 1, 1])
     is_well.set()
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     assert sink.books()["sent"] == 500
     assert set(sink.taken.values()) == {1}
     assert 1 < flying["most"] <= sink.workers
@@ -227,7 +227,7 @@ def test_a_platform_says_how_long_to_wait(begin: Callable[..., Opened]) -> None:
     one.put(0)
     assert asked.wait(60)
     one.put(1, 2)
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     assert times[1] - times[0] >= 1.0
 
 
@@ -251,7 +251,7 @@ def test_phoenix_sends_what_it_knows_and_waits_for_the_rest(
         one.put(*range(20))
         until(lambda: len(taken) == 19)
         is_there.set()
-        assert one.delivery.flush(60)
+        assert one.delivery.flush(300)
     assert set(taken.values()) == {1}
     assert len(taken) == 20
     assert one.counts() == {}
@@ -299,7 +299,7 @@ def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None
     opened = begin(*sinks, one_argument, two_arguments)
     result = evaluation(1)
     opened.delivery.put(result, opened.delivery.lacking(result))
-    assert opened.delivery.flush(60)
+    assert opened.delivery.flush(300)
     pair = (result.sample, result.outcomes)
     assert got == {
         "one": [result], "two": [pair], "optional": [pair], "any": [pair], "append": [result],
@@ -336,7 +336,7 @@ def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[...,
     one.put(1)
     told = Feedback(score=1)
     one.delivery.put_feedback(told)
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     assert (thumbs.got, len(other.got)) == ([told], 1)
     assert one.counts() == {}
 
@@ -369,7 +369,7 @@ def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opene
         caller.start()
     for caller in callers:
         caller.join()
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     assert (len(threads), flying["most"]) == (1, 1)
 
 
@@ -389,7 +389,7 @@ def test_every_row_is_released_or_left(begin: Callable[..., Opened]) -> None:
     limits = replace(LIMITS, queue_chars=5_000)
     one = begin(sink, good, limits=limits, store=rows)
     one.put(*range(20), entries=True, chars=1_000)
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     left = {entry for entry, name in rows.left if name == sink.key}
     assert 10 <= len(left) < 20
     assert one.counts()["sink scripted: left in the spool"] == len(left)
@@ -414,7 +414,7 @@ def test_a_close_leaves_in_the_rows_what_a_sink_lacks() -> None:
     sink = Scripted(answer)
     one = Opened(sink, store=rows)
     one.put(*range(5), entries=True)
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     one.delivery.close()
     assert sink.books()["spooled"] == 5
     assert not any("Lost" in kind for kind in one.counts())
@@ -426,6 +426,6 @@ def test_sinks_are_closed_once_also_without_a_result() -> None:
     first, second = OneArgument(), OneArgument()
     one = Opened(first, second)
     one.put(1)
-    assert one.delivery.flush(60)
+    assert one.delivery.flush(300)
     one.delivery.close()
     until(lambda: first.closed == second.closed == 1)

@@ -96,7 +96,7 @@ def test_what_is_sent_is_counted(make: Make, open_sink: Callable[..., Opened]) -
     with PlatformServer(well) as server:
         one = open_sink(make(server.url))
         one.deliver(3)
-        assert one.flush(60)
+        assert one.flush(300)
     assert one.sink.books() == {"taken": 3, "sent": 3, "lost": 0, "waiting": 0, "no_span": 0}
     assert one.incidents.counts() == {}
 
@@ -115,7 +115,7 @@ def test_a_failure_that_passes_loses_nothing(
     with PlatformServer(answer) as server:
         one = open_sink(make(server.url))
         one.deliver()
-        assert one.flush(60)
+        assert one.flush(300)
     assert one.sink.books()["sent"] == 1
     assert dict(one.incidents.counts()) == {f"sink {one.sink.name}, HTTP {status}: Retry": 2}
 
@@ -128,7 +128,7 @@ def test_a_lasting_failure_is_given_up_and_counted(
     with PlatformServer(lambda _: Answer(status, {"error": "broken"})) as server:
         one = open_sink(make(server.url), HASTY)
         one.deliver(3)
-        assert one.flush(60)
+        assert one.flush(300)
     assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
     assert one.incidents.counts()[f"sink {one.sink.name}, HTTP {status}: Lost"] == 3
 
@@ -140,7 +140,7 @@ def test_nobody_there(make: Make, open_sink: Callable[..., Opened]) -> None:
     one = open_sink(make(url), HASTY)
     one.deliver(3)
     assert one.balanced()
-    assert one.flush(60)
+    assert one.flush(300)
     assert one.sink.books()["lost"] == 3
     assert one.incidents.counts()[f"sink {one.sink.name}, ConnectError: Lost"] == 3
 
@@ -150,7 +150,7 @@ def test_too_slow(make: Make, open_sink: Callable[..., Opened]) -> None:
     with PlatformServer(lambda request: replace(well(request), after=1.0)) as server:
         one = open_sink(make(server.url), replace(HASTY, timeout=0.3))
         one.deliver()
-        assert one.flush(60)
+        assert one.flush(300)
     assert one.incidents.counts()[f"sink {one.sink.name}, ReadTimeout: Lost"] == 1
 
 
@@ -159,7 +159,7 @@ def test_a_refusal_is_final(make: Make, open_sink: Callable[..., Opened]) -> Non
     with PlatformServer(lambda _: Answer(401, {"error": "key"})) as server:
         one = open_sink(make(server.url))
         one.deliver(2)
-        assert one.flush(60)
+        assert one.flush(300)
         assert 1 <= len(server.requests) <= 2
     assert dict(one.incidents.counts()) == {f"sink {one.sink.name}, HTTP 401: Lost": 2}
 
@@ -180,7 +180,7 @@ def test_the_outbox_is_bounded(make: Make, open_sink: Callable[..., Opened]) -> 
         assert books["lost"] == 200 - books["waiting"]
         assert one.balanced()
         hanging.set()
-        assert one.flush(60)
+        assert one.flush(300)
     assert one.sink.books()["sent"] == books["waiting"]
     assert one.incidents.counts()[f"sink {one.sink.name}, outbox full: Lost"] == books["lost"]
 
@@ -215,7 +215,7 @@ def test_a_span_may_arrive_later(kind: str, open_sink: Callable[..., Opened]) ->
     with PlatformServer(answer) as server:
         one = open_sink(SINKS[kind](server.url))
         one.deliver()
-        assert one.flush(60)
+        assert one.flush(300)
     assert one.sink.books()["sent"] == 1
     assert one.incidents.counts() == {}
 
@@ -239,7 +239,7 @@ def test_a_span_that_never_arrives_is_counted(open_sink: Callable[..., Opened]) 
     with PlatformServer(lambda _: Answer(404, {"error_code": "RESOURCE_DOES_NOT_EXIST"})) as server:
         one = open_sink(SINKS["mlflow"](server.url), HASTY)
         one.deliver()
-        assert one.flush(60)
+        assert one.flush(300)
     assert one.incidents.counts() == {"sink mlflow, no such span: Lost": 1}
 
 
@@ -248,7 +248,7 @@ def test_a_sample_without_a_span_has_no_place(open_sink: Callable[..., Opened]) 
     with PlatformServer(well) as server:
         one = open_sink(SINKS["phoenix"](server.url))
         one.deliver(evaluation=replace(EVALUATION, sample=Sample(question="q")))
-        assert one.flush(60)
+        assert one.flush(300)
         assert server.requests == []
     assert one.sink.books()["no_span"] == 1
 
@@ -262,7 +262,7 @@ def test_a_client_that_cannot_be_made_is_counted(open_sink: Callable[..., Opened
 
     one = open_sink(Mine("mine"))
     one.deliver(3)
-    assert one.flush(60)
+    assert one.flush(300)
     assert one.sink.books()["lost"] == 3
     assert one.incidents.counts() == {"sink mine, OSError: Lost": 3}
 
@@ -280,7 +280,7 @@ def test_langfuse_scores_have_the_recorded_shape(open_sink: Callable[..., Opened
         one = open_sink(SINKS["langfuse"](server.url))
         for _ in range(2):
             one.deliver()
-            assert one.flush(60)
+            assert one.flush(300)
     first, second = server.requests
     assert (first.method, first.path) == ("POST", "/api/public/scores")
     assert first.headers["authorization"].startswith("Basic ")
@@ -331,7 +331,7 @@ def test_langfuse_gets_what_its_own_client_sends(open_sink: Callable[..., Opened
         (theirs,) = [request for request in server.requests if "scores" in request.path]
         one = open_sink(SINKS["langfuse"](server.url))
         one.deliver()
-        assert one.flush(60)
+        assert one.flush(300)
         ours = server.requests[-1]
     assert (ours.method, ours.path) == (theirs.method, theirs.path)
     for header in ("authorization", "x-langfuse-public-key", "content-type"):
@@ -352,7 +352,7 @@ def test_what_langfuse_rejects_is_counted(open_sink: Callable[..., Opened]) -> N
     with PlatformServer(lambda _: Answer(207, rejected)) as server:
         one = open_sink(SINKS["langfuse"](server.url))
         one.deliver()
-        assert one.flush(60)
+        assert one.flush(300)
         assert len(server.requests) == 1
     assert one.incidents.counts() == {"sink langfuse, some scores rejected: Lost": 1}
 
@@ -365,7 +365,7 @@ def test_keys_are_sent_and_never_shown(
     with PlatformServer(lambda _: Answer(500, {"error": "sk-secret"})) as server:
         one = open_sink(make(server.url), HASTY)
         one.deliver()
-        assert one.flush(60)
+        assert one.flush(300)
         assert server.requests[0].headers["authorization"]
     assert "sk-secret" not in caplog.text + repr(one.sink) + repr(one.incidents.counts())
 
@@ -386,7 +386,7 @@ def test_an_evaluator_is_not_held_up(make: Make) -> None:
         stats = evals.stats()
         assert (stats.offered, stats.scored, stats.pending) == (50, 50, 0)
         hanging.set()
-        assert evals.flush(60)
+        assert evals.flush(300)
         evals.shutdown()
 
 
@@ -415,7 +415,7 @@ def test_settings_name_sinks_and_keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("RAG_EVAL_SINK_KEYS", "phoenix=one,langfuse=pk:two")
         with RagEval(metrics=["lexical.source_citation"]) as evals:
             evals.offer(replace(SAMPLE, answer="see page 1"))
-            assert evals.flush(60)
+            assert evals.flush(300)
         assert {request.headers["authorization"].split()[0] for request in server.requests} == {
             "Basic",
             "Bearer",

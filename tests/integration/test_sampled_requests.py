@@ -79,7 +79,7 @@ def test_the_span_tells_rate_and_reason(
         handler = RagEvalCallbackHandler(evals)
         for tags in ([], ["beta"]):
             chain().invoke("When?", config={"callbacks": [handler], "tags": tags})
-        assert evals.flush(60)
+        assert evals.flush(300)
         plain, beta = (span.attributes or {} for span in rag_spans(exporter))
     assert (plain["rag.eval.sample_rate"], plain["rag.eval.sampled_by"]) == (1.0, "ratio")
     assert plain["rag.eval.ragas.faithfulness.sample_rate"] == 0.999_999
@@ -111,7 +111,7 @@ def test_rules_see_what_a_chain_tells(provider: TracerProvider) -> None:
         known: Any = {**told, "metadata": {"reference": FACT}}
         with pytest.raises(TimeoutError):
             chain(error=True).invoke("hello", config=known)
-        assert evals.flush(60)
+        assert evals.flush(300)
         decisions = evals.stats().decisions
     reasons = ("failed", "slow", "refund", "sorry", "session")
     assert decisions == {"sampled_out": 1, **{f"rule:{name}": 1 for name in reasons}}
@@ -131,13 +131,13 @@ def test_feedback_finds_a_request_by_trace_and_by_run(
     with RagEval("lexical", sinks=[memory], tracer_provider=provider) as evals:
         told: Any = {"callbacks": [RagEvalCallbackHandler(evals)], "run_id": run_id}
         chain().invoke("When?", config=told)
-        assert evals.flush(60)
+        assert evals.flush(300)
         (span,) = rag_spans(exporter)
         assert span.context is not None
         assert evals.feedback(f"{span.context.trace_id:032x}", score=1)
         assert evals.feedback(run_id, score=1)
         assert evals.feedback(str(run_id), reference=FACT)
-        assert evals.flush(60)
+        assert evals.flush(300)
     assert len({(told.trace_id, told.sample_id) for told in memory.feedbacks}) == 1
     match = memory.results[1].outcomes["lexical.exact_match"]
     assert isinstance(match, Score)
@@ -159,7 +159,7 @@ def test_a_budget_stops_a_judge_over_http(tmp_path: Path) -> None:
                 evals.offer(
                     Sample(question=f"What of {n}?", contexts=(Context(text=fact),), answer=fact)
                 )
-            assert evals.flush(60)
+            assert evals.flush(300)
             stats = evals.stats()
         assert len(server.calls()) == 5
     outcomes = [result.outcomes["ragas.faithfulness"] for result in memory.results]
@@ -176,7 +176,7 @@ def test_a_sample_that_the_budget_leaves_no_metric_is_dropped() -> None:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")
         with RagEval("ragas.faithfulness", judge, config=config) as evals:
             evals.offer(Sample(question="q", contexts=(Context(text=FACT),), answer=FACT))
-            assert evals.flush(60)
+            assert evals.flush(300)
             assert evals.stats().dropped == {"budget": 1}
         assert server.calls() == []
 
@@ -199,7 +199,7 @@ def test_the_span_tells_why_it_has_no_scores(
             told: Any = {"callbacks": [RagEvalCallbackHandler(evals)]}
             for question in ("hello", "ping", "bill?", "boat?"):
                 chain().invoke(question, config=told)
-            assert evals.flush(60)
+            assert evals.flush(300)
     spans = [span.attributes or {} for span in rag_spans(exporter)]
     told = sorted(
         (str(a["rag.eval.status"]), str(a.get("rag.eval.reason") or a["rag.eval.sampled_by"]))

@@ -122,7 +122,7 @@ def test_what_the_budget_refuses_is_no_call(make: Make, metrics: Metrics) -> Non
     with JudgeServer() as server:
         evals = make("openai:m", **at(server, budget={"calls_per_hour": 1}))
         evals.offer(ships())
-        evals.flush(60)
+        evals.flush(300)
     assert metrics.by("rag.eval.judge.calls", "outcome") == {"ok": 1}
     assert metrics.by("rag.eval.refused", "reason") == {"budget": 1}
 
@@ -226,7 +226,7 @@ def test_what_waits_is_seen_with_its_limits(
     assert {name: metrics.value(f"rag.eval.{name}") for name in levels} == levels
     assert 4096 <= metrics.value("rag.eval.spool.usage") < 1_000_000
     go.set()
-    assert evals.flush(60)
+    assert evals.flush(300)
     for name in ("queue.size", "queue.text", "held.size"):
         assert metrics.value(f"rag.eval.{name}") == 0
     until(lambda: metrics.value("rag.eval.spool.size") == 0)
@@ -247,7 +247,7 @@ def test_decisions_are_told_with_their_reason(make: Make, metrics: Metrics) -> N
         told = ships()
         evals.offer(Sample(**{**told.to_dict(), "tags": (tag,) if tag else ()}))
     evals.feedback("unknown", score=1)
-    evals.flush(60)
+    evals.flush(300)
     assert metrics.by("rag.eval.decisions", "eval.decision", "eval.reason") == {
         ("sampled", "rule:vip"): 3,
         ("sampled", "ratio"): 2,

@@ -99,7 +99,7 @@ class World:
         return found()
 
     def flushed(self, exporter: int = 0) -> list[ReadableSpan]:
-        assert self.evals.flush(60)
+        assert self.evals.flush(300)
         assert self.provider.force_flush()
         return self.exported(exporter)
 
@@ -260,7 +260,7 @@ def test_a_span_that_outlives_its_evaluation_gets_the_scores_at_its_end() -> Non
     recorder.documents(child, [Context(text="a chunk")])
     recorder.end(child)
     recorder.end(root)
-    assert world.evals.flush(60)
+    assert world.evals.flush(300)
     assert world.exported() == []
     span.end()
     (out,) = world.flushed()
@@ -302,7 +302,7 @@ def test_an_inner_processor_that_raises_is_counted_and_harms_no_other() -> None:
     recorder.documents(child, [Context(text="a chunk")])
     span.end()
     recorder.end(root)
-    assert world.evals.flush(60)
+    assert world.evals.flush(300)
     assert [s.name for s in exporter.get_finished_spans() if s.name == "theirs"] == ["theirs"]
     assert world.evals.stats().incidents["span end: OSError"] >= 1
     world.evals.shutdown()

@@ -113,7 +113,7 @@ def test_samples_leave_the_spool_when_they_are_delivered(make: Make, tmp_path: P
     memory = MemorySink()
     evals = make(sinks=[memory])
     assert all(evals.offer(sample(n)) for n in range(20))
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert len(memory.results) == 20
     until(lambda: rows(tmp_path / "spool") == [])
     assert evals.spooled() == {"accepted": 20, "scored": 20, "pending": 0}
@@ -125,7 +125,7 @@ def test_failures_are_in_the_books_by_their_cause(make: Make) -> None:
     """A sample without a score leaves the spool too."""
     evals = make(ScriptedJudge(error=RuntimeError("down")))
     evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert evals.spooled() == {"accepted": 1, "failed:judge_failed": 1, "pending": 0}
 
 
@@ -175,7 +175,7 @@ def test_a_frozen_process_keeps_its_samples(make: Make, tmp_path: Path) -> None:
     until(lambda: evals.spooled().get("pending") == 1)
     pid = _stopped()
     evals.offer(sample(1))
-    assert evals.flush(60)
+    assert evals.flush(300)
     # Long enough for several looks at what others left behind.
     time.sleep(2.5)
     assert evals.stats().recovered == 0
@@ -308,7 +308,7 @@ def test_files_of_others_in_the_folder_are_left_alone(make: Make, tmp_path: Path
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     evals = make()
     evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     until(lambda: evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0})
     assert {name: (folder / name).read_bytes() for name in before} == before
 
@@ -380,7 +380,7 @@ def test_a_damaged_file_is_put_aside(
         evals = make(sinks=[memory := MemorySink()])
         for number in range(100, 110):
             evals.offer(sample(number))
-        assert evals.flush(60)
+        assert evals.flush(300)
         until(lambda: not left.exists())
     assert left.with_name(f"{left.name}.damaged").exists()
     until(lambda: evals.stats().pending == 0)
@@ -425,7 +425,7 @@ def test_a_folder_that_cannot_be_written_disturbs_nobody(make: Make) -> None:
     """Samples are scored from memory, counted."""
     evals = make(spool="/proc/spool")
     evals.offer(sample())
-    assert evals.flush(60)
+    assert evals.flush(300)
     assert (evals.stats().scored, evals.stats().undurable) == (1, 1)
 
 
@@ -438,12 +438,12 @@ def test_a_full_disk_disturbs_nobody(tmp_path: Path) -> None:
         from pathlib import Path
         evals = make(0.0)
         evals.offer(sample("before"))
-        assert evals.flush(60)
+        assert evals.flush(300)
         (log,) = Path("spool").glob("*-wal")
         size = log.stat().st_size
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         for n in range(10): evals.offer(Sample(question="x" * 50_000, contexts=("c",), answer="a"))
-        assert evals.flush(60)
+        assert evals.flush(300)
         stats = evals.stats()
         assert (stats.scored, stats.undurable) == (11, 10), stats
         """,
@@ -462,7 +462,7 @@ def test_a_locked_file_disturbs_nobody(make: Make, tmp_path: Path) -> None:
     """While another program holds the file, samples are scored from memory; then kept again."""
     evals = make(sinks=[memory := MemorySink()])
     assert evals.offer(sample(1))
-    assert evals.flush(60)
+    assert evals.flush(300)
     with closing(sqlite3.connect(own_file(tmp_path / "spool"), isolation_level=None)) as db:
         db.execute("BEGIN EXCLUSIVE")
         assert evals.offer(sample(2))
@@ -472,7 +472,7 @@ def test_a_locked_file_disturbs_nobody(make: Make, tmp_path: Path) -> None:
 
     def is_kept_again() -> bool:
         evals.offer(sample(next(numbers)))
-        return evals.flush(60) and evals.spooled()["accepted"] == 2
+        return evals.flush(300) and evals.spooled()["accepted"] == 2
 
     until(is_kept_again)
     stats = evals.stats()
@@ -515,7 +515,7 @@ def test_a_position_that_is_none_is_the_sinks_fault(make: Make, position: Any) -
     memory = Odd()
     evals = make(sinks=[memory])
     evals.offer(sample(1))
-    assert evals.flush(60)
+    assert evals.flush(300)
     until(lambda: evals.spooled() == {"accepted": 1, "scored": 1, "pending": 0})
     assert len(memory.results) == 1
     assert any(kind.startswith("sink Odd: ") for kind in evals.stats().incidents)
@@ -573,7 +573,7 @@ def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
         evals.offer(sample(number, contexts=("x" * 60_000,)))
     until(lambda: evals.stats().undurable + len(rows(tmp_path / "spool")) == 60)
     go.set()
-    assert evals.flush(60)
+    assert evals.flush(300)
     stats = evals.stats()
     assert stats.scored == 60
     assert 30 < stats.undurable < 60
@@ -658,7 +658,7 @@ def test_eight_processes_share_a_spool(tmp_path: Path) -> None:
                 if evals.offer(sample(name)):
                     os.write(log, f"{name}\\n".encode())
                 if n % 2 and i == 40:
-                    evals.flush(60)
+                    evals.flush(300)
                     for extra in range(10): evals.offer(sample(f"{n}-extra-{extra}"))
                     os.kill(os.getpid(), signal.SIGKILL)
             while evals.spooled().get("pending") != 0:
@@ -688,12 +688,12 @@ def test_the_child_of_a_fork_has_a_file_of_its_own(tmp_path: Path) -> None:
         pid = os.fork()
         if pid == 0:
             evals.offer(sample("child"))
-            assert evals.flush(60) and evals.stats().scored == 1
+            assert evals.flush(300) and evals.stats().scored == 1
             evals.shutdown(1)
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         evals.offer(sample("after"))
-        assert evals.flush(60) and evals.stats().scored == 2
+        assert evals.flush(300) and evals.stats().scored == 2
         end = time.monotonic() + 120
         while evals.spooled() != {"accepted": 3, "scored": 3, "pending": 0}:
             assert time.monotonic() < end, evals.spooled()
@@ -789,7 +789,7 @@ def test_slow_redaction_holds_no_file(tmp_path: Path) -> None:
     config = RagEvalConfig(spool=str(tmp_path / "spool"), evaluation_span="off")
     with RagEval(["lexical"], ScriptedJudge(), redact=redact, config=config) as evals:
         evals.offer(Sample(question="quick", answer="a", reference="a"))
-        assert evals.flush(60)
+        assert evals.flush(300)
         evals.offer(Sample(question="slow", answer="a", reference="a"))
         assert building.wait(120)
         path = own_file(tmp_path / "spool")
@@ -797,7 +797,7 @@ def test_slow_redaction_holds_no_file(tmp_path: Path) -> None:
             other.execute("BEGIN IMMEDIATE")
             other.execute("ROLLBACK")
         go_on.set()
-        assert evals.flush(60)
+        assert evals.flush(300)
         assert evals.stats().undurable == 0
 
 
@@ -807,14 +807,14 @@ def test_books_are_carried_over_once_though_their_carrier_dies(make: Make, tmp_p
     first = make()
     for number in range(5):
         first.offer(sample(number))
-    assert first.flush(60)
+    assert first.flush(300)
     first.shutdown(60)
     counted = own_file(folder)
     copy = counted.read_bytes()
     second = make()
     second.offer(sample(9))
     until(lambda: not counted.exists())
-    assert second.flush(60)
+    assert second.flush(300)
     second.shutdown(60)
     # As it was after the counts were added, and before the file was removed.
     (carrier,) = folder.glob("*.sqlite")
@@ -838,7 +838,7 @@ def test_many_processes_carry_books_over_at_once(tmp_path: Path) -> None:
             if pid == 0:
                 evals = make(0.0)
                 for i in range(5): evals.offer(sample(f"{turn}-{n}-{i}"))
-                evals.flush(60)
+                evals.flush(300)
                 time.sleep(0.2 * n)
                 if n % 2: os.kill(os.getpid(), signal.SIGKILL)
                 evals.shutdown(60)
@@ -861,6 +861,6 @@ def test_one_sample_id_may_come_often(make: Make) -> None:
     evals = make(sinks=[memory])
     for _ in range(50):
         evals.offer(sample(1))
-    assert evals.flush(60)
+    assert evals.flush(300)
     until(lambda: evals.spooled() == {"accepted": 50, "scored": 50, "pending": 0})
     assert len(memory.results) == 50

@@ -57,7 +57,7 @@ class World:
             recorder.end(root)
 
     def named(self, start: str) -> list[ReadableSpan]:
-        assert self.evals.flush(60)
+        assert self.evals.flush(300)
         return [s for s in self.spans.get_finished_spans() if s.name.startswith(start)]
 
 

@@ -55,7 +55,7 @@ class World:
 
     def seen(self) -> list[Seen]:
         """All interactions so far, by question and answer."""
-        assert self.evals.flush(60), "the evaluator did not finish"
+        assert self.evals.flush(300), "the evaluator did not finish"
         spans = self.exporter.get_finished_spans()
         found = [Seen(sample, _below(spans, sample.span_id)) for sample in self.evals.samples()]
         return sorted(found, key=lambda seen: (seen.sample.question, seen.sample.answer or ""))

@@ -177,7 +177,7 @@ def test_what_retrievers_gave_is_kept_redacted_and_cut() -> None:
         recorder.documents(ranked, [Context(text=f"{3} {long}")])
         recorder.end(ranked)
         recorder.end(root)
-        assert evals.flush(60)
+        assert evals.flush(300)
     (delivery,) = memory.results
     (stage,) = delivery.sample.metadata["retrieved"]
     texts = [document["text"] for document in stage["documents"]]

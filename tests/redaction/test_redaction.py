@@ -132,7 +132,7 @@ def test_what_cannot_be_redacted_is_not_used(bad: Any) -> None:
     sink = MemorySink()
     with RagEval(judge=ScriptedJudge(), sinks=[sink], redact=bad) as evals:
         evals.offer(FULL)
-        evals.flush(60)
+        evals.flush(300)
         stats = evals.stats()
         assert stats.dropped == {"redaction_failed": 1}
         assert stats.offered == 1
@@ -159,7 +159,7 @@ def test_judge_and_sink_get_redacted_samples() -> None:
         judge = OpenAIJudge("m", base_url=server.url, api_key="k")
         with RagEval(["ragas"], judge, sinks=[sink], embedder="none", redact="all") as evals:
             evals.offer(FULL)
-            assert evals.flush(60)
+            assert evals.flush(300)
             evals.evaluate(FULL)
         sent = json.dumps([request.body for request in server.requests])
     assert "<EMAIL_1>" in sent
@@ -183,7 +183,7 @@ def traced(evals: RagEval) -> None:
     model.prompt, model.text = (FULL.question,), FULL.answer
     recorder.end(model)
     recorder.end(root)
-    evals.flush(60)
+    evals.flush(300)
 
 
 def exported(**options: Any) -> tuple[str, MemorySink]:
@@ -236,7 +236,7 @@ def test_what_the_limit_divides_is_redacted() -> None:
         recorder.documents(run, (Context(text="z" * 490 + MAIL),))
         recorder.end(run)
         recorder.end(root)
-        assert evals.flush(60)
+        assert evals.flush(300)
     (delivery,) = sink.results
     sample = delivery.sample
     assert "jane" not in repr(sample)
@@ -252,7 +252,7 @@ def test_what_an_open_interaction_keeps_is_enough_to_be_redacted() -> None:
         with evals.interaction("Where?") as it:
             it.contexts(["y" * 95 + " " + MAIL])
             it.answer("z" * 95 + " " + MAIL)
-        assert evals.flush(60)
+        assert evals.flush(300)
     assert MAIL[:3] not in repr(sink.results[0].sample)
 
 

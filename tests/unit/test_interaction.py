@@ -371,7 +371,7 @@ def test_of_an_evaluator_it_is_scored_with_a_span() -> None:
         with evals.interaction("when?") as it:
             it.contexts([A])
             it.answer("At 07:40.")
-        assert evals.flush(60)
+        assert evals.flush(300)
         assert evals.stats().scored == 1
     assert sink.results[0].sample.question == "when?"
 

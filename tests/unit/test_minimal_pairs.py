@@ -158,6 +158,8 @@ def test_a_denied_claim_is_judged_by_what_it_denies() -> None:
         ("about 1 million", "1,003,412", True),
         ("1 million", "1,300,000", False),
         ("120 euros", "120 kroner", False),
+        ("475 litres", "476 litres", False),
+        ("5.5 km", "5.48 km", True),
         ("more than 120", "120", False),
         ("212 °F", "100 °C", True),
         ("40 litres per minute", "40 litres per hour", False),

@@ -149,7 +149,7 @@ def test_instruments_are_as_declared() -> None:
     provider = MeterProvider([reader])
     with RagEval("lexical", ScriptedJudge(), meter_provider=provider) as evals:
         evals.offer(Sample(question="q", answer="a", contexts=(Context(text="c"),), reference="a"))
-        assert evals.flush(60)
+        assert evals.flush(300)
         data = reader.get_metrics_data()
     assert data is not None
     known = {one["metric_name"]: one for one in groups() if one["type"] == "metric"}

@@ -43,7 +43,7 @@ def test_all_but_the_spool_works_without_posix(tmp_path: Path) -> None:
         settings = {"embedder": "none", "budget": {"calls_per_day": 5, "path": "budget.db"}}
         with RagEval(sinks=["jsonl:scores.jsonl"], **settings) as evals:
             assert evals.offer(asked)
-            assert evals.flush(60)
+            assert evals.flush(300)
             assert evals.stats().scored == 1
             assert not evals.incidents.counts()
             assert evals.evaluate(asked)["ragas.faithfulness"].value == 0.0
@@ -75,7 +75,7 @@ def test_files_with_content_are_their_owners_alone(tmp_path: Path) -> None:
         from rag_eval_hooks.judges.calls.budget_store import Period, Spend, SqliteStore
         with RagEval("lexical", sinks=["jsonl:scores.jsonl"]) as evals:
             evals.offer({"question": "q", "answer": "see page 1"})
-            evals.flush(60)
+            evals.flush(300)
         SqliteStore("budget.db").add([Period("day", 0, Spend())], Spend(1.0))
         """,
     )
