@@ -22,10 +22,12 @@ from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index import chats
 from tests.matrix.llama_index.agents import caller
 from tests.matrix.llama_index.combined import retry, sub_questions
-from tests.matrix.llama_index.flows import OwnWorkflow
+from tests.matrix.llama_index.flows import own_workflow
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.indexes import summaries
 from tests.matrix.llama_index.kit import (
+    ASKED,
+    FERRIES,
     QUESTION,
     QUESTIONS,
     Scripted,
@@ -205,7 +207,7 @@ def asked_by_agent() -> None:
 async def run_agent() -> None:
     agents = pytest.importorskip("llama_index.core.agent.workflow")
     tool = RetrieverTool.from_defaults(
-        index().as_retriever(similarity_top_k=2), name="ferries", description="Finds passages."
+        index().as_retriever(similarity_top_k=2), name=FERRIES, description="Finds passages."
     )
     await agents.FunctionAgent(tools=[tool], llm=caller()).run(user_msg=QUESTION)
 
@@ -233,7 +235,7 @@ def test_an_interaction_beside_a_running_workflow_is_its_own(
     """An interaction opened while a workflow runs that was only started is no part of it."""
 
     async def side_by_side() -> None:
-        running: Any = OwnWorkflow().run(query=QUESTION)
+        running: Any = own_workflow().run(**{ASKED: QUESTION})
         with world.evals.interaction(QUESTIONS[1]):
             await engine().aquery(QUESTIONS[1])
         await running

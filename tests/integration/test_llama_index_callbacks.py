@@ -22,9 +22,11 @@ from llama_index.core.tools import QueryEngineTool
 from rag_eval_hooks import RagEval, Status
 from rag_eval_hooks_llama_index import RagEvalHandler
 from tests.matrix.llama_index.agents import caller, said
-from tests.matrix.llama_index.flows import OwnWorkflow
+from tests.matrix.llama_index.flows import own_workflow
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import (
+    ASKED,
+    FERRIES,
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
@@ -120,7 +122,7 @@ def test_callbacks_keep_nothing_of_an_exception(streaming: bool, plain_world: Wo
         def _message(self, messages: Sequence[ChatMessage]) -> ChatMessage:
             return ChatMessage(content=self._fail())
 
-        def _words(self, message: ChatMessage) -> ChatResponseGen:
+        def _pieces(self, message: ChatMessage) -> ChatResponseGen:
             self._fail()
             yield ChatResponse(message=message)
 
@@ -171,7 +173,7 @@ async def aread(made: Any) -> None:
 
 
 async def workflow(made: Any) -> None:
-    await OwnWorkflow(timeout=120).run(query=QUESTION)
+    await own_workflow().run(**{ASKED: QUESTION})
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,7 @@ def test_an_agent_with_both_is_one_sample(
     """So is an agent whose tool is a query engine with the handler."""
     agents = pytest.importorskip("llama_index.core.agent.workflow")
     tool = QueryEngineTool.from_defaults(
-        by_callbacks(world.evals), name="ferries", description="Knows ferries."
+        by_callbacks(world.evals), name=FERRIES, description="Knows ferries."
     )
     agent = agents.FunctionAgent(tools=[tool], llm=caller())
 

@@ -16,14 +16,18 @@ from rag_eval_hooks_llama_index import enable
 from rag_eval_hooks_llama_index.tracker import Tracker
 from tests.matrix.llama_index.agents import NO_AGENTS
 from tests.matrix.llama_index.combined import sub_questions
-from tests.matrix.llama_index.flows import OwnWorkflow
+from tests.matrix.llama_index.engines import joined
+from tests.matrix.llama_index.flows import own_workflow
 from tests.matrix.llama_index.kit import (
+    ASKED,
+    BOTH,
     QUESTION,
     QUESTIONS,
     answer_to,
     index,
     pick,
     reader,
+    told,
     top,
 )
 from tests.matrix.llama_index.variants import in_turn
@@ -119,7 +123,7 @@ async def divided() -> Any:
 
 
 async def workflow() -> Any:
-    return await OwnWorkflow(timeout=120).run(query=QUESTION)
+    return await own_workflow().run(**{ASKED: QUESTION})
 
 
 def search(text: str) -> str:
@@ -135,8 +139,7 @@ async def agent() -> Any:
     return await FunctionAgent(tools=[tool], llm=model, streaming=False).run(user_msg=QUESTION)
 
 
-BOTH = "When, and at what price?"
-SAID = "It leaves at 07:40 on every working day."
+SAID = told("It leaves at 07:40 on every working day.")
 PIPELINES = {
     "query": Pipeline(query),
     "streamed": Pipeline(streamed),
@@ -144,7 +147,7 @@ PIPELINES = {
         divided,
         BOTH,
         tuple(dict.fromkeys([*top(QUESTIONS[0]), *top(QUESTIONS[1])])),
-        "Both: [True, True]",
+        joined([True, True]),
     ),
     "workflow": Pipeline(workflow),
     **({} if NO_AGENTS else {"agent": Pipeline(agent, answer=SAID)}),

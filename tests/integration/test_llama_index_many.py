@@ -23,7 +23,7 @@ from rag_eval_hooks_llama_index.instrumentation import RagEvalSpanHandler
 from rag_eval_hooks_llama_index.reading import run_being_read
 from tests.matrix.llama_index.agents import NO_AGENTS, retriever_tool
 from tests.matrix.llama_index.helpers import engine, samples
-from tests.matrix.llama_index.kit import Scripted, index, pick
+from tests.matrix.llama_index.kit import FERRIES, Scripted, index, pick
 from tests.matrix.world import World
 from tests.support.size import size
 from tests.support.variation import Variation, seeds
@@ -233,7 +233,7 @@ def searching(number: int) -> Any:
     def reply(messages: Any) -> Any:
         done = any(message.role == MessageRole.TOOL for message in messages)
         answer = f"This is the answer to request {number}."
-        return answer if done else pick("ferries", input=question)
+        return answer if done else pick(FERRIES, input=question)
 
     model = Scripted(reply=reply, delay=0.01)
     return FunctionAgent(tools=[retriever_tool()], llm=model, streaming=False)

@@ -23,6 +23,7 @@ from rag_eval_hooks_llama_index.reading import StreamReading
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION, QUESTIONS, answer_to, index, top
 from tests.matrix.llama_index.own_streams import Own, words
+from tests.matrix.llama_index.scripted import PIECE
 from tests.matrix.world import World
 
 pytest_plugins = ["tests.matrix.llama_index.fixtures"]
@@ -372,8 +373,8 @@ def test_what_was_read_before_is_not_the_answer(world: World) -> None:
         return stream
 
     stream = stream_of(begun)
-    assert "".join(stream) == PLAIN.partition(" ")[2]
-    assert endings(world) == [(PLAIN.partition(" ")[2], Status.OK, None)]
+    assert "".join(stream) == PLAIN[PIECE:]
+    assert endings(world) == [(PLAIN[PIECE:], Status.OK, None)]
 
 
 def shouting(world: World, question: str) -> Iterator[str]:

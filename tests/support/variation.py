@@ -13,6 +13,8 @@ __all__ = ["LANGUAGES", "Variation", "Wording", "run_seed", "seeds"]
 _LETTERS = ("bdfgklmnprstvz", "aeiou") * 4
 _WIDE = "水火山川木金土日月星空海風雨雪花草鳥魚犬猫馬牛羊春夏秋冬朝昼夜東西南北上下"
 _ARABIC = "ابتجدرسعفقكلمنهوي"
+_SIGNS = re.compile("done|none")
+"""What frameworks take for an end wherever it stands."""
 LANGUAGES = ("latin", "wide", "arabic")
 
 
@@ -57,7 +59,7 @@ class Variation:
         """Return a new identifier that means nothing."""
         while True:
             name = "".join(self.chance.choice(letters) for letters in _LETTERS)
-            if name not in self._names:
+            if name not in self._names and not _SIGNS.search(name):
                 self._names.add(name)
                 return name
 

@@ -455,3 +455,18 @@ def test_a_text_that_holds_the_sentence_is_what_was_shown(seed: int) -> None:
     answer = drawn.sentence()
     story.asked("model", f"Use {window}", answer)
     assert story.contexts(answer) == [window]
+
+
+@pytest.mark.parametrize("seed", seeds(6))
+def test_words_of_a_query_do_not_show_a_document(seed: int) -> None:
+    """A prompt that quotes what a retriever was asked shows no document that shares its words."""
+    draw = Variation(seed)
+    subject, (shown, *_) = draw.sentence(12)[:-1], draw.passages(1)
+    asked, unseen = f"{draw.word()} {subject}?", f"{draw.sentence()} {subject} {draw.sentence()}"
+    story = Story()
+    story.gave("r", shown)
+    story.gave("other", unseen)
+    other = next(run for run in story.root.interaction.runs if run.name == "other")
+    other.query = asked
+    story.asked("m", f"{asked}\n{shown}", draw.sentence())
+    assert story.contexts(draw.sentence()) == [shown]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rag_eval_hooks.capture.contexts.text_forms import TELLING, shingles
@@ -44,11 +44,14 @@ class Prompts:
         question: What the user asked, folded. In a conversation earlier turns stand before it,
             with documents of their own; what stands behind it is of this turn. What stands
             within it is the user's, and was not shown as a document.
+        queries: What retrievers were asked, folded: a prompt may quote them too.
     """
 
-    def __init__(self, texts: Sequence[str], question: str) -> None:
+    def __init__(
+        self, texts: Sequence[str], question: str = "", queries: Iterable[str] = ()
+    ) -> None:
         self._texts = texts
-        self._question = question
+        self._queries = {question, *queries}
         starts = [text.rfind(question) if question else -1 for text in texts]
         self._asked = [
             Position(number, start, len(question)) if start >= 0 else None
@@ -94,14 +97,16 @@ class Prompts:
         return any(text in prompt for prompt in self._texts)
 
     def shingles(self) -> dict[str, Position]:
-        """Return the first position of each four words in a row, outside the question."""
+        """Return the first position of each four words in a row."""
         found: dict[str, Position] = {}
         for number, text in enumerate(self._texts):
-            if self._question:
-                text = text.replace(self._question, " " * len(self._question))
             for part, start in shingles(text).items():
                 found.setdefault(part, Position(number, start, len(part)))
         return found
+
+    def asked(self) -> set[str]:
+        """Return each four words in a row that were asked: they tell nothing of documents."""
+        return {part for query in self._queries for part in shingles(query)}
 
     def _free(
         self, number: int, text: str, start: int, taken: Collection[Position]

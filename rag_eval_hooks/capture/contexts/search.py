@@ -85,11 +85,16 @@ class _Finder:
         self._interaction = interaction
         self._lists = countable(interaction, answer)
         self._candidates = candidates_of(self._lists)
+        retrievers = (run for run in interaction.runs if run.kind is RunKind.RETRIEVER)
+        self._queries = {fold(run.query) for run in retrievers if run.query}
         self._grounding = grounding_of(interaction, answer, self._candidates)
         self._prompts = self._prompts_of(self._grounding.prompts)
 
     def _prompts_of(self, texts: Sequence[str]) -> Prompts:
-        return Prompts(texts, fold(self._interaction.root.query or ""))
+        return Prompts(texts, fold(self._interaction.root.query or ""), self._queries)
+
+    def _stands_in(self, prompts: Sequence[str], texts: Mapping[str, Candidate]) -> Found | None:
+        return _Match(texts, Prompts(prompts, queries=self._queries)).found()
 
     def found(self) -> Found:
         stated = self._of(Origin.STATED)
@@ -126,11 +131,11 @@ class _Finder:
         missing = {t: c for t, c in sources.items() if t not in known and not c.stands_in(known)}
         if not missing:
             return Found(contexts, seen.source)
-        shown = _Match(missing, Prompts(self._grounding.others, "")).found()
+        shown = self._stands_in(self._grounding.others, missing)
         added = list(shown.contexts or ()) if shown else []
         added += [c.context for text, c in missing.items() if not is_telling(text)]
         together = once((*contexts, *added))
-        if not _Match(self._candidates, Prompts(self._grounding.prompts[:1], "")).found():
+        if not self._stands_in(self._grounding.prompts[:1], self._candidates):
             # Answers made of answers: the order is that in which these were asked for.
             order = {fold(c.text): n for n, one in enumerate(sources.values()) for c in one.shown}
             together = tuple(sorted(together, key=lambda c: order.get(fold(c.text), len(order))))
@@ -155,7 +160,7 @@ class _Finder:
         texts = [text for text in self._candidates if is_telling(text)]
         if len(texts) < len(self._candidates) or not any(t in p for p in others for t in texts):
             return False
-        parts = {part for text in texts for part in shingles(text)}
+        parts = {part for text in texts for part in shingles(text)} - self._prompts.asked()
         return not any(parts.intersection(shingles(prompt)) for prompt in prompts)
 
     def _by_structure(self) -> tuple[Context, ...] | None:
@@ -177,7 +182,7 @@ class _Finder:
 
 def shown_in(prompt: str, lists: Sequence[DocumentList]) -> tuple[Context, ...]:
     """Return the documents that are in one text, in its order, in any form, possibly cut."""
-    found = _Match(candidates_of(lists), Prompts([prompt], "")).found()
+    found = _Match(candidates_of(lists), Prompts([prompt])).found()
     return (found.contexts or ()) if found else ()
 
 
@@ -263,7 +268,8 @@ class _Match:
     def _by_shingles(self, rest: Mapping[str, Candidate]) -> None:
         """Find texts that a formatter numbered, excerpted, divided or wrapped."""
         prompts = self._prompts.shingles()
-        parts = {text: shingles(text) for text in self._candidates}
+        asked = self._prompts.asked()
+        parts = {text: shingles(text).keys() - asked for text in self._candidates}
         owners = Counter(part for own in parts.values() for part in own)
         for text, candidate in rest.items():
             own = [part for part in parts[text] if owners[part] == 1]

@@ -11,11 +11,14 @@ from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
 
 from rag_eval_hooks import Status
-from tests.matrix.llama_index.flows import OwnStreaming, OwnWorkflow
+from tests.matrix.llama_index.flows import own_streaming, own_workflow
 from tests.matrix.llama_index.kit import (
+    ASKED,
+    FERRIES,
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
+    WORDS,
     Scripted,
     answer_to,
     index,
@@ -45,13 +48,13 @@ GROUP = "agents, workflows"
 def query_tool() -> QueryEngineTool:
     """A query engine as a tool."""
     engine = index().as_query_engine(llm=reader(), similarity_top_k=2)
-    return QueryEngineTool.from_defaults(engine, name="ferries", description="Knows ferries.")
+    return QueryEngineTool.from_defaults(engine, name=FERRIES, description=WORDS("Knows ferries."))
 
 
 def retriever_tool() -> RetrieverTool:
     """A retriever as a tool."""
     retriever = index().as_retriever(similarity_top_k=2)
-    return RetrieverTool.from_defaults(retriever, name="ferries", description="Finds passages.")
+    return RetrieverTool.from_defaults(retriever, name=FERRIES, description=WORDS("Finds."))
 
 
 def asked_in(messages: Sequence[ChatMessage]) -> str:
@@ -67,8 +70,8 @@ def caller(**more: Any) -> Scripted:
         # Old versions leave what tools said in an earlier turn in the memory.
         last = max(n for n, message in enumerate(messages) if message.role == MessageRole.USER)
         if not any(message.role == MessageRole.TOOL for message in messages[last:]):
-            return pick("ferries", input=asked_in(messages))
-        return f"As the tool says: {asked_in(messages)}"
+            return pick(FERRIES, input=asked_in(messages))
+        return said(asked_in(messages))
 
     return Scripted(reply=reply, **more)
 
@@ -79,21 +82,21 @@ def thinker() -> Scripted:
     def reply(messages: Sequence[ChatMessage]) -> str:
         asked = asked_in(messages)
         if not any((m.content or "").startswith("Observation:") for m in messages):
-            return f'Thought: I need it.\nAction: ferries\nAction Input: {{"input": "{asked}"}}'
-        return f"Thought: I can answer now.\nAnswer: As the tool says: {asked}"
+            return f'Thought: I need it.\nAction: {FERRIES}\nAction Input: {{"input": "{asked}"}}'
+        return f"Thought: I can answer now.\nAnswer: {said(asked)}"
 
     return Scripted(reply=reply)
 
 
 def said(question: str) -> str:
     """What both answer."""
-    return f"As the tool says: {question}"
+    return answer_to(question, ["what the tool says"])
 
 
 ENGINE_SPANS = (
     "chat scripted",
     "chat scripted",
-    "execute_tool ferries",
+    f"execute_tool {FERRIES}",
     "  chat scripted",
     "  retrieval VectorIndexRetriever",
     "    embeddings bags",
@@ -101,10 +104,15 @@ ENGINE_SPANS = (
 RETRIEVER_SPANS = (
     "chat scripted",
     "chat scripted",
-    "execute_tool ferries",
+    f"execute_tool {FERRIES}",
     "  retrieval VectorIndexRetriever",
     "    embeddings bags",
 )
+
+
+def found_by_tool(question: str) -> list[str]:
+    """What `retriever_tool` finds: it puts its argument's name into the query."""
+    return top(f"input is {question}")
 
 
 def agent(kind: str, tool: Any) -> Any:
@@ -133,7 +141,7 @@ def streamed() -> Shape:
         expected=lambda way: [
             Expected(
                 question=QUESTION,
-                contexts=top(QUESTION),
+                contexts=found_by_tool(QUESTION),
                 answer=said(QUESTION),
                 spans=RETRIEVER_SPANS,
             )
@@ -166,7 +174,7 @@ def cancelled() -> Shape:
         expected=lambda way: [
             Expected(
                 question=QUESTION,
-                contexts=top(QUESTION),
+                contexts=found_by_tool(QUESTION),
                 answer=None,
                 status=Status.CANCELLED,
                 spans=None,
@@ -182,12 +190,10 @@ def own(name: str, streaming: bool) -> Shape:
     def body(world: World, way: str) -> None:
         async def ask(question: str) -> None:
             if streaming:
-                response: Any = await OwnStreaming(timeout=120, disable_validation=True).run(
-                    query=question
-                )
+                response: Any = await own_streaming().run(**{ASKED: question})
                 assert "".join([token async for token in response.async_response_gen()])
             else:
-                await OwnWorkflow(timeout=120).run(query=question)
+                await own_workflow().run(**{ASKED: question})
 
         async def both() -> None:
             await asyncio.gather(*map(ask, QUESTIONS))
@@ -211,7 +217,7 @@ def started_at_once() -> Shape:
 
     def body(world: World, way: str) -> None:
         async def both() -> None:
-            runs = [OwnWorkflow(timeout=120).run(query=question) for question in QUESTIONS]
+            runs = [own_workflow().run(**{ASKED: question}) for question in QUESTIONS]
             for run in runs:
                 await run
 
@@ -271,7 +277,7 @@ def retrieves_nothing() -> Shape:
     """An agent that calls a tool of another kind: no interaction."""
 
     def body(world: World, way: str) -> None:
-        tool = FunctionTool.from_defaults(lambda input: "No idea.", name="ferries")
+        tool = FunctionTool.from_defaults(lambda input: WORDS("No idea."), name=FERRIES)
         asyncio.run(_run(agent("function", tool)))
 
     async def _run(made: Any) -> None:
@@ -304,6 +310,7 @@ def of_agent(kind: str, name: str) -> tuple[Shape, Shape]:
             GROUP,
             f"{name} with RetrieverTool",
             lambda s: agent(kind, retriever_tool()),
+            contexts=found_by_tool,
             answer=said,
             spans=RETRIEVER_SPANS,
             ways=ways,

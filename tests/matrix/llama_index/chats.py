@@ -16,12 +16,14 @@ from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
+    WORDS,
     Scripted,
     answer_to,
     index,
     prompt_text,
     reader,
     shape,
+    told,
     traced,
 )
 from tests.matrix.shape import Expected, Shape
@@ -38,8 +40,8 @@ LEFT_TO_USERS = (
     else "this version leaves the reading of the stream to the user"
 )
 HISTORY = [
-    ChatMessage(role="user", content="Do you know the timetable?"),
-    ChatMessage(role="assistant", content="I know it by heart."),
+    ChatMessage(role="user", content=WORDS("Do you know the timetable?")),
+    ChatMessage(role="assistant", content=told("I know it by heart.")),
 ]
 
 

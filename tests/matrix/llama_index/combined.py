@@ -25,13 +25,19 @@ from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.response_synthesizers import TreeSummarize, get_response_synthesizer
 from llama_index.core.selectors import LLMMultiSelector
 from llama_index.core.tools import QueryEngineTool
-from pydantic import BaseModel
+from pydantic import create_model
 
+from tests.matrix.llama_index.engines import joined
 from tests.matrix.llama_index.kit import (
+    BOTH,
+    FERRIES,
+    NAMED,
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
+    TICKETS,
     WAYS,
+    WORDS,
     Bags,
     Scripted,
     answer_to,
@@ -40,6 +46,7 @@ from tests.matrix.llama_index.kit import (
     prompt_text,
     reader,
     shape,
+    told,
     top,
 )
 
@@ -47,16 +54,16 @@ __all__ = ["SHAPES"]
 
 GROUP = "query engines"
 NO_ASYNC = None if find_spec("workflows") else "this version starts a loop within the loop"
-BOTH = "When, and at what price?"
 ANSWERS = {question: answer_to(question, top(question)) for question in QUESTIONS}
-COMBINED = "Both of them say that there are two passages."
+STEPPED = told("At 07:40, for 310 crowns.")
+LEAVES = told("The ferry leaves at 07:40.")
+COMBINED = told("Both of them say that there are two passages.")
 
 
-class Departure(BaseModel):
-    """A structured answer."""
-
-    time: str
-    quay: str
+FILLED = {NAMED.name(): told("07:40"), NAMED.name(): told("north")}
+FORM_NAME = NAMED.name().title()
+FORM: Any = create_model(FORM_NAME, **dict.fromkeys(FILLED, (str, ...)))  # type: ignore[call-overload]
+FILLED_IN = FORM(**FILLED).model_dump_json()
 
 
 def says(text: str) -> Scripted:
@@ -71,15 +78,15 @@ def engine(llm: Any = None, **more: Any) -> Any:
 
 def tool(name: str, llm: Any = None) -> QueryEngineTool:
     """A query engine as a tool."""
-    return QueryEngineTool.from_defaults(engine(llm), name=name, description=f"Knows {name}.")
+    return QueryEngineTool.from_defaults(engine(llm), name=name, description=WORDS("Knows it."))
 
 
 def structured(by_class: bool) -> Any:
     """An engine whose model fills in a form."""
-    llm = Scripted(reply=lambda _: pick("Departure", time="07:40", quay="north"))
+    llm = Scripted(reply=lambda _: pick(FORM_NAME, **FILLED))
     if by_class:
-        return engine(llm, output_cls=Departure)
-    return engine(llm.as_structured_llm(Departure))
+        return engine(llm, output_cls=FORM)
+    return engine(llm.as_structured_llm(FORM))
 
 
 def retry(passes: bool) -> Any:
@@ -90,16 +97,16 @@ def retry(passes: bool) -> Any:
 
 def guideline() -> Any:
     """The same by a guideline."""
-    judged = json.dumps({"passing": False, "feedback": "Be more specific about the ferry."})
-    evaluator = GuidelineEvaluator(llm=says(judged), guidelines="Be specific.")
+    judged = json.dumps({"passing": False, "feedback": WORDS("Be more specific about the ferry.")})
+    evaluator = GuidelineEvaluator(llm=says(judged), guidelines=WORDS("Be specific."))
     return RetryGuidelineQueryEngine(engine(), evaluator, resynthesize_query=False, max_retries=1)
 
 
 def router(streaming: bool) -> Any:
     """Two engines, and a summary of what both said."""
-    chosen = json.dumps([{"choice": n, "reason": "it fits"} for n in (1, 2)])
+    chosen = json.dumps([{"choice": n, "reason": WORDS("it fits")} for n in (1, 2)])
     return RouterQueryEngine.from_defaults(
-        [tool("ferries"), tool("tickets")],
+        [tool(FERRIES), tool(TICKETS)],
         llm=reader(),
         selector=LLMMultiSelector.from_defaults(llm=says(chosen)),
         summarizer=TreeSummarize(llm=says(COMBINED), streaming=streaming),
@@ -109,7 +116,7 @@ def router(streaming: bool) -> Any:
 def tool_retriever() -> Any:
     """The same with tools that are themselves retrieved."""
     tools = ObjectIndex.from_objects(
-        [tool("ferries"), tool("tickets")], index_cls=VectorStoreIndex, embed_model=Bags()
+        [tool(FERRIES), tool(TICKETS)], index_cls=VectorStoreIndex, embed_model=Bags()
     )
     return ToolRetrieverRouterQueryEngine(
         tools.as_retriever(similarity_top_k=2),
@@ -120,7 +127,7 @@ def tool_retriever() -> Any:
 
 def sub_questions(failing: bool = False) -> Any:
     """Two questions for one, asked at once; one may fail."""
-    asked = [{"sub_question": text, "tool_name": "ferries"} for text in QUESTIONS]
+    asked = [{"sub_question": text, "tool_name": FERRIES} for text in QUESTIONS]
     read = reader().reply
 
     def reply(messages: Sequence[ChatMessage]) -> Any:
@@ -129,11 +136,12 @@ def sub_questions(failing: bool = False) -> Any:
         return read(messages)
 
     def join(messages: Sequence[ChatMessage]) -> str:
-        return f"Both: {[answer in prompt_text(messages) for answer in ANSWERS.values()]}"
+        prompt = prompt_text(messages)
+        return joined(f"{q}\nResponse: {answer}" in prompt for q, answer in ANSWERS.items())
 
     generator = says("```json\n" + json.dumps({"items": asked}) + "\n```")
     return SubQuestionQueryEngine.from_defaults(
-        [tool("ferries", Scripted(reply=reply))],
+        [tool(FERRIES, Scripted(reply=reply))],
         llm=reader(),
         question_gen=LLMQuestionGenerator.from_defaults(llm=generator),
         response_synthesizer=get_response_synthesizer(llm=Scripted(reply=join), use_async=True),
@@ -148,15 +156,15 @@ def two_steps() -> Any:
     return MultiStepQueryEngine(
         engine(),
         StepDecomposeQueryTransform(llm=Scripted(reply=lambda _: next(steps))),
-        response_synthesizer=get_response_synthesizer(llm=says("At 07:40, for 310 crowns.")),
-        index_summary="ferries",
+        response_synthesizer=get_response_synthesizer(llm=says(STEPPED)),
+        index_summary=WORDS("ferries"),
         num_steps=3,
     )
 
 
 def flare() -> Any:
     """Looks up what it needs while it writes."""
-    said = iter([f"It leaves at [Search({QUESTION})]", "The ferry leaves at 07:40. done"])
+    said = iter([WORDS("It leaves at ") + f"[Search({QUESTION})]", f"{LEAVES} done"])
     return FLAREInstructQueryEngine(
         engine(), llm=Scripted(reply=lambda _: next(said, "done")), max_iterations=2
     )
@@ -167,7 +175,7 @@ def of_both(question: str) -> list[str]:
     return list(dict.fromkeys([*top(QUESTIONS[0]), *top(QUESTIONS[1])]))
 
 
-FORM = ("chat scripted", "execute_tool Departure", *QUERY_SPANS[1:])
+FORM_SPANS = ("chat scripted", f"execute_tool {FORM_NAME}", *QUERY_SPANS[1:])
 ONE = [QUESTION]
 
 SHAPES = (
@@ -175,15 +183,15 @@ SHAPES = (
         GROUP,
         "output_cls",
         lambda s: structured(by_class=True),
-        answer=lambda q: '{"time":"07:40","quay":"north"}',
-        spans=FORM,
+        answer=lambda q: FILLED_IN,
+        spans=FORM_SPANS,
         ways=WAYS,
     ),
     shape(
         GROUP,
         "as_structured_llm",
         lambda s: structured(by_class=False),
-        answer=lambda q: '{"time":"07:40","quay":"north"}',
+        answer=lambda q: FILLED_IN,
         # Old versions call the model by another name.
         spans=None,
         ways=WAYS,
@@ -227,7 +235,7 @@ SHAPES = (
         "SubQuestionQueryEngine, at once",
         lambda s: sub_questions(),
         contexts=of_both,
-        answer=lambda q: "Both: [True, True]",
+        answer=lambda q: joined([True, True]),
         spans=None,
         questions=[BOTH],
         ways=WAYS,
@@ -237,7 +245,7 @@ SHAPES = (
         "SubQuestionQueryEngine, one fails",
         lambda s: sub_questions(failing=True),
         contexts=lambda q: top(QUESTION),
-        answer=lambda q: "Both: [True, False]",
+        answer=lambda q: joined([True, False]),
         spans=None,
         questions=[BOTH],
         ways=WAYS,
@@ -247,7 +255,7 @@ SHAPES = (
         "MultiStepQueryEngine, two steps",
         lambda s: two_steps(),
         contexts=of_both,
-        answer=lambda q: "At 07:40, for 310 crowns.",
+        answer=lambda q: STEPPED,
         spans=None,
         questions=[BOTH],
         ways=("query",),
@@ -256,7 +264,7 @@ SHAPES = (
         GROUP,
         "FLARE",
         lambda s: flare(),
-        answer=lambda q: "The ferry leaves at 07:40. done ",
+        answer=lambda q: f"{LEAVES} done ",
         spans=None,
         questions=ONE,
         ways=("query",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -13,6 +13,7 @@ from llama_index.core.indices.query.query_transform import (
     HyDEQueryTransform,
     StepDecomposeQueryTransform,
 )
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     MultiStepQueryEngine,
@@ -22,31 +23,40 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.question_gen import LLMQuestionGenerator
 from llama_index.core.response_synthesizers import TreeSummarize, get_response_synthesizer
+from llama_index.core.schema import QueryBundle
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool
 
 from tests.matrix.llama_index.kit import (
-    PASSAGES,
+    BOTH,
+    FERRIES,
+    PLAIN,
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
     READ_WAYS,
+    TICKETS,
     WAYS,
+    WORDS,
     Scripted,
     answer_to,
     index,
     prompt_text,
     reader,
     shape,
+    told,
     top,
+    words,
 )
 
 __all__ = ["SHAPES"]
 
 GROUP = "query engines"
-EVEN = tuple(" ".join(text.split()[:14]) for text in PASSAGES)
-WINDOW = 126
-"""Tokens of the prompt, the reply, and about one of these texts."""
+STEPPED = told("After one step: 07:40.")
+SUMMARY = PromptTemplate("{context_str}\n{query_str}")
+RESERVE = 16
+"""Tokens of the reply, and what LlamaIndex leaves free."""
+EVEN = tuple(WORDS(" ".join(text.split()[:14])) for text in PLAIN)
 
 
 def engine(mode: str, streaming: bool, **more: Any) -> Any:
@@ -67,16 +77,34 @@ def accumulated(question: str) -> str:
     return f"Response 1: {one}\n---------------------\nResponse 2: {one}"
 
 
+def taken(texts: Iterable[str]) -> str:
+    """What a step says of the texts that it sees."""
+    seen = list(texts)
+    return answer_to(str([EVEN.index(text) for text in seen]), seen)
+
+
+def room_for(texts: Sequence[str], count: float) -> PromptHelper:
+    """Room in a prompt for so many of the texts, whatever their language."""
+    needed = len(words(QUESTION)) + count * max(len(words(text)) for text in texts)
+    return PromptHelper(
+        context_window=round(needed) + RESERVE,
+        num_output=8,
+        chunk_overlap_ratio=0.0,
+        tokenizer=words,
+    )
+
+
 def tree(streaming: bool) -> Any:
     """A tree with steps for pieces of the chunks and one that joins their answers."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        said = [n for n, text in enumerate(EVEN) if text in prompt_text(messages)]
-        return f"Taken-from-the-passages-{said}"
+        return taken(text for text in EVEN if text in prompt_text(messages))
 
-    helper = PromptHelper(context_window=WINDOW, num_output=8, chunk_overlap_ratio=0.0)
     synthesizer = TreeSummarize(
-        llm=Scripted(reply=reply), prompt_helper=helper, streaming=streaming
+        llm=Scripted(reply=reply),
+        prompt_helper=room_for(EVEN, 1),
+        summary_template=SUMMARY,
+        streaming=streaming,
     )
     return index(EVEN).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=2)
 
@@ -84,10 +112,10 @@ def tree(streaming: bool) -> Any:
 def divided(streaming: bool) -> Any:
     """A tree whose steps are given pieces of nodes: some begin in one prompt and end in another."""
     count = itertools.count(1)
-    helper = PromptHelper(context_window=150, num_output=8, chunk_overlap_ratio=0.0)
     synthesizer = TreeSummarize(
-        llm=Scripted(reply=lambda _: f"Summary number {next(count)} of the passages."),
-        prompt_helper=helper,
+        llm=Scripted(reply=lambda _: told(f"Summary number {next(count)} of the passages.")),
+        prompt_helper=room_for(EVEN, 1.7),
+        summary_template=SUMMARY,
         streaming=streaming,
     )
     return index(EVEN).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=6)
@@ -109,7 +137,7 @@ def cited(question: str) -> list[str]:
 def tool(name: str, streaming: bool = False) -> QueryEngineTool:
     """A query engine as a tool."""
     return QueryEngineTool.from_defaults(
-        engine("compact", streaming), name=name, description=f"Knows about {name}."
+        engine("compact", streaming), name=name, description=WORDS("Knows about it.")
     )
 
 
@@ -117,28 +145,33 @@ def router(streaming: bool) -> Any:
     """A selector and two engines."""
 
     def choice(messages: Sequence[ChatMessage]) -> str:
-        return json.dumps([{"choice": 1, "reason": "it fits"}])
+        return json.dumps([{"choice": 1, "reason": WORDS("it fits")}])
 
     return RouterQueryEngine.from_defaults(
-        [tool("ferries", streaming), tool("tickets", streaming)],
+        [tool(FERRIES, streaming), tool(TICKETS, streaming)],
         llm=reader(),
         selector=LLMSingleSelector.from_defaults(llm=Scripted(reply=choice)),
     )
+
+
+def joined(told_of: Iterable[bool]) -> str:
+    """What is said of both questions, by whose answers are there."""
+    said = list(told_of)
+    return answer_to(str(said), said)
 
 
 def sub_questions(streaming: bool) -> Any:
     """Two questions for one."""
 
     def split(messages: Sequence[ChatMessage]) -> str:
-        asked = [{"sub_question": text, "tool_name": "ferries"} for text in QUESTIONS]
+        asked = [{"sub_question": text, "tool_name": FERRIES} for text in QUESTIONS]
         return "```json\n" + json.dumps({"items": asked}) + "\n```"
 
     def join(messages: Sequence[ChatMessage]) -> str:
-        prompt = prompt_text(messages)
-        return f"Both: {[answer_to(q, top(q)) in prompt for q in QUESTIONS]}"
+        return joined(answer_to(q, top(q)) in prompt_text(messages) for q in QUESTIONS)
 
     return SubQuestionQueryEngine.from_defaults(
-        [tool("ferries")],
+        [tool(FERRIES)],
         llm=reader(),
         question_gen=LLMQuestionGenerator.from_defaults(llm=Scripted(reply=split)),
         response_synthesizer=get_response_synthesizer(
@@ -159,9 +192,9 @@ def multi_step(streaming: bool) -> Any:
         engine("compact", False),
         StepDecomposeQueryTransform(llm=Scripted(reply=decompose)),
         response_synthesizer=get_response_synthesizer(
-            llm=Scripted(reply=lambda _: "After one step: 07:40."), streaming=streaming
+            llm=Scripted(reply=lambda _: STEPPED), streaming=streaming
         ),
-        index_summary="ferries",
+        index_summary=WORDS("ferries"),
         num_steps=1,
     )
 
@@ -170,7 +203,9 @@ def hyde(streaming: bool) -> Any:
     """Retrieves by an invented answer."""
     return TransformQueryEngine(
         engine("compact", streaming),
-        HyDEQueryTransform(llm=Scripted(reply=lambda _: "The ferry to Skarn leaves the quay.")),
+        HyDEQueryTransform(
+            llm=Scripted(reply=lambda _: WORDS("The ferry to Skarn leaves the quay."))
+        ),
     )
 
 
@@ -192,15 +227,15 @@ SHAPES = (
         "tree_summarize in levels",
         tree,
         contexts=lambda q: top(q, 2, EVEN),
-        answer=lambda q: "Taken-from-the-passages-[]",
-        spans=(*["chat scripted"] * 2, *TWO_CALLS),
+        answer=lambda q: taken(()),
+        spans=("chat scripted", *TWO_CALLS),
     ),
     shape(
         GROUP,
         "tree_summarize of divided nodes",
         divided,
         contexts=lambda q: top(q, 6, EVEN),
-        answer=lambda q: "Summary number 4 of the passages.",
+        answer=lambda q: str(divided(False).query(q)),
         spans=None,
         questions=[QUESTION],
     ),
@@ -235,15 +270,15 @@ SHAPES = (
         "SubQuestionQueryEngine",
         sub_questions,
         contexts=lambda q: list(dict.fromkeys([*top(QUESTIONS[0]), *top(QUESTIONS[1])])),
-        answer=lambda q: "Both: [True, True]",
+        answer=lambda q: joined([True, True]),
         spans=None,
-        questions=["When, and at what price?"],
+        questions=[BOTH],
     ),
     shape(
         GROUP,
         "MultiStepQueryEngine",
         multi_step,
-        answer=lambda q: "After one step: 07:40.",
+        answer=lambda q: STEPPED,
         spans=None,
         questions=[QUESTION],
     ),
@@ -251,7 +286,7 @@ SHAPES = (
         GROUP,
         "HyDE",
         hyde,
-        contexts=lambda q: top("The ferry to Skarn leaves the quay."),
+        contexts=lambda q: [n.get_content() for n in hyde(False).retrieve(QueryBundle(q))],
         spans=None,
         questions=[QUESTION],
         ways=READ_WAYS,

@@ -1,48 +1,47 @@
-"""Workflows of the user's own. Old versions cannot read annotations that are kept as texts."""
+"""Workflows of the user's own."""
+
+from __future__ import annotations
 
 from typing import Any
 
-from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import StartEvent, StopEvent
 
-from tests.matrix.llama_index.kit import index, reader
+from tests.matrix.llama_index.kit import ASKED, NAMED, index, reader
+from tests.matrix.llama_index.workflows import event, flow
 
-__all__ = ["Found", "OwnStreaming", "OwnWorkflow"]
+__all__ = ["NODES", "Found", "own_streaming", "own_workflow", "prompt_of"]
 
-
-class Found(Event):
-    """What was retrieved."""
-
-    question: str
-    nodes: list[Any]
+NODES = NAMED.name()
+Found = event(NAMED, ASKED, NODES)
+"""What was retrieved."""
 
 
-class OwnWorkflow(Workflow):
+def prompt_of(texts: str, question: str) -> str:
+    """What the model is asked."""
+    return f"Use only:\n{texts}\nQuestion: {question}"
+
+
+def own_workflow() -> Any:
     """Retrieves in one step, answers in another."""
 
-    @step
-    async def retrieve(self, ev: StartEvent) -> Found:
-        """The first step."""
+    async def retrieve(ctx: Any, ev: Any) -> Any:
+        asked = ev.get(ASKED)
         retriever = index().as_retriever(similarity_top_k=2)
-        return Found(question=ev.query, nodes=await retriever.aretrieve(ev.query))
+        return Found(**{ASKED: asked, NODES: await retriever.aretrieve(asked)})
 
-    @step
-    async def answer(self, ev: Found) -> StopEvent:
-        """The second step."""
-        texts = "\n".join(node.get_content() for node in ev.nodes)
-        reply = await reader().acomplete(f"Use only:\n{texts}\nQuestion: {ev.question}")
+    async def answer(ctx: Any, ev: Any) -> StopEvent:
+        texts = "\n".join(node.get_content() for node in getattr(ev, NODES))
+        reply = await reader().acomplete(prompt_of(texts, getattr(ev, ASKED)))
         return StopEvent(result=reply.text)
 
+    return flow(NAMED, (retrieve, StartEvent, Found), (answer, Found, StopEvent))
 
-class OwnStreaming(OwnWorkflow):
+
+def own_streaming() -> Any:
     """Gives out a stream."""
 
-    @step
-    async def retrieve(self, ev: StartEvent) -> StopEvent:
-        """The only step."""
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
         engine = index().as_query_engine(llm=reader(), streaming=True, similarity_top_k=2)
-        return StopEvent(result=await engine.aquery(ev.query))
+        return StopEvent(result=await engine.aquery(ev.get(ASKED)))
 
-    @step
-    async def answer(self, ev: Found) -> StopEvent:
-        """Is never reached."""
-        raise NotImplementedError
+    return flow(NAMED, (ask, StartEvent, StopEvent))

@@ -7,14 +7,15 @@ import functools
 import io
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from llama_index.core import (
     Document,
     DocumentSummaryIndex,
+    KeywordTableIndex,
     PropertyGraphIndex,
-    SimpleKeywordTableIndex,
     StorageContext,
     SummaryIndex,
     TreeIndex,
@@ -45,10 +46,14 @@ from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.tools import RetrieverTool
 
 from tests.matrix.llama_index.kit import (
+    FERRIES,
+    NAMED,
     PASSAGES,
     QUESTION,
     QUESTIONS,
+    TICKETS,
     WAYS,
+    WORDS,
     Bags,
     Scripted,
     answer_to,
@@ -56,12 +61,15 @@ from tests.matrix.llama_index.kit import (
     prompt_text,
     reader,
     shape,
+    told,
     top,
+    words,
 )
 
 __all__ = ["SHAPES"]
 
 GROUP = "retrieval"
+THING, GOES_WITH = NAMED.name(), NAMED.name()
 ONE = [QUESTION]
 
 
@@ -80,8 +88,20 @@ def summary(streaming: bool) -> Any:
 
 
 def keywords(streaming: bool) -> Any:
-    """Nodes by the words that they share with the question."""
-    return SimpleKeywordTableIndex(nodes()).as_query_engine(llm=reader(), streaming=streaming)
+    """Nodes by the words that a model finds in both them and the question."""
+    return keyword_table().as_query_engine(llm=reader(), streaming=streaming)
+
+
+@functools.cache
+def keyword_table() -> KeywordTableIndex:
+    """Words one by one: of those that hold several, LlamaIndex looks for nltk's stop words."""
+
+    def reply(messages: Sequence[ChatMessage]) -> str:
+        prompt = prompt_text(messages)
+        texts = [text for text in (*QUESTIONS, *PASSAGES) if text in prompt]
+        return "KEYWORDS: " + ", ".join(words(texts[0]))
+
+    return KeywordTableIndex(nodes(), llm=Scripted(reply=reply))
 
 
 @functools.cache
@@ -90,7 +110,7 @@ def summaries() -> DocumentSummaryIndex:
 
     def reply(messages: Sequence[ChatMessage]) -> str:
         prompt = prompt_text(messages)
-        return "About this: " + next(text[:50] for text in PASSAGES if text[:60] in prompt)
+        return WORDS("About this: ") + next(t[:50] for t in PASSAGES if t[:60] in prompt)
 
     documents = [Document(text=text, doc_id=f"d{n}") for n, text in enumerate(PASSAGES)]
     with contextlib.redirect_stdout(io.StringIO()):
@@ -100,6 +120,11 @@ def summaries() -> DocumentSummaryIndex:
             embed_model=Bags(),
             transformations=[SentenceSplitter(tokenizer=str.split)],
         )
+
+
+def shown_by_keywords(question: str) -> list[str]:
+    """What it finds."""
+    return [node.get_content() for node in keyword_table().as_retriever().retrieve(question)]
 
 
 def by_summary(streaming: bool) -> Any:
@@ -118,7 +143,7 @@ def tree(streaming: bool) -> Any:
 
     def reply(messages: Sequence[ChatMessage]) -> str:
         prompt = prompt_text(messages)
-        return "ANSWER: 1" if "ANSWER:" in prompt else "A summary."
+        return "ANSWER: 1" if "ANSWER:" in prompt else told("A summary.")
 
     made = TreeIndex(nodes()[:2], llm=Scripted(reply=reply))
     return made.as_query_engine(llm=reader(), streaming=streaming)
@@ -130,11 +155,11 @@ class Subjects(TransformComponent):
     def __call__(self, nodes: Sequence[Any], **more: Any) -> Sequence[Any]:
         for node in nodes:
             first, last = (
-                EntityNode(name=name, label="thing") for name in (node.text[:24], node.text[-24:])
+                EntityNode(name=name, label=THING) for name in (node.text[:24], node.text[-24:])
             )
             node.metadata[KG_NODES_KEY] = [first, last]
             node.metadata[KG_RELATIONS_KEY] = [
-                Relation(label="GOES_WITH", source_id=first.id, target_id=last.id)
+                Relation(label=GOES_WITH, source_id=first.id, target_id=last.id)
             ]
         return nodes
 
@@ -193,7 +218,10 @@ def merging(streaming: bool) -> Any:
 
 def sentence_windows(streaming: bool) -> Any:
     """Sentences are found, with their neighbours they are shown."""
-    parser = SentenceWindowNodeParser.from_defaults(window_size=1)
+    # The splitter of its own wants a corpus of nltk, which is downloaded.
+    parser = SentenceWindowNodeParser.from_defaults(
+        window_size=1, sentence_splitter=lambda text: re.split(r"(?<=\.) ", text)
+    )
     parsed = parser.get_nodes_from_documents([Document(text=" ".join(PASSAGES))])
     return VectorStoreIndex(parsed, embed_model=Bags()).as_query_engine(
         llm=reader(),
@@ -201,6 +229,12 @@ def sentence_windows(streaming: bool) -> Any:
         similarity_top_k=1,
         node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="window")],
     )
+
+
+def around(question: str) -> tuple[str, ...]:
+    """The best passage, the one before and the one after it."""
+    best = PASSAGES.index(top(question, 1)[0])
+    return PASSAGES[max(0, best - 1) : best + 2]
 
 
 def with_neighbours(streaming: bool) -> Any:
@@ -228,12 +262,12 @@ class WithPicture(BaseRetriever):
 
 def routed(streaming: bool) -> Any:
     """A model chooses one of two retrievers."""
-    choice = json.dumps([{"choice": 1, "reason": "it fits"}])
+    choice = json.dumps([{"choice": 1, "reason": WORDS("it fits")}])
     tools = [
         RetrieverTool.from_defaults(
             index().as_retriever(similarity_top_k=2), name=name, description=name
         )
-        for name in ("ferries", "tickets")
+        for name in (FERRIES, TICKETS)
     ]
     retriever = RouterRetriever(
         selector=LLMSingleSelector.from_defaults(llm=Scripted(reply=lambda _: choice)),
@@ -250,7 +284,7 @@ def retrieval(name: str, build: Any, contexts: Any, **more: Any) -> Any:
 
 SHAPES = (
     retrieval("SummaryIndex", summary, lambda q: PASSAGES),
-    retrieval("keyword table", keywords, lambda q: top(q), questions=ONE),
+    retrieval("keyword table", keywords, shown_by_keywords),
     retrieval("DocumentSummaryIndex", by_summary, shown_by_summary),
     retrieval("TreeIndex", tree, lambda q: PASSAGES[:1], questions=ONE),
     retrieval("PropertyGraphIndex", by_graph, shown_by_graph),
@@ -264,11 +298,11 @@ SHAPES = (
     retrieval(
         "sentence windows of the parser",
         sentence_windows,
-        lambda q: ["  ".join(PASSAGES[:2]) + " "],
-        answer=lambda q: answer_to(q, PASSAGES[:2]),
+        lambda q: [" ".join(around(q))],
+        answer=lambda q: answer_to(q, around(q)),
         questions=ONE,
     ),
-    retrieval("previous and next nodes", with_neighbours, lambda q: PASSAGES[:2], questions=ONE),
+    retrieval("previous and next nodes", with_neighbours, around),
     retrieval(
         "picture without text",
         lambda s: RetrieverQueryEngine.from_args(WithPicture(), llm=reader(), streaming=s),

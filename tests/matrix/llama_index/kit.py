@@ -11,52 +11,59 @@ from typing import Any
 
 from llama_index.core import Settings, VectorStoreIndex, set_global_tokenizer
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from llama_index.core.base.llms.types import (
-    ChatMessage,
-    ChatResponse,
-    ChatResponseAsyncGen,
-    ChatResponseGen,
-    CompletionResponse,
-    CompletionResponseAsyncGen,
-    CompletionResponseGen,
-    LLMMetadata,
-)
-from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
-from llama_index.core.llms.function_calling import FunctionCallingLLM
-from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import TextNode
-from llama_index.core.tools import BaseTool
 
 from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index.scripted import Scripted, pick, prompt_text, until_asked
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
+from tests.support.variation import Variation, Wording, run_seed
 
 __all__ = [
+    "ASKED",
     "ASYNC",
+    "BOTH",
     "CALL",
+    "FERRIES",
+    "NAMED",
     "PASSAGES",
+    "PLAIN",
     "QUERY_SPANS",
     "QUESTION",
     "QUESTIONS",
     "READ_WAYS",
+    "TICKETS",
     "WAYS",
+    "WORDS",
     "Bags",
     "Scripted",
     "answer_to",
     "call",
     "index",
     "pick",
+    "prompt_text",
     "reader",
     "shape",
+    "told",
     "top",
     "traced",
     "until_asked",
+    "words",
 ]
 
 # The default tokenizer is downloaded.
 set_global_tokenizer(str.split)
 
-PASSAGES = (
+WORDS = Wording(run_seed())
+"""Language and words of all texts of this run."""
+NAMED = Variation(run_seed() + 2_000_003)
+"""Draws names of keys, fields and tools, of which none is a word of the texts."""
+FERRIES, TICKETS = NAMED.name(), NAMED.name()
+"""Names of tools."""
+ASKED = NAMED.name()
+"""Name under which workflows are given their question."""
+PLAIN = (
     "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
     "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
     "Bicycles travel free of charge on all sailings outside the months of July and August.",
@@ -64,8 +71,16 @@ PASSAGES = (
     "A season ticket costs 310 crowns and is sold at the office beside the south gate only.",
     "The restaurant on board opens half an hour after departure and serves fish soup and rye.",
 )
-QUESTION = "At what time does the ferry to Skarn leave the quay?"
-QUESTIONS = (QUESTION, "What does a season ticket at the office cost?")
+PASSAGES = tuple(map(WORDS, PLAIN))
+QUESTION = WORDS("At what time does the ferry to Skarn leave the quay?")
+QUESTIONS = (QUESTION, WORDS("What does a season ticket at the office cost?"))
+BOTH = WORDS("When, and at what price?")
+"""A question that holds two."""
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words; a wide character is one."""
+    return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
 
 
 class Bags(BaseEmbedding):
@@ -81,7 +96,7 @@ class Bags(BaseEmbedding):
 
     def _get_text_embedding(self, text: str) -> list[float]:
         vector = [0.001] * 512
-        for word in set(re.findall(r"[a-z0-9]+", text.lower())):
+        for word in set(words(text)):
             vector[zlib.crc32(word.encode()) % 512] += 1.0
         return vector
 
@@ -107,143 +122,14 @@ def top(question: str = QUESTION, k: int = 2, passages: tuple[str, ...] = PASSAG
     return [node.get_content() for node in found]
 
 
-Reply = Callable[[Sequence[ChatMessage]], "ChatMessage | str"]
-
-
-class Scripted(FunctionCallingLLM):
-    """An LLM whose reply is a function of its prompt; streams word by word.
-
-    Attributes:
-        reply: From the messages to the reply. What it raises is the LLM's failure.
-        model: The name on spans.
-        delay: Seconds before a reply, in async calls.
-        breaks_after: Words after which a stream breaks, or None.
-        begun: Calls of `achat` and `astream_chat` so far.
-    """
-
-    reply: Reply
-    model: str = "scripted"
-    delay: float = 0.0
-    breaks_after: int | None = None
-    begun: int = 0
-
-    @property
-    def metadata(self) -> LLMMetadata:
-        return LLMMetadata(
-            model_name=self.model, is_chat_model=True, is_function_calling_model=True
-        )
-
-    @llm_chat_callback()
-    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
-
-    @llm_chat_callback()
-    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
-        self.begun += 1
-        await asyncio.sleep(self.delay)
-        return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
-
-    @llm_chat_callback()
-    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
-        message = self._message(messages)
-
-        def words() -> ChatResponseGen:
-            yield from self._words(message)
-
-        return words()
-
-    @llm_chat_callback()
-    async def astream_chat(
-        self, messages: Sequence[ChatMessage], **kwargs: Any
-    ) -> ChatResponseAsyncGen:
-        self.begun += 1
-        message = self._message(messages)
-
-        async def words() -> ChatResponseAsyncGen:
-            for part in self._words(message):
-                await asyncio.sleep(self.delay)
-                yield part
-
-        return words()
-
-    @llm_completion_callback()
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
-        return CompletionResponse(text=self._text(prompt))
-
-    @llm_completion_callback()
-    async def acomplete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponse:
-        await asyncio.sleep(self.delay)
-        return CompletionResponse(text=self._text(prompt))
-
-    @llm_completion_callback()
-    def stream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseGen:
-        raise NotImplementedError
-
-    @llm_completion_callback()
-    async def astream_complete(
-        self, prompt: str, formatted: bool = False, **kwargs: Any
-    ) -> CompletionResponseAsyncGen:
-        raise NotImplementedError
-
-    def _prepare_chat_with_tools(
-        self,
-        tools: Sequence[BaseTool],
-        user_msg: str | ChatMessage | None = None,
-        chat_history: list[ChatMessage] | None = None,
-        verbose: bool = False,
-        allow_parallel_tool_calls: bool = False,
-        tool_required: bool = False,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
-        messages = list(chat_history or [])
-        if user_msg is not None:
-            asked = ChatMessage(role="user", content=user_msg)
-            messages.append(asked if isinstance(user_msg, str) else user_msg)
-        return {"messages": messages}
-
-    def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
-    ) -> list[ToolSelection]:
-        calls = response.message.additional_kwargs.get("tool_calls", [])
-        return [ToolSelection(**made) for made in calls]
-
-    def _text(self, prompt: str) -> str:
-        return self._message([ChatMessage(role="user", content=prompt)]).content or ""
-
-    def _message(self, messages: Sequence[ChatMessage]) -> ChatMessage:
-        told = self.reply(messages)
-        return ChatMessage(role="assistant", content=told) if isinstance(told, str) else told
-
-    def _words(self, message: ChatMessage) -> ChatResponseGen:
-        said = ""
-        for n, word in enumerate(re.split(r"(?<= )", message.content or "")):
-            if n == self.breaks_after:
-                raise ConnectionError("the line is dead")
-            said += word
-            part = ChatMessage(
-                role="assistant", content=said, additional_kwargs=message.additional_kwargs
-            )
-            yield ChatResponse(message=part, delta=word)
-
-
-async def until_asked(model: Scripted, calls: int = 1) -> None:
-    """Waits until a model has begun so many calls, and thinks about the last."""
-    while model.begun < calls:
-        await asyncio.sleep(0.01)
-
-
-def prompt_text(messages: Sequence[ChatMessage]) -> str:
-    """The whole prompt as one text."""
-    return "\n".join(message.content or "" for message in messages)
-
-
 def answer_to(question: str, contexts: Sequence[str]) -> str:
     """What `reader` answers to a question over some contexts."""
-    return f"To <{question}>: {len(contexts)} passages say it."
+    return WORDS.answer(question, len(contexts))
+
+
+def told(text: str) -> str:
+    """A reply in this run's words, long or short as its answers are."""
+    return WORDS.answer(WORDS(text), 0)
 
 
 def reader(**more: Any) -> Scripted:
@@ -255,12 +141,6 @@ def reader(**more: Any) -> Scripted:
         return answer_to(asked[-1], [text for text in PASSAGES if text[:60] in prompt])
 
     return Scripted(reply=reply, **more)
-
-
-def pick(tool: str, **arguments: Any) -> ChatMessage:
-    """A reply that calls a tool."""
-    made = {"tool_id": f"call-{tool}", "tool_name": tool, "tool_kwargs": arguments}
-    return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [made]})
 
 
 # Nothing may fall back to a model of a provider.

@@ -17,19 +17,23 @@ from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
+    WORDS,
     answer_to,
     index,
     reader,
     shape,
+    told,
     top,
     traced,
 )
+from tests.matrix.llama_index.scripted import PIECE
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
 __all__ = ["SHAPES", "Own", "words"]
 
 GROUP = "query engines"
+RATED, HERE, OTHER = f" {told('Rated.')}", f"{told('Here.')} ", WORDS("Another question?")
 Make = Callable[[Iterator[str], str], Iterator[str]]
 
 
@@ -96,7 +100,7 @@ class Excerpts(BaseSynthesizer):
 
 def excerpts(texts: Sequence[str]) -> list[str]:
     """A line of each text."""
-    return [f"- {text.partition('The ')[2][:24]}\n" for text in texts]
+    return [f"- {text[4:28]}\n" for text in texts]
 
 
 def extractive(streaming: bool) -> RetrieverQueryEngine:
@@ -105,14 +109,19 @@ def extractive(streaming: bool) -> RetrieverQueryEngine:
     return RetrieverQueryEngine(index().as_retriever(similarity_top_k=2), synthesizer)
 
 
+def loud(text: str) -> str:
+    """Changed, in whatever language."""
+    return text.upper().replace(" ", "_")
+
+
 def shouted(said: Iterator[str], question: str) -> Iterator[str]:
-    """In capitals."""
-    for word in said:
-        yield word.upper()
+    """As `loud`."""
+    for part in said:
+        yield loud(part)
 
 
 def cut(said: Iterator[str], question: str) -> Iterator[str]:
-    """Three words of it."""
+    """Three pieces of it."""
     yield from itertools.islice(said, 3)
 
 
@@ -122,18 +131,18 @@ def rated(said: Iterator[str], question: str) -> Iterator[str]:
     for word in said:
         answer += word
         yield word
-    reader().complete(f"Rate for {question}: {answer}")
-    yield " Rated: good."
+    reader().complete(f"{question}: {answer}")
+    yield RATED
 
 
 def chained(said: Iterator[str], question: str) -> Iterator[str]:
     """No generator."""
-    return itertools.chain(["Here: "], said)
+    return itertools.chain([HERE], said)
 
 
 def mapped(said: Iterator[str], question: str) -> Iterator[str]:
     """No generator either."""
-    return map(str.upper, said)
+    return map(loud, said)
 
 
 def nested(said: Iterator[str], question: str) -> Iterator[str]:
@@ -203,12 +212,12 @@ def retrieves_while_read() -> Shape:
 
     def body(world: World, way: str) -> None:
         streams = [stream_of(shouted, q, late=True) for q in QUESTIONS]
-        with world.evals.interaction("Another question?") as another:
+        with world.evals.interaction(OTHER) as another:
             while streams:
                 streams = [stream for stream in streams if next(stream, None) is not None]
-            another.answer("Another answer.")
+            another.answer(told(OTHER))
 
-    other = Expected(question="Another question?", contexts=None, answer="Another answer.")
+    other = Expected(question=OTHER, contexts=None, answer=told(OTHER))
     return Shape(
         group=GROUP,
         name="CustomQueryEngine, retrieves while it is read",
@@ -217,7 +226,7 @@ def retrieves_while_read() -> Shape:
         expected=lambda way: [
             other,
             *(
-                Expected(question=q, contexts=top(q), answer=plain(q).upper(), spans=QUERY_SPANS)
+                Expected(question=q, contexts=top(q), answer=loud(plain(q)), spans=QUERY_SPANS)
                 for q in QUESTIONS
             ),
         ],
@@ -226,11 +235,11 @@ def retrieves_while_read() -> Shape:
 
 SHAPES = (
     own("hands on", lambda said, q: (word for word in said), plain),
-    own("changes", shouted, lambda q: plain(q).upper()),
-    own("cuts", cut, lambda q: " ".join(plain(q).split()[:3]) + " "),
-    own("adds", rated, lambda q: plain(q) + " Rated: good.", ("chat scripted", *QUERY_SPANS)),
-    own("chain", chained, lambda q: "Here: " + plain(q)),
-    own("map", mapped, lambda q: plain(q).upper()),
+    own("changes", shouted, lambda q: loud(plain(q))),
+    own("cuts", cut, lambda q: plain(q)[: 3 * PIECE]),
+    own("adds", rated, lambda q: plain(q) + RATED, ("chat scripted", *QUERY_SPANS)),
+    own("chain", chained, lambda q: HERE + plain(q)),
+    own("map", mapped, lambda q: loud(plain(q))),
     own("nested", nested, lambda q: f"<{plain(q)}>", None),
     shape(
         GROUP,

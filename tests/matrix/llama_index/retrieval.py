@@ -23,10 +23,13 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextN
 
 from tests.matrix.llama_index.kit import (
     ASYNC,
+    NAMED,
     PASSAGES,
     QUERY_SPANS,
     QUESTION,
+    QUESTIONS,
     READ_WAYS,
+    WORDS,
     Bags,
     Scripted,
     answer_to,
@@ -35,12 +38,17 @@ from tests.matrix.llama_index.kit import (
     reader,
     shape,
     top,
+    words,
 )
 
 __all__ = ["SHAPES"]
 
 GROUP = "retrieval"
-LONG = tuple(f"{text} " + f"Sentence of passage {n}. " * 900 for n, text in enumerate(PASSAGES))
+WINDOW, TITLE, TAGS, PAGE = (NAMED.name() for _ in range(4))
+FERRY = WORDS("Ferries")
+LONG = tuple(
+    f"{text} " + f"{WORDS('Sentence of passage')} {n}. " * 900 for n, text in enumerate(PASSAGES)
+)
 
 
 class Reversed(BaseNodePostprocessor):
@@ -84,7 +92,7 @@ def fusion(streaming: bool) -> Any:
     return with_retriever(
         QueryFusionRetriever(
             [index().as_retriever(similarity_top_k=2)],
-            llm=Scripted(reply=lambda _: "What does a season ticket at the office cost?"),
+            llm=Scripted(reply=lambda _: QUESTIONS[1]),
             num_queries=2,
             similarity_top_k=3,
             use_async=False,
@@ -102,7 +110,7 @@ def fused(question: str) -> list[str]:
 
 def recursive(streaming: bool) -> Any:
     """An index of pointers to an index of passages."""
-    pointer = IndexNode(text="All about ferries and tickets.", index_id="inner")
+    pointer = IndexNode(text=WORDS("All about ferries and tickets."), index_id="inner")
     outer = VectorStoreIndex([pointer], embed_model=Bags()).as_retriever(similarity_top_k=1)
     inner = index().as_retriever(similarity_top_k=2)
     return with_retriever(RecursiveRetriever("outer", {"outer": outer, "inner": inner}), streaming)
@@ -111,23 +119,23 @@ def recursive(streaming: bool) -> Any:
 def windows(streaming: bool) -> Any:
     """Sentences are found, their windows are shown."""
     nodes = [
-        TextNode(text=text[:40], id_=f"p{n}", metadata={"window": text})
+        TextNode(text=text[:40], id_=f"p{n}", metadata={WINDOW: text})
         for n, text in enumerate(PASSAGES)
     ]
     for node in nodes:
-        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = ["window"]
+        node.excluded_llm_metadata_keys = node.excluded_embed_metadata_keys = [WINDOW]
     return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
         llm=reader(),
         streaming=streaming,
         similarity_top_k=2,
-        node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="window")],
+        node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key=WINDOW)],
     )
 
 
 def with_metadata(streaming: bool) -> Any:
     """Metadata stand above the text in the prompt, as a part of what the model is shown."""
     nodes = [
-        TextNode(text=text, id_=f"p{n}", metadata={"title": "Ferries", "tags": ["a"], "page": n})
+        TextNode(text=text, id_=f"p{n}", metadata={TITLE: FERRY, TAGS: ["a"], PAGE: n})
         for n, text in enumerate(PASSAGES)
     ]
     return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
@@ -145,7 +153,9 @@ def huge(streaming: bool) -> Any:
     synthesizer = get_response_synthesizer(
         llm=reader(),
         streaming=streaming,
-        prompt_helper=PromptHelper(context_window=3000, num_output=100, chunk_overlap_ratio=0.0),
+        prompt_helper=PromptHelper(
+            context_window=3000, num_output=100, chunk_overlap_ratio=0.0, tokenizer=words
+        ),
     )
     return index(LONG).as_query_engine(response_synthesizer=synthesizer, similarity_top_k=1)
 
@@ -236,7 +246,7 @@ SHAPES = (
         "metadata",
         with_metadata,
         contexts=lambda q: [
-            f"title: Ferries\ntags: ['a']\npage: {page_of(t)}\n\n{t}" for t in top(q)
+            f"{TITLE}: {FERRY}\n{TAGS}: ['a']\n{PAGE}: {page_of(t)}\n\n{t}" for t in top(q)
         ],
         answer=lambda q: answer_to(q, top(q)),
     ),
@@ -255,4 +265,4 @@ SHAPES = (
 
 def _windows(question: str) -> list[str]:
     found = windows(False).retriever.retrieve(question)
-    return [node.node.metadata["window"] for node in found]
+    return [node.node.metadata[WINDOW] for node in found]

@@ -1,137 +1,143 @@
-"""More workflows of the user's own. Old versions cannot read annotations that are kept as texts."""
+"""More workflows of the user's own."""
+
+from __future__ import annotations
 
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.workflow import (
-    Context,
-    Event,
     HumanResponseEvent,
     InputRequiredEvent,
     StartEvent,
     StopEvent,
-    Workflow,
-    step,
 )
 
-from tests.matrix.llama_index.flows import Found, OwnWorkflow
-from tests.matrix.llama_index.kit import QUESTIONS, Scripted, index, reader
+from tests.matrix.llama_index.flows import NODES, Found, own_workflow, prompt_of
+from tests.matrix.llama_index.kit import ASKED, NAMED, QUESTIONS, Scripted, index, reader, told
+from tests.matrix.llama_index.workflows import event, flow, store
 
-__all__ = ["BOTH", "Asking", "Breaking", "FanOut", "Nested", "OwnGenerator", "Shown", "Streaming"]
+__all__ = [
+    "BOTH_TOLD",
+    "SHOWN_AS",
+    "Shown",
+    "asks_somebody",
+    "breaks",
+    "fans_out",
+    "gives_generator",
+    "nested",
+    "streams_events",
+]
 
-BOTH = "It leaves at 07:40, and a ticket costs 310 crowns."
+BOTH_TOLD = told("It leaves at 07:40, and a ticket costs 310 crowns.")
+KEPT, ANSWER, SHOWN_AS = (NAMED.name() for _ in range(3))
+Part = event(NAMED, ASKED)
+"""One of several questions."""
+Shown = event(NAMED, SHOWN_AS)
+"""A piece of the answer."""
 
 
-class Part(Event):
-    """One of several questions."""
-
-    question: str
-
-
-class Shown(Event):
-    """A word of the answer."""
-
-    word: str
-
-
-async def passages(question: str, k: int = 2) -> str:
+async def passages(question: str) -> str:
     """What a retriever finds, as one text."""
-    found = await index().as_retriever(similarity_top_k=k).aretrieve(question)
+    found = await index().as_retriever(similarity_top_k=2).aretrieve(question)
     return "\n".join(node.get_content() for node in found)
 
 
-class FanOut(Workflow):
+async def stream_for(question: str) -> Any:
+    """The model's stream over what was found."""
+    prompt = prompt_of(await passages(question), question)
+    return await reader().astream_chat([ChatMessage(role="user", content=prompt)])
+
+
+def fans_out() -> Any:
     """Retrieves for two questions at once, and answers when both are there."""
 
-    @step
-    async def split(self, ctx: Context, ev: StartEvent) -> Part | None:
-        """One event each."""
+    async def split(ctx: Any, ev: Any) -> Any:
         for question in QUESTIONS:
-            ctx.send_event(Part(question=question))
-        return None
+            ctx.send_event(Part(**{ASKED: question}))
 
-    @step(num_workers=2)
-    async def retrieve(self, ev: Part) -> Found:
-        """Runs twice at once."""
+    async def retrieve(ctx: Any, ev: Any) -> Any:
+        asked = getattr(ev, ASKED)
         retriever = index().as_retriever(similarity_top_k=1)
-        return Found(question=ev.question, nodes=await retriever.aretrieve(ev.question))
+        return Found(**{ASKED: asked, NODES: await retriever.aretrieve(asked)})
 
-    @step
-    async def answer(self, ctx: Context, ev: Found) -> StopEvent | None:
-        """Waits for both."""
+    async def answer(ctx: Any, ev: Any) -> Any:
         found = ctx.collect_events(ev, [Found] * len(QUESTIONS))
         if found is None:
             return None
-        found.sort(key=lambda each: QUESTIONS.index(each.question))
-        text = "\n".join(node.get_content() for each in found for node in each.nodes)
-        return StopEvent(result=str(await Scripted(reply=lambda _: BOTH).acomplete(text)))
+        found.sort(key=lambda each: QUESTIONS.index(getattr(each, ASKED)))
+        text = "\n".join(node.get_content() for each in found for node in getattr(each, NODES))
+        return StopEvent(result=str(await Scripted(reply=lambda _: BOTH_TOLD).acomplete(text)))
+
+    return flow(
+        NAMED,
+        (split, StartEvent, Part | None),
+        (retrieve, Part, Found),
+        (answer, Found, StopEvent | None),
+        workers=2,
+    )
 
 
-class Asking(Workflow):
+def asks_somebody(timeout: float = 60.0) -> Any:
     """Retrieves, asks somebody, and answers with what it kept in the store."""
 
-    @step
-    async def retrieve(self, ctx: Context, ev: StartEvent) -> InputRequiredEvent:
-        """Ends with a question to the user."""
-        store: Any = getattr(ctx, "store", ctx)
-        await store.set("question", ev.query)
-        await store.set("text", await passages(ev.query))
+    async def retrieve(ctx: Any, ev: Any) -> InputRequiredEvent:
+        await store(ctx).set(ASKED, ev.get(ASKED))
+        await store(ctx).set(KEPT, await passages(ev.get(ASKED)))
         return InputRequiredEvent(prefix="Shall I answer?")
 
-    @step
-    async def answer(self, ctx: Context, ev: HumanResponseEvent) -> StopEvent:
-        """Goes on with the reply."""
-        store: Any = getattr(ctx, "store", ctx)
-        text, question = await store.get("text"), await store.get("question")
-        reply = await reader().acomplete(f"Use only:\n{text}\nQuestion: {question}")
-        return StopEvent(result=reply.text)
+    async def answer(ctx: Any, ev: Any) -> StopEvent:
+        text, question = await store(ctx).get(KEPT), await store(ctx).get(ASKED)
+        return StopEvent(result=(await reader().acomplete(prompt_of(text, question))).text)
+
+    return flow(
+        NAMED,
+        (retrieve, StartEvent, InputRequiredEvent),
+        (answer, HumanResponseEvent, StopEvent),
+        timeout=timeout,
+    )
 
 
-class Breaking(Workflow):
+def breaks() -> Any:
     """Raises after it has retrieved."""
 
-    @step
-    async def retrieve(self, ev: StartEvent) -> StopEvent:
-        """The only step."""
-        raise ConnectionError(await passages(ev.query))
+    async def retrieve(ctx: Any, ev: Any) -> StopEvent:
+        raise ConnectionError(await passages(ev.get(ASKED)))
+
+    return flow(NAMED, (retrieve, StartEvent, StopEvent))
 
 
-class Nested(Workflow):
+def nested() -> Any:
     """Lets another workflow answer, and gives out a mapping."""
 
-    @step
-    async def ask(self, ev: StartEvent) -> StopEvent:
-        """The only step."""
-        return StopEvent(result={"answer": await OwnWorkflow(timeout=120).run(query=ev.query)})
+    async def ask(ctx: Any, ev: Any) -> StopEvent:
+        return StopEvent(result={ANSWER: await own_workflow().run(**{ASKED: ev.get(ASKED)})})
+
+    return flow(NAMED, (ask, StartEvent, StopEvent))
 
 
-class Streaming(Workflow):
-    """Writes the words of the answer to the stream of events."""
+def streams_events() -> Any:
+    """Writes the pieces of the answer to the stream of events."""
 
-    @step
-    async def answer(self, ctx: Context, ev: StartEvent) -> StopEvent:
-        """The only step."""
-        prompt = f"Use only:\n{await passages(ev.query)}\nQuestion: {ev.query}"
+    async def answer(ctx: Any, ev: Any) -> StopEvent:
         said = ""
-        async for part in await reader().astream_chat([ChatMessage(role="user", content=prompt)]):
-            ctx.write_event_to_stream(Shown(word=part.delta or ""))
+        async for part in await stream_for(ev.get(ASKED)):
+            ctx.write_event_to_stream(Shown(**{SHOWN_AS: part.delta or ""}))
             said = part.message.content or ""
         return StopEvent(result=said)
 
+    return flow(NAMED, (answer, StartEvent, StopEvent))
 
-class OwnGenerator(Workflow):
+
+def gives_generator(own: bool) -> Any:
     """Gives out a generator of its own, or the model's."""
 
-    own: bool = True
-
-    @step
-    async def answer(self, ev: StartEvent) -> StopEvent:
-        """The only step."""
-        prompt = f"Use only:\n{await passages(ev.query)}\nQuestion: {ev.query}"
-        stream = await reader().astream_chat([ChatMessage(role="user", content=prompt)])
+    async def answer(ctx: Any, ev: Any) -> StopEvent:
+        stream = await stream_for(ev.get(ASKED))
 
         async def shouted() -> Any:
             async for part in stream:
                 yield (part.delta or "").upper()
 
-        return StopEvent(result=shouted() if self.own else stream)
+        return StopEvent(result=shouted() if own else stream)
+
+    return flow(NAMED, (answer, StartEvent, StopEvent))

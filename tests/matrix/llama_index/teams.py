@@ -21,33 +21,41 @@ from tests.matrix.llama_index.agents import (
     RETRIEVER_SPANS,
     agent,
     caller,
+    found_by_tool,
     query_tool,
     retriever_tool,
     said,
 )
 from tests.matrix.llama_index.kit import (
+    ASKED,
+    BOTH,
+    FERRIES,
+    NAMED,
     PASSAGES,
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
+    WORDS,
     Scripted,
     answer_to,
     index,
     pick,
     prompt_text,
+    told,
     top,
     traced,
     until_asked,
 )
 from tests.matrix.llama_index.steps import (
-    BOTH,
-    Asking,
-    Breaking,
-    FanOut,
-    Nested,
-    OwnGenerator,
+    BOTH_TOLD,
+    SHOWN_AS,
     Shown,
-    Streaming,
+    asks_somebody,
+    breaks,
+    fans_out,
+    gives_generator,
+    nested,
+    streams_events,
 )
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
@@ -61,7 +69,9 @@ try:
     MISSING = NO_AGENTS
 except ImportError:
     MISSING = "this version has no CodeActAgent"
-WRITTEN = "As the writer says: at 07:40 from the north quay."
+WRITTEN = told("As the writer says: at 07:40 from the north quay.")
+FIND, DESK, WRITER = (NAMED.name() for _ in range(3))
+ASK = {ASKED: QUESTION}
 PLAIN = answer_to(QUESTION, top(QUESTION))
 TWO = ("chat scripted", *QUERY_SPANS[1:], *QUERY_SPANS[1:])
 
@@ -70,28 +80,28 @@ def team() -> Any:
     """One agent hands over to another, which has the tool."""
 
     def hands_over(messages: Sequence[ChatMessage]) -> Any:
-        return pick("handoff", to_agent="writer", reason="it knows the timetable")
+        return pick("handoff", to_agent=WRITER, reason=WORDS("it knows the timetable"))
 
     def writes(messages: Sequence[ChatMessage]) -> Any:
         told = [m.content or "" for m in messages if m.role == MessageRole.TOOL]
         found = any(text[:40] in each for text in PASSAGES for each in told)
-        return WRITTEN if found else pick("ferries", input=QUESTION)
+        return WRITTEN if found else pick(FERRIES, input=QUESTION)
 
     desk = FunctionAgent(
-        name="desk",
-        description="Hands over.",
+        name=DESK,
+        description=WORDS("Hands over."),
         llm=Scripted(reply=hands_over),
-        can_handoff_to=["writer"],
-        system_prompt="Hand over.",
+        can_handoff_to=[WRITER],
+        system_prompt=WORDS("Hand over."),
     )
     writer = FunctionAgent(
-        name="writer",
-        description="Writes.",
+        name=WRITER,
+        description=WORDS("Writes."),
         tools=[retriever_tool()],
         llm=Scripted(reply=writes),
-        system_prompt="Write.",
+        system_prompt=WORDS("Write."),
     )
-    return AgentWorkflow(agents=[desk, writer], root_agent="desk")
+    return AgentWorkflow(agents=[desk, writer], root_agent=DESK)
 
 
 def find(question: str) -> str:
@@ -100,10 +110,13 @@ def find(question: str) -> str:
     return "\n".join(node.get_content() for node in found)
 
 
+find.__name__ = FIND
+
+
 async def execute(code: str) -> str:
     """Runs the code of a CodeActAgent."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(code, {"find": find})
+        exec(code, {FIND: find})
     return out.getvalue()
 
 
@@ -113,7 +126,7 @@ def coder() -> Any:
     def reply(messages: Sequence[ChatMessage]) -> str:
         if PASSAGES[0][:40] in prompt_text(messages):
             return WRITTEN
-        return f"I look it up.\n<execute>\nprint(find({QUESTION!r}))\n</execute>"
+        return f"{told('I look it up.')}\n<execute>\nprint({FIND}({QUESTION!r}))\n</execute>"
 
     return CodeActAgent(code_execute_fn=execute, llm=Scripted(reply=reply), tools=[find])
 
@@ -121,7 +134,7 @@ def coder() -> Any:
 def finder() -> FunctionTool:
     """A plain function that retrieves."""
     return FunctionTool.from_defaults(
-        lambda input: find(input), name="ferries", description="Finds passages."
+        lambda input: find(input), name=FERRIES, description=WORDS("Finds passages.")
     )
 
 
@@ -183,7 +196,7 @@ async def model_fails() -> None:
     def reply(messages: Sequence[ChatMessage]) -> Any:
         if any(message.role == MessageRole.TOOL for message in messages):
             raise ConnectionError("no model")
-        return pick("ferries", input=QUESTION)
+        return pick(FERRIES, input=QUESTION)
 
     made = FunctionAgent(tools=[retriever_tool()], llm=Scripted(reply=reply))
     # Some versions raise an error of their own in its place.
@@ -193,37 +206,39 @@ async def model_fails() -> None:
 
 async def asking() -> None:
     """Somebody is asked on the way."""
-    handler: Any = Asking(timeout=120).run(query=QUESTION)
+    handler: Any = asks_somebody().run(**ASK)
     async for event in handler.stream_events():
         if isinstance(event, InputRequiredEvent):
-            handler.ctx.send_event(HumanResponseEvent(response="Yes."))
+            handler.ctx.send_event(HumanResponseEvent(response=WORDS("Yes.")))
     await handler
 
 
 async def never_told() -> None:
     """Nobody replies in time."""
     with contextlib.suppress(Exception):
-        await Asking(timeout=1.0).run(query=QUESTION)
+        await asks_somebody(timeout=1.0).run(**ASK)
 
 
 async def breaking() -> None:
     """A step raises."""
     with contextlib.suppress(Exception):
-        await Breaking(timeout=120).run(query=QUESTION)
+        await breaks().run(**ASK)
 
 
 async def words_as_events() -> None:
     """The words are read as events."""
-    handler: Any = Streaming(timeout=120).run(query=QUESTION)
-    shown = [event.word async for event in handler.stream_events() if isinstance(event, Shown)]
+    handler: Any = streams_events().run(**ASK)
+    shown = [
+        getattr(event, SHOWN_AS)
+        async for event in handler.stream_events()
+        if isinstance(event, Shown)
+    ]
     assert "".join(shown) == await handler
 
 
 async def generator(own: bool) -> None:
     """A generator is read after the workflow has ended."""
-    made = OwnGenerator(timeout=120, disable_validation=True)
-    made.own = own
-    stream: Any = await made.run(query=QUESTION)
+    stream: Any = await gives_generator(own).run(**ASK)
     assert [part async for part in stream]
 
 
@@ -233,7 +248,7 @@ def team_shape(
     answer: str | None = PLAIN,
     *,
     question: str = QUESTION,
-    contexts: Sequence[str] | None = None,
+    found: Callable[[str], Sequence[str]] = top,
     status: Status = Status.OK,
     spans: Sequence[str] | None = None,
     questions: Sequence[str] = (),
@@ -244,10 +259,10 @@ def team_shape(
     def each() -> list[Expected]:
         if questions:
             return [
-                Expected(question=q, contexts=top(q), answer=said(q), spans=spans)
+                Expected(question=q, contexts=found(q), answer=said(q), spans=spans)
                 for q in questions
             ]
-        seen = top(QUESTION) if contexts is None else contexts
+        seen = found(QUESTION)
         return [
             Expected(question=question, contexts=seen, answer=answer, status=status, spans=spans)
         ]
@@ -274,8 +289,8 @@ def of_agents(name: str, body: Callable[[], Awaitable[None]], *more: Any, **opti
 
 
 SHAPES = (
-    of_agents("AgentWorkflow with handoff", lambda: run(team()), WRITTEN),
-    of_agents("AgentWorkflow, events streamed", lambda: read(team()), WRITTEN),
+    of_agents("AgentWorkflow with handoff", lambda: run(team()), WRITTEN, found=found_by_tool),
+    of_agents("AgentWorkflow, events streamed", lambda: read(team()), WRITTEN, found=found_by_tool),
     of_agents(
         "ReActAgent, events streamed",
         lambda: read(agent("react", query_tool())),
@@ -289,16 +304,18 @@ SHAPES = (
         said(QUESTION),
         spans=RETRIEVER_SPANS,
     ),
-    of_agents("agent in two turns", two_turns, questions=QUESTIONS),
+    of_agents("agent in two turns", two_turns, questions=QUESTIONS, found=found_by_tool),
     of_agents("agents at once", at_once, questions=QUESTIONS, spans=ENGINE_SPANS),
-    of_agents("agent timed out", timed_out, None, status=Status.CANCELLED),
-    of_agents("agent whose model fails", model_fails, None, status=Status.ERROR),
+    of_agents("agent timed out", timed_out, None, status=Status.CANCELLED, found=found_by_tool),
+    of_agents(
+        "agent whose model fails", model_fails, None, status=Status.ERROR, found=found_by_tool
+    ),
     team_shape(
         "workflow that fans out",
-        lambda: FanOut(timeout=120).run(query="When, and at what price?"),
-        BOTH,
-        question="When, and at what price?",
-        contexts=[*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)],
+        lambda: fans_out().run(**{ASKED: BOTH}),
+        BOTH_TOLD,
+        question=BOTH,
+        found=lambda _: [*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)],
         spans=TWO,
     ),
     team_shape("workflow that asks somebody", asking, spans=QUERY_SPANS),
@@ -310,7 +327,7 @@ SHAPES = (
         spans=QUERY_SPANS[1:],
     ),
     team_shape("workflow that raises", breaking, None, status=Status.ERROR, spans=QUERY_SPANS[1:]),
-    team_shape("workflow in a workflow", lambda: Nested(timeout=120).run(query=QUESTION)),
+    team_shape("workflow in a workflow", lambda: nested().run(**ASK)),
     team_shape("workflow that streams events", words_as_events, spans=QUERY_SPANS),
     team_shape(
         "workflow that gives out the model's stream",

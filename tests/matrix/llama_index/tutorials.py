@@ -17,7 +17,7 @@ from llama_index.core.response_synthesizers import CompactAndRefine
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.tools import FunctionTool, QueryEngineTool, ToolMetadata
-from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
+from llama_index.core.workflow import StartEvent, StopEvent
 from pydantic import create_model
 
 from tests.matrix.llama_index.kit import Bags, Scripted, pick, prompt_text
@@ -29,34 +29,10 @@ from tests.matrix.llama_index.variants import (
     in_turn,
     says,
 )
+from tests.matrix.llama_index.workflows import event, flow, store
 from tests.support.variation import Variation
 
 __all__ = ["TUTORIALS"]
-
-
-def event(draw: Variation, *names: str) -> Any:
-    """A class of events with fields of these names."""
-    fields = dict.fromkeys(names, Any)
-    return type(draw.name().title(), (Event,), {"__annotations__": fields, "__module__": __name__})
-
-
-def flow(draw: Variation, *steps: tuple[Callable[..., Any], Any, Any], workers: int = 1) -> Any:
-    """A workflow of functions of context and event, each with what it takes and gives."""
-    methods: dict[str, Any] = {"__module__": __name__}
-    name = draw.name().title()
-
-    def method_of(body: Callable[..., Any], takes: Any, gives: Any) -> Any:
-        async def method(self: Any, ctx: Any, ev: Any) -> Any:
-            return await body(ctx, ev)
-
-        called = draw.name()
-        method.__name__, method.__qualname__ = called, f"{name}.{called}"
-        method.__annotations__ = {"ctx": Context, "ev": takes, "return": gives}
-        methods[called] = step(num_workers=workers)(method)
-
-    for one in steps:
-        method_of(*one)
-    return type(name, (Workflow,), methods)(timeout=120)
 
 
 def starter(draw: Variation) -> Variant:
@@ -155,17 +131,17 @@ def rag_workflow(draw: Variation) -> Variant:
     corpus.question = question
 
     async def retrieve(ctx: Any, ev: Any) -> Any:
-        await getattr(ctx, "store", ctx).set(asked_at, ev.get(asked_at))
+        await store(ctx).set(asked_at, ev.get(asked_at))
         nodes = await corpus.retriever.aretrieve(ev.get(asked_at))
         return found(**{nodes_at: nodes})
 
     async def rerank(ctx: Any, ev: Any) -> Any:
-        asked = await getattr(ctx, "store", ctx).get(asked_at)
+        asked = await store(ctx).get(asked_at)
         nodes = ranker.postprocess_nodes(getattr(ev, nodes_at), query_str=asked)
         return ranked(**{nodes_at: nodes})
 
     async def synthesize(ctx: Any, ev: Any) -> StopEvent:
-        asked = await getattr(ctx, "store", ctx).get(asked_at)
+        asked = await store(ctx).get(asked_at)
         writer = CompactAndRefine(llm=says(answer))
         return StopEvent(result=await writer.asynthesize(asked, nodes=getattr(ev, nodes_at)))
 
@@ -203,7 +179,7 @@ def corrective(draw: Variation) -> Variant:
     rewritten, indexed = draw.question(), draw.chance.random() < 0.5
 
     async def retrieve(ctx: Any, ev: Any) -> Any:
-        await getattr(ctx, "store", ctx).set(asked_at, ev.get(asked_at))
+        await store(ctx).set(asked_at, ev.get(asked_at))
         return found(**{texts_at: await corpus.retriever.aretrieve(ev.get(asked_at))})
 
     async def judge(ctx: Any, ev: Any) -> Any:
@@ -211,13 +187,13 @@ def corrective(draw: Variation) -> Variant:
         return graded(**{grade_at: await passing(good, texts)})
 
     async def search(ctx: Any, ev: Any) -> Any:
-        asked = await getattr(ctx, "store", ctx).get(asked_at)
+        asked = await store(ctx).get(asked_at)
         query = await says(rewritten).acomplete(f"Rewrite: {asked}")
         hits = searching.call(query=query.text)
         return searched(**{hits_at: [*getattr(ev, grade_at), str(hits)]})
 
     async def write(ctx: Any, ev: Any) -> StopEvent:
-        asked = await getattr(ctx, "store", ctx).get(asked_at)
+        asked = await store(ctx).get(asked_at)
         texts = "\n\n".join(getattr(ev, hits_at))
         if indexed:
             index = SummaryIndex([TextNode(text=texts)])
@@ -256,7 +232,7 @@ def divided_workflow(draw: Variation) -> Variant:
     }
 
     async def divide(ctx: Any, ev: Any) -> Any:
-        await getattr(ctx, "store", ctx).set(asked_at, ev.get(asked_at))
+        await store(ctx).set(asked_at, ev.get(asked_at))
         plan = await planner.acomplete(f"Divide: {ev.get(asked_at)}")
         for one in json.loads(plan.text)["sub_questions"]:
             ctx.send_event(part(**{part_at: one}))
@@ -271,7 +247,7 @@ def divided_workflow(draw: Variation) -> Variant:
         if ready is None:
             return None
         pairs = "\n".join(f"{getattr(r, part_at)}: {getattr(r, said_at)}" for r in ready)
-        asked = await getattr(ctx, "store", ctx).get(asked_at)
+        asked = await store(ctx).get(asked_at)
         said = await says(answer).acomplete(f"Combine for {asked}:\n{pairs}")
         return StopEvent(result=said.text)
 
@@ -298,7 +274,7 @@ def numbered_workflow(draw: Variation) -> Variant:
     corpus.question = question
 
     async def retrieve(ctx: Any, ev: Any) -> Any:
-        await getattr(ctx, "store", ctx).set(asked_at, ev.get(asked_at))
+        await store(ctx).set(asked_at, ev.get(asked_at))
         return found(**{nodes_at: await corpus.retriever.aretrieve(ev.get(asked_at))})
 
     async def number(ctx: Any, ev: Any) -> Any:
@@ -309,7 +285,7 @@ def numbered_workflow(draw: Variation) -> Variant:
         return numbered(**{nodes_at: nodes})
 
     async def cite(ctx: Any, ev: Any) -> StopEvent:
-        asked = await getattr(ctx, "store", ctx).get(asked_at)
+        asked = await store(ctx).get(asked_at)
         writer = CompactAndRefine(llm=says(answer))
         return StopEvent(result=await writer.asynthesize(asked, nodes=getattr(ev, nodes_at)))
 

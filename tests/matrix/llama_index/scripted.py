@@ -1,0 +1,168 @@
+"""A scripted LLM of LlamaIndex."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    ChatResponseAsyncGen,
+    ChatResponseGen,
+    CompletionResponse,
+    CompletionResponseAsyncGen,
+    CompletionResponseGen,
+    LLMMetadata,
+)
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.tools import BaseTool
+
+__all__ = ["PIECE", "Scripted", "pick", "prompt_text", "until_asked"]
+
+PIECE = 2
+"""Characters of a streamed piece: the shortest answer has more than three."""
+
+Reply = Callable[[Sequence[ChatMessage]], "ChatMessage | str"]
+
+
+class Scripted(FunctionCallingLLM):
+    """An LLM whose reply is a function of its prompt; streams piece by piece.
+
+    Attributes:
+        reply: From the messages to the reply. What it raises is the LLM's failure.
+        model: The name on spans.
+        delay: Seconds before a reply, in async calls.
+        breaks_after: Pieces after which a stream breaks, or None.
+        begun: Calls of `achat` and `astream_chat` so far.
+    """
+
+    reply: Reply
+    model: str = "scripted"
+    delay: float = 0.0
+    breaks_after: int | None = None
+    begun: int = 0
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        return LLMMetadata(
+            model_name=self.model, is_chat_model=True, is_function_calling_model=True
+        )
+
+    @llm_chat_callback()
+    def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
+
+    @llm_chat_callback()
+    async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
+        self.begun += 1
+        await asyncio.sleep(self.delay)
+        return ChatResponse(message=self._message(messages), raw={"id": "reply-1"})
+
+    @llm_chat_callback()
+    def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
+        message = self._message(messages)
+
+        def pieces() -> ChatResponseGen:
+            yield from self._pieces(message)
+
+        return pieces()
+
+    @llm_chat_callback()
+    async def astream_chat(
+        self, messages: Sequence[ChatMessage], **kwargs: Any
+    ) -> ChatResponseAsyncGen:
+        self.begun += 1
+        message = self._message(messages)
+
+        async def pieces() -> ChatResponseAsyncGen:
+            for part in self._pieces(message):
+                await asyncio.sleep(self.delay)
+                yield part
+
+        return pieces()
+
+    @llm_completion_callback()
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        return CompletionResponse(text=self._text(prompt))
+
+    @llm_completion_callback()
+    async def acomplete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
+        await asyncio.sleep(self.delay)
+        return CompletionResponse(text=self._text(prompt))
+
+    @llm_completion_callback()
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseGen:
+        raise NotImplementedError
+
+    @llm_completion_callback()
+    async def astream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponseAsyncGen:
+        raise NotImplementedError
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Sequence[BaseTool],
+        user_msg: str | ChatMessage | None = None,
+        chat_history: list[ChatMessage] | None = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        messages = list(chat_history or [])
+        if user_msg is not None:
+            asked = ChatMessage(role="user", content=user_msg)
+            messages.append(asked if isinstance(user_msg, str) else user_msg)
+        return {"messages": messages}
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        calls = response.message.additional_kwargs.get("tool_calls", [])
+        return [ToolSelection(**made) for made in calls]
+
+    def _text(self, prompt: str) -> str:
+        return self._message([ChatMessage(role="user", content=prompt)]).content or ""
+
+    def _message(self, messages: Sequence[ChatMessage]) -> ChatMessage:
+        told = self.reply(messages)
+        return ChatMessage(role="assistant", content=told) if isinstance(told, str) else told
+
+    def _pieces(self, message: ChatMessage) -> ChatResponseGen:
+        text = message.content or ""
+        # What calls tools says nothing, in one piece.
+        for n, at in enumerate(range(0, len(text) or 1, PIECE)):
+            if n == self.breaks_after:
+                raise ConnectionError("the line is dead")
+            part = ChatMessage(
+                role="assistant",
+                content=text[: at + PIECE],
+                additional_kwargs=message.additional_kwargs,
+            )
+            yield ChatResponse(message=part, delta=text[at : at + PIECE])
+
+
+async def until_asked(model: Scripted, calls: int = 1) -> None:
+    """Waits until a model has begun so many calls, and thinks about the last."""
+    while model.begun < calls:
+        await asyncio.sleep(0.01)
+
+
+def prompt_text(messages: Sequence[ChatMessage]) -> str:
+    """The whole prompt as one text."""
+    return "\n".join(message.content or "" for message in messages)
+
+
+def pick(tool: str, **arguments: Any) -> ChatMessage:
+    """A reply that calls a tool."""
+    made = {"tool_id": f"call-{tool}", "tool_name": tool, "tool_kwargs": arguments}
+    return ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [made]})
