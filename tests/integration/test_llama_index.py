@@ -28,6 +28,7 @@ from tests.matrix.llama_index.indexes import summaries
 from tests.matrix.llama_index.kit import (
     ASKED,
     FERRIES,
+    PASSAGES,
     QUESTION,
     QUESTIONS,
     Scripted,
@@ -95,7 +96,7 @@ def test_contexts_carry_id_score_and_metadata(world: World) -> None:
     first = (samples(world)[0].contexts or ())[0]
     node = index().as_retriever(similarity_top_k=1).retrieve(QUESTION)[0]
     assert (first.text, first.id, first.score) == (node.text, node.node_id, node.score)
-    assert first.metadata == {"page": 0}
+    assert first.metadata == {"page": PASSAGES.index(first.text)}
 
 
 def test_what_fails_in_our_handlers_is_counted(

@@ -17,7 +17,7 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 from rag_eval_hooks.sample import Status
 from tests.matrix.llama_index.helpers import samples
-from tests.matrix.llama_index.kit import ASYNC, CALL, Scripted
+from tests.matrix.llama_index.kit import ASYNC, CALL, Scripted, until_asked
 from tests.matrix.llama_index.variants import Corpus, Everything, says
 from tests.matrix.world import World
 from tests.support.size import size
@@ -156,6 +156,37 @@ async def test_a_workflow_that_did_not_stop_is_no_success(world: World, seed: in
             await handler
     await asyncio.sleep(0)
     assert [sample.status for sample in samples(world)] == [due[way] for way in ways]
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+async def test_a_cancelled_agent_is_no_success(world: World, seed: int) -> None:
+    """An agent that is cancelled after its tool retrieved has no answer and is not scored."""
+    workflow_agents = pytest.importorskip("llama_index.core.agent.workflow")
+    draw = Variation(seed)
+    corpus, name, question = Corpus(draw, 2), draw.name(), draw.question()
+    model = script("FunctionCallingAgent", name, corpus.question, draw.sentence())
+    said = model.reply
+
+    def reply(messages: Sequence[ChatMessage]) -> Any:
+        model.delay = 600.0
+        return said(messages)
+
+    model.reply = reply
+    agent = workflow_agents.FunctionAgent(
+        tools=[tool_of(draw, corpus, name)], llm=model, streaming=False
+    )
+    handler = agent.run(user_msg=question)
+    await until_asked(model, 2)
+    if hasattr(handler, "cancel_run") and draw.chance.random() < 0.7:
+        await handler.cancel_run()
+    else:
+        handler.cancel()
+    # What a version raises is its own.
+    with contextlib.suppress(Exception, asyncio.CancelledError):
+        await handler
+    await asyncio.sleep(0)
+    (sample,) = samples(world)
+    assert (sample.question, sample.answer, sample.status) == (question, None, Status.CANCELLED)
 
 
 @pytest.mark.skipif(__version__ == "0.12.0", reason="this version refuses nested loops")

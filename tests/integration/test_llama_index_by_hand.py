@@ -12,14 +12,17 @@ import pytest
 
 pytest.importorskip("llama_index.core")
 from llama_index.core.llms import ChatMessage
+from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.kit import Scripted, prompt_text
+from tests.matrix.llama_index.variants import Corpus, answered, says
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request
 from tests.support.size import size
+from tests.support.variation import Variation, seeds
 
 
 class Store(BaseRetriever):
@@ -128,3 +131,36 @@ def test_requests_at_once_are_never_mixed(way: Callable[..., Any], world: World)
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda one: way(desk, one), requests))
     assert sorted(samples(world), key=str) == sorted(requests, key=str)
+
+
+class Threaded(CustomQueryEngine):
+    """Retrieves in a thread that knows nothing of the query."""
+
+    corpus: Any
+    model: Any
+
+    def custom_query(self, query_str: str) -> str:
+        with ThreadPoolExecutor(1) as pool:
+            return self._answer(pool.submit(self.corpus.retriever.retrieve, query_str).result())
+
+    async def acustom_query(self, query_str: str) -> str:
+        loop = asyncio.get_running_loop()
+        found = loop.run_in_executor(None, self.corpus.retriever.retrieve, query_str)
+        return self._answer(await found)
+
+    def _answer(self, nodes: Sequence[NodeWithScore]) -> str:
+        return self.model.complete("\n".join(node.get_content() for node in nodes)).text
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_query_whose_retriever_ran_in_a_bare_thread_is_counted(world: World, seed: int) -> None:
+    """Whatever comes of its remains later, the query itself is no sample without documents."""
+    draw = Variation(seed)
+    corpus = Corpus(draw, draw.chance.randint(1, 4))
+    engine = Threaded(corpus=corpus, model=says(answered(draw)))
+    if draw.chance.random() < 0.5:
+        engine.query(corpus.question)
+    else:
+        asyncio.run(engine.aquery(corpus.question))
+    assert all(one.documents for one in samples(world))
+    assert world.evals.stats().without_retrieval == 1

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import gc
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from llama_index.core import Settings
+from llama_index.core import Document, DocumentSummaryIndex, Settings
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, ChatResponseGen
 from llama_index.core.base.response.schema import StreamingResponse
 from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
 from llama_index.core.chat_engine.types import ChatMode
+from llama_index.core.instrumentation.dispatcher import instrument_tags
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool
@@ -30,13 +33,16 @@ from tests.matrix.llama_index.kit import (
     QUERY_SPANS,
     QUESTION,
     QUESTIONS,
+    Bags,
     Scripted,
     answer_to,
     index,
     reader,
     top,
 )
+from tests.matrix.llama_index.variants import Corpus, answered, says
 from tests.matrix.world import World
+from tests.support.variation import Variation, seeds
 
 pytest_plugins = ["tests.matrix.llama_index.fixtures"]
 pytestmark = [
@@ -246,3 +252,53 @@ def test_callbacks_alone_tell_the_answer_of_a_stream_of_its_own(plain_world: Wor
     assert "".join(made.query(QUESTION).response_gen)
     (sample,) = samples(plain_world)
     assert (sample.answer, sample.status) == (answer_to(QUESTION, top()).upper(), Status.OK)
+
+
+@pytest.fixture(params=seeds(5))
+def drawn(request: pytest.FixtureRequest, plain_world: World) -> Iterator[tuple[Variation, Corpus]]:
+    """Draws of a seed, and a corpus whose engines report to the callback manager only."""
+    draw = Variation(request.param)
+    before = Settings.callback_manager
+    Settings.callback_manager = CallbackManager([RagEvalHandler(plain_world.evals)])
+    yield draw, Corpus(draw, draw.chance.randint(2, 4))
+    Settings.callback_manager = before
+
+
+def test_callbacks_alone_read_tags(drawn: tuple[Variation, Corpus], plain_world: World) -> None:
+    """Session, user and tags of the application's own stand on the sample."""
+    draw, corpus = drawn
+    tags = {"session_id": draw.name(), "user_id": draw.short(), draw.name(): draw.word()}
+    engine = corpus.engine(says(answered(draw)))
+    with instrument_tags(tags):
+        engine.query(corpus.question)
+    sample = samples(plain_world)[-1]
+    told = {"session_id": sample.session_id, "user_id": sample.user_id, **sample.metadata}
+    assert told.items() >= tags.items()
+
+
+def test_callbacks_alone_know_that_none_was_let_pass(
+    drawn: tuple[Variation, Corpus], plain_world: World
+) -> None:
+    """Where a postprocessor drops every node, the answer has no contexts."""
+    draw, corpus = drawn
+    none_passes = SimilarityPostprocessor(similarity_cutoff=2.0)
+    engine = corpus.engine(says(answered(draw)), node_postprocessors=[none_passes])
+    answer = str(engine.query(corpus.question))
+    (sample,) = samples(plain_world)
+    assert (sample.question, sample.contexts, sample.answer) == (corpus.question, (), answer)
+
+
+def test_callbacks_alone_take_building_for_no_question(
+    drawn: tuple[Variation, Corpus], plain_world: World
+) -> None:
+    """An index that summarises its documents asks a model, and is no interaction."""
+    draw, corpus = drawn
+    own = {} if draw.chance.random() < 0.5 else {"summary_query": draw.question()}
+    DocumentSummaryIndex.from_documents(
+        [Document(text=node.text) for node in corpus.nodes],
+        llm=says(answered(draw)),
+        embed_model=Bags(),
+        transformations=[SentenceSplitter(tokenizer=str.split)],
+        **own,
+    )
+    assert not samples(plain_world)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from tests.matrix.llama_index.drawn import wrong_in
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION
 from tests.matrix.llama_index.tutorials import TUTORIALS
-from tests.matrix.llama_index.variants import VARIANTS
+from tests.matrix.llama_index.variants import VARIANTS, answered
 from tests.matrix.world import World
 from tests.support.size import size
 from tests.support.variation import Variation, run_seed, seeds
@@ -64,7 +65,6 @@ def test_paused_capture_sees_nothing_that_begins_meanwhile(world: World, seed: i
     assert len(samples(world)) == 2
 
 
-TEXTS: Any = ["The fee is 50 euro."]
 TAGS: list[Any] = [{1: "x"}, {None: 2}, {"tags": 5}, {"tags": None}, {("a", 1): object()}]
 
 
@@ -161,31 +161,42 @@ def test_one_interaction_may_have_options_of_its_own(world: World, seed: int, ot
         assert (sample.contexts and [one.text for one in sample.contexts]) == (due or ())
 
 
-def tasks_of(metric: str | None, *evaluators: str) -> int:
+def tasks_of(sample: Sample, metric: str | None, *evaluators: str) -> int:
     """Count what a judge is asked: of a sample by one metric, or by evaluators of a suite."""
     judge = ScriptedJudge()
     with RagEval(metrics=["ragas"] if metric is None else [metric], judge=judge) as evals:
         if metric is not None:
-            evals.evaluate(Sample(question="Which fee?", contexts=TEXTS, answer=TEXTS[0]))
+            evals.evaluate(sample)
         for name in evaluators:
             SuiteEvaluator(evals, name).evaluate(
-                query="Which fee?", response=TEXTS[0], contexts=TEXTS
+                query=sample.question,
+                response=sample.answer,
+                contexts=[context.text for context in sample.contexts or ()],
             )
     return len(judge.tasks)
 
 
-def test_an_evaluator_measures_its_metric_alone() -> None:
+@pytest.mark.parametrize("seed", seeds(5))
+def test_an_evaluator_measures_its_metric_alone(seed: int) -> None:
     """Evaluators of one suite ask the judge for their own metrics only."""
+    draw = Variation(seed)
+    found: Any = draw.passages(draw.chance.randint(1, 3))
+    sample = Sample(question=draw.question(), contexts=found, answer=answered(draw))
     metrics = [metric.id for metric in build(MetricOptions()) if metric.id.startswith("ragas.")]
-    alone = {metric: tasks_of(metric) for metric in metrics}
-    assert {metric: tasks_of(None, metric) for metric in metrics} == alone
-    assert tasks_of(None, *metrics) == sum(alone.values())
+    alone = {metric: tasks_of(sample, metric) for metric in metrics}
+    assert {metric: tasks_of(sample, None, metric) for metric in metrics} == alone
+    assert tasks_of(sample, None, *metrics) == sum(alone.values())
 
 
-def test_an_evaluator_of_an_unknown_metric_is_refused() -> None:
+@pytest.mark.parametrize("seed", seeds(5))
+def test_an_evaluator_of_an_unknown_metric_is_refused(seed: int) -> None:
     """A misspelt id is an error at once, which names the one that was meant."""
+    chance = Variation(seed).chance
+    metrics = [metric.id for metric in build(MetricOptions()) if metric.id.startswith("ragas.")]
+    meant = chance.choice(metrics)
+    left_out = chance.randrange(len("ragas.") + 1, len(meant))
     with (
         RagEval(metrics=["ragas"], judge="local") as evals,
-        pytest.raises(ConfigError, match=r"ragas\.faithfulness"),
+        pytest.raises(ConfigError, match=re.escape(meant)),
     ):
-        SuiteEvaluator(evals, "ragas.faithfulnes")
+        SuiteEvaluator(evals, meant[:left_out] + meant[left_out + 1 :])
