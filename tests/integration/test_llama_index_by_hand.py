@@ -149,7 +149,7 @@ class Threaded(CustomQueryEngine):
         return self._answer(await found)
 
     def _answer(self, nodes: Sequence[NodeWithScore]) -> str:
-        return self.model.complete("\n".join(node.get_content() for node in nodes)).text
+        return str(self.model.complete("\n".join(node.get_content() for node in nodes)).text)
 
 
 @pytest.mark.parametrize("seed", seeds(5))

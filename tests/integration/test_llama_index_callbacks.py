@@ -293,7 +293,7 @@ def test_callbacks_alone_take_building_for_no_question(
 ) -> None:
     """An index that summarises its documents asks a model, and is no interaction."""
     draw, corpus = drawn
-    own = {} if draw.chance.random() < 0.5 else {"summary_query": draw.question()}
+    own: dict[str, Any] = {} if draw.chance.random() < 0.5 else {"summary_query": draw.question()}
     DocumentSummaryIndex.from_documents(
         [Document(text=node.text) for node in corpus.nodes],
         llm=says(answered(draw)),

@@ -157,7 +157,7 @@ def router(streaming: bool) -> Any:
 def joined(told_of: Iterable[bool]) -> str:
     """What is said of both questions, by whose answers are there."""
     said = list(told_of)
-    return answer_to(str(said), said)
+    return answer_to(str(said), [str(one) for one in said])
 
 
 def sub_questions(streaming: bool) -> Any:
