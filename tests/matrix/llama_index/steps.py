@@ -77,7 +77,7 @@ def fans_out() -> Any:
     )
 
 
-def asks_somebody(timeout: float = 60.0) -> Any:
+def asks_somebody(timeout: float = 120.0) -> Any:
     """Retrieves, asks somebody, and answers with what it kept in the store."""
 
     async def retrieve(ctx: Any, ev: Any) -> InputRequiredEvent:

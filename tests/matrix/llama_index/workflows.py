@@ -25,7 +25,7 @@ def flow(
     draw: Variation,
     *steps: tuple[Callable[..., Any], Any, Any],
     workers: int = 1,
-    timeout: float = 60.0,
+    timeout: float = 120.0,
     **options: Any,
 ) -> Any:
     """A workflow of functions of context and event, each with what it takes and gives."""
