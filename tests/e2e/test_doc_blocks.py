@@ -166,14 +166,16 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
 
 def runs(words: list[str]) -> bool:
     command = shlex.join(words)
-    return not any(command == one or command.startswith(f"{one} ") for one in NOT_RUN_HERE)
+    return not any(re.match(rf"{re.escape(one)}([ /]|$)", command) for one in NOT_RUN_HERE)
 
 
 def prepare(folder: Path) -> None:
     """Write the files that the commands name: an application, its results, labelled rows."""
     shutil.copy(ROOT / "examples" / "dataset_gate.py", folder / "app.py")
-    labelled = json.dumps({**ROW, "labels": {"hallucinated": True}})
-    (folder / "labelled.jsonl").write_text(f"{labelled}\n", encoding="utf-8")
+    rows = ({**ROW, "answer": f"It covers {years} years."} for years in (2, 5) * 10)
+    labelled = ({**row, "labels": {"hallucinated": "5" in row["answer"]}} for row in rows)
+    text = "".join(f"{json.dumps(row)}\n" for row in labelled)
+    (folder / "labelled.jsonl").write_text(text, encoding="utf-8")
     (folder / "rag_eval_hooks.toml").write_text('sinks = ["jsonl:scores.jsonl"]', encoding="utf-8")
     for name in ("benchmarks", "integrations", "rag_eval_hooks"):
         (folder / name).symlink_to(ROOT / name)
