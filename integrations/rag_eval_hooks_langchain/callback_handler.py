@@ -12,7 +12,6 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import CaptureOptions, Choice, Origin
 from rag_eval_hooks.capture.scopes import enclosing_scopes
 from rag_eval_hooks.evals import checked
-from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS
 from rag_eval_hooks_langchain.graphs import with_graph_events
 from rag_eval_hooks_langchain.passing_texts import AsContext
 from rag_eval_hooks_langchain.run_events import RunEvents, run_edge
@@ -95,7 +94,8 @@ class RagEvalCallbackHandler(RunEvents):
         root: Name of the run that is an interaction, where it is not the outermost one. All runs
             outside runs of this name are left alone.
         document_keys: Keys of a state under which an empty list, or one of texts or mappings, is
-            a retrieval. Lists of documents are found under any key.
+            a retrieval. Lists of documents are found under any key. None for the usual ones,
+            under which a step that empties a list before any retrieval resets it.
         retrieval_tools: Names of the tools whose text counts as context where they give no
             documents. None for every tool, where nothing else was found.
         as_context: From an object of the application's own to its text, a `Context`, or None.
@@ -122,7 +122,7 @@ class RagEvalCallbackHandler(RunEvents):
         contexts: Choice = None,
         answer: Choice = None,
         root: str | None = None,
-        document_keys: Collection[str] = DOCUMENT_KEYS,
+        document_keys: Collection[str] | None = None,
         retrieval_tools: Collection[str] | None = None,
         as_context: AsContext | None = None,
     ) -> None:

@@ -75,9 +75,12 @@ def snapshot(document: Document, score: float | None = None) -> Context:
 class _Search:
     """One search; depth and width are bounded."""
 
-    def __init__(self, keys: Collection[str], artifacts: bool, is_known: IsKnown | None) -> None:
+    def __init__(
+        self, keys: Collection[str], artifacts: bool, resets: bool, is_known: IsKnown | None
+    ) -> None:
         self._keys = keys
         self._artifacts = artifacts
+        self._resets = resets
         self._is_known = is_known
         self.found: Lists = []
 
@@ -101,7 +104,7 @@ class _Search:
         if key in self._keys and item is not before:
             contexts = _under_key(self._unknown(item))
             if contexts is not None:
-                if not _is_handed_on(item, before):
+                if not (_is_handed_on(item, before) or (self._resets and not contexts)):
                     self.found.append(contexts)
                 return
         self.look(item, before, depth - 1)
@@ -149,10 +152,11 @@ def lists_in(
     keys: Collection[str],
     *,
     artifacts: bool,
+    resets: bool,
     is_known: IsKnown | None,
 ) -> Lists:
     """Return the lists of documents in an output, in order; see `Documents.found_in`."""
-    search = _Search(keys, artifacts, is_known)
+    search = _Search(keys, artifacts, resets, is_known)
     search.look(outputs, given, _DEEP)
     return search.found
 

@@ -40,12 +40,13 @@ class Documents:
 
     Args:
         keys: Names under which an empty list, one of texts or of mappings, is a retrieval; None
-            for the usual ones.
+            for the usual ones, under which an empty one may be a reset.
         as_context: Reads objects of the application's own; may raise.
     """
 
     def __init__(self, keys: Collection[str] | None, as_context: AsContext | None = None) -> None:
         self._keys = frozenset(DOCUMENT_KEYS if keys is None else keys)
+        self._is_default = keys is None
         self._as_context = as_context
 
     def found_in(
@@ -54,6 +55,7 @@ class Documents:
         given: Any = None,
         *,
         artifacts: bool = True,
+        resets: bool = False,
         is_known: IsKnown | None = None,
     ) -> Lists:
         """Return the lists of documents in an output, in order; an empty one may count too.
@@ -62,13 +64,17 @@ class Documents:
             outputs: What a run gave out.
             given: What it was given: lists and messages that it merely hands on are no find.
             artifacts: Whether messages of tools in it are new, and their artifacts a find.
+            resets: Whether an empty list under a usual name is no find: nothing was retrieved yet.
             is_known: By the text of a document, whether it is no find.
         """
         if is_no_container(outputs):
             # A formatter that lets no document pass gives a blank text.
             blank = isinstance(outputs, str) and not outputs.strip() and holds_documents(given)
             return [()] if blank else []
-        return lists_in(outputs, given, self._keys, artifacts=artifacts, is_known=is_known)
+        resets = resets and self._is_default
+        return lists_in(
+            outputs, given, self._keys, artifacts=artifacts, resets=resets, is_known=is_known
+        )
 
     def given_in(self, inputs: Any) -> Lists:
         """Return the lists of documents in a root's input; under one of the names, rows count."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rag_eval_hooks.capture import Run
@@ -42,6 +42,7 @@ class ChainState:
         holds_tool: Whether a tool was called below it.
         unseen: Documents in its input that no step was seen to retrieve, once looked for.
         written: Entries that the last of its steps put into it which wrote a text.
+        read: Artifacts in messages of tools whose documents are known.
     """
 
     given: Any = None
@@ -50,6 +51,7 @@ class ChainState:
     holds_tool: bool = False
     unseen: Lists | None = None
     written: Mapping[str, Any] | None = None
+    read: set[tuple[str, int]] = field(default_factory=set)
 
 
 _NO_STATE = ChainState()

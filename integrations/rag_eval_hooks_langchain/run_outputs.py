@@ -88,8 +88,10 @@ class RunOutputs:
             Whether there were any.
         """
         # Elsewhere than in steps of graphs and in tools, messages of tools are of earlier turns.
-        fresh = run.kind is RunKind.TOOL or state_of(run.parent).is_graph
-        found = self._documents.found_in(outputs, given, artifacts=fresh)
+        is_step = state_of(run.parent).is_graph
+        fresh = run.kind is RunKind.TOOL or is_step
+        resets = is_step and not _has_retrieved(run.interaction)
+        found = self._documents.found_in(outputs, given, artifacts=fresh, resets=resets)
         for contexts in found:
             self._recorder.documents(run, contexts)
         return bool(found)
@@ -174,7 +176,7 @@ class RunOutputs:
             state.unseen = self._in_state(state.given, step.interaction)
         found, state.unseen = (state.unseen, []) if fresh else _shown(step, state.unseen, messages)
         if fresh or state_of(graph).is_resuming:
-            found = [*found, *self._artifacts(messages, step.interaction)]
+            found = [*found, *self._artifacts(messages, graph)]
         for contexts in found:
             self._recorder.documents(step, contexts)
 
@@ -198,14 +200,20 @@ class RunOutputs:
         found = self._documents.found_in(state, artifacts=False, is_known=is_known)
         return _without(found, is_known)
 
-    def _artifacts(self, messages: Sequence[BaseMessage] | str, interaction: Interaction) -> Lists:
-        tools = [
-            m for m in _this_turn(messages) if isinstance(m, ToolMessage) and m.artifact is not None
-        ]
-        if not tools:
+    def _artifacts(self, messages: Sequence[BaseMessage] | str, graph: Run) -> Lists:
+        """Return unknown documents in messages of tools; each message is read once a graph."""
+        read: set[tuple[str, int]] = set() if graph.state is None else graph.state.read
+        tools = {
+            (m.tool_call_id, id(m.artifact)): m.artifact
+            for m in _this_turn(messages)
+            if isinstance(m, ToolMessage) and m.artifact is not None
+        }
+        unread = [artifact for key, artifact in tools.items() if key not in read]
+        if not unread:
             return []
-        is_known = self._known(interaction)
-        lists = (self._documents.in_artifact(m.artifact, is_known) for m in tools)
+        read.update(tools)
+        is_known = self._known(graph.interaction)
+        lists = (self._documents.in_artifact(artifact, is_known) for artifact in unread)
         return _without([contexts for found in lists for contexts in found], is_known)
 
     def _known(self, interaction: Interaction) -> IsKnown:
@@ -218,6 +226,14 @@ class RunOutputs:
         }
         longest = self._recorder.longest
         return lambda text: text in known or (len(text) > longest and text[:longest] in known)
+
+
+def _has_retrieved(interaction: Interaction) -> bool:
+    """Return whether there was a retrieval, or documents of the caller's, of which none may pass.
+
+    A step that empties a list before may only clear the state of the turn before.
+    """
+    return interaction.attempted or any(f.origin is not Origin.STEP for f in interaction.lists)
 
 
 def _is_said(interaction: Interaction, text: str) -> bool:

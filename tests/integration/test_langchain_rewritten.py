@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -18,6 +19,7 @@ from pydantic import BaseModel, create_model
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, joined
@@ -252,32 +254,62 @@ def test_an_artifact_of_any_form_gives_texts_and_ids(world: World, form: str, se
     assert found == list(zip(names, passages, strict=True))
 
 
-@pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
-@pytest.mark.parametrize("seed", seeds(5))
-def test_a_step_that_resets_its_list_retrieves_nothing(world: World, seed: int) -> None:
-    """An emptied list is told from a search without a find by `document_keys=[]` alone."""
-    drawn = Variation(seed)
-    passages, question, reply = drawn.passages(2), drawn.question(), drawn.short()
-    reset, search, say = drawn.name(), drawn.name(), drawn.name()
+def resetting(drawn: Variation, key: str, passages: Sequence[str]) -> Any:
+    """A graph on a thread whose first step empties its list; what is no chat is retrieved."""
+    make: Any = TypedDict
+    fields = {key: list[Any], "question": str, "chat": bool, "answer": str}
     retriever = Fixed(documents=[Document(text) for text in passages])
 
     def answer(state: dict[str, Any]) -> dict[str, Any]:
-        prompt = f"{joined(state['documents'])}\n{state['question']}"
-        return {**state, "answer": Chat(reply=lambda _: reply).invoke(prompt).content}
+        prompt = f"{joined(state[key])}\n{state['question']}"
+        return {"answer": Chat(reply=lambda _: drawn.short()).invoke(prompt).content}
 
-    def found(state: dict[str, Any]) -> dict[str, Any]:
-        return {**state, "documents": retriever.invoke(state["question"])}
-
-    made = import_module("langgraph.graph").StateGraph(dict)
-    made.add_node(reset, lambda state: {**state, "documents": []})
-    made.add_node(search, found)
+    made = import_module("langgraph.graph").StateGraph(make("State", fields))
+    reset, search, say = drawn.name(), drawn.name(), drawn.name()
+    made.add_node(reset, lambda state: {key: []})
+    made.add_node(search, lambda state: {key: retriever.invoke(state["question"])})
     made.add_node(say, answer)
     made.add_edge("__start__", reset)
     made.add_conditional_edges(reset, lambda state: say if state["chat"] else search)
     made.add_edge(search, say)
     made.add_edge(say, "__end__")
-    graph, told = made.compile(), config(world, document_keys=[])
-    graph.invoke({"question": "Hello!", "chat": True}, told)
-    graph.invoke({"question": question, "chat": False}, told)
+    saver = import_module("langgraph.checkpoint.memory").MemorySaver()
+    return made.compile(checkpointer=saver)
+
+
+@pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+@pytest.mark.parametrize("seed", seeds(5))
+@pytest.mark.parametrize("named", [False, True])
+def test_a_step_that_resets_its_list_retrieves_nothing(
+    world: World, named: bool, seed: int
+) -> None:
+    """A list emptied before any retrieval is none, in any turn; under a named key it is one."""
+    drawn = Variation(seed)
+    passages, key = drawn.passages(2), drawn.chance.choice(DOCUMENT_KEYS)
+    graph = resetting(drawn, key, passages)
+    settings = config(world, **({"document_keys": [key]} if named else {}))
+    settings["configurable"] = {"thread_id": drawn.name()}
+    turns = {drawn.question(): chat for chat in (True, False, True, False)}
+    for question, chat in turns.items():
+        graph.invoke({"question": question, "chat": chat}, settings)
+    found = {seen.sample.question: texts(seen.sample) for seen in world.seen()}
+    assert found == {q: [] if chat else passages for q, chat in turns.items() if named or not chat}
+
+
+@pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_first_step_may_let_none_of_the_callers_documents_pass(world: World, seed: int) -> None:
+    """Documents that the caller gave and the first step dropped leave the model without any."""
+    drawn = Variation(seed)
+    key, question, reply = drawn.chance.choice(DOCUMENT_KEYS), drawn.question(), drawn.short()
+    made = import_module("langgraph.graph").StateGraph(dict)
+    grade, say = drawn.name(), drawn.name()
+    made.add_node(grade, lambda state: {**state, key: []})
+    model = Chat(reply=lambda _: reply)
+    made.add_node(say, lambda state: {**state, "answer": model.invoke(state["question"]).content})
+    for one, other in itertools.pairwise(["__start__", grade, say, "__end__"]):
+        made.add_edge(one, other)
+    given = [Document(text) for text in drawn.passages(2)]
+    made.compile().invoke({"question": question, key: given}, config(world))
     sample = only(world)
-    assert (sample.question, texts(sample), sample.answer) == (question, passages, reply)
+    assert (sample.question, texts(sample), sample.answer) == (question, [], reply)

@@ -135,7 +135,13 @@ def windows(streaming: bool) -> Any:
 def with_metadata(streaming: bool) -> Any:
     """Metadata stand above the text in the prompt, as a part of what the model is shown."""
     nodes = [
-        TextNode(text=text, id_=f"p{n}", metadata={TITLE: FERRY, TAGS: ["a"], PAGE: n})
+        # Which passages are near a question is decided by their texts alone.
+        TextNode(
+            text=text,
+            id_=f"p{n}",
+            metadata={TITLE: FERRY, TAGS: ["a"], PAGE: n},
+            excluded_embed_metadata_keys=[TITLE, TAGS, PAGE],
+        )
         for n, text in enumerate(PASSAGES)
     ]
     return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
