@@ -135,18 +135,17 @@ def windows(streaming: bool) -> Any:
 def with_metadata(streaming: bool) -> Any:
     """Metadata stand above the text in the prompt, as a part of what the model is shown."""
     nodes = [
-        # Which passages are near a question is decided by their texts alone.
-        TextNode(
-            text=text,
-            id_=f"p{n}",
-            metadata={TITLE: FERRY, TAGS: ["a"], PAGE: n},
-            excluded_embed_metadata_keys=[TITLE, TAGS, PAGE],
-        )
+        TextNode(text=text, id_=f"p{n}", metadata={TITLE: FERRY, TAGS: ["a"], PAGE: n})
         for n, text in enumerate(PASSAGES)
     ]
     return VectorStoreIndex(nodes, embed_model=Bags()).as_query_engine(
         llm=reader(), streaming=streaming, similarity_top_k=2
     )
+
+
+def found_with_metadata(question: str) -> list[str]:
+    """Bare passages that are found where the metadata count for nearness, too."""
+    return [node.node.text for node in with_metadata(False).retriever.retrieve(question)]
 
 
 def page_of(text: str) -> int:
@@ -252,9 +251,10 @@ SHAPES = (
         "metadata",
         with_metadata,
         contexts=lambda q: [
-            f"{TITLE}: {FERRY}\n{TAGS}: ['a']\n{PAGE}: {page_of(t)}\n\n{t}" for t in top(q)
+            f"{TITLE}: {FERRY}\n{TAGS}: ['a']\n{PAGE}: {page_of(t)}\n\n{t}"
+            for t in found_with_metadata(q)
         ],
-        answer=lambda q: answer_to(q, top(q)),
+        answer=lambda q: answer_to(q, found_with_metadata(q)),
     ),
     shape(
         GROUP,

@@ -124,7 +124,7 @@ def coder() -> Any:
     """An agent that writes code, which retrieves."""
 
     def reply(messages: Sequence[ChatMessage]) -> str:
-        if PASSAGES[0][:40] in prompt_text(messages):
+        if top()[0][:40] in prompt_text(messages):
             return WRITTEN
         return f"{told('I look it up.')}\n<execute>\nprint({FIND}({QUESTION!r}))\n</execute>"
 
