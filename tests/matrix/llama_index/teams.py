@@ -315,7 +315,7 @@ SHAPES = (
         lambda: fans_out().run(**{ASKED: BOTH}),
         BOTH_TOLD,
         question=BOTH,
-        found=lambda _: [*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)],
+        found=lambda _: list(dict.fromkeys([*top(QUESTIONS[0], 1), *top(QUESTIONS[1], 1)])),
         spans=TWO,
     ),
     team_shape("workflow that asks somebody", asking, spans=QUERY_SPANS),
