@@ -105,8 +105,14 @@ class Bags(BaseEmbedding):
 def index(passages: tuple[str, ...] = PASSAGES) -> VectorStoreIndex:
     """A real index over the passages, in memory."""
     nodes = [
-        # Pages are shown to no model: the contexts are the bare passages.
-        TextNode(text=text, id_=f"p{n}", metadata={"page": n}, excluded_llm_metadata_keys=["page"])
+        # Pages are shown to no model: passages are found, and are contexts, by their bare texts.
+        TextNode(
+            text=text,
+            id_=f"p{n}",
+            metadata={"page": n},
+            excluded_llm_metadata_keys=["page"],
+            excluded_embed_metadata_keys=["page"],
+        )
         for n, text in enumerate(passages)
     ]
     return VectorStoreIndex(nodes, embed_model=Bags())
