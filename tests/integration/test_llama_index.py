@@ -94,7 +94,7 @@ def test_contexts_carry_id_score_and_metadata(world: World) -> None:
     """A context is the node's text with its id, the score, and scalar metadata."""
     engine().query(QUESTION)
     first = (samples(world)[0].contexts or ())[0]
-    node = index().as_retriever(similarity_top_k=1).retrieve(QUESTION)[0]
+    node = index().as_retriever(similarity_top_k=2).retrieve(QUESTION)[0]
     assert (first.text, first.id, first.score) == (node.text, node.node_id, node.score)
     assert first.metadata == {"page": PASSAGES.index(first.text)}
 
