@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.table import parser_of, written
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
+from rag_eval_hooks.spool.inspect import spool_samples
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer
 
@@ -48,6 +50,7 @@ class Report:
         oldest_lost: Seconds between the acceptance of the oldest of them and the kill; 0 for none.
         lost_late: Of the lost, those accepted more than 100 ms before the kill.
         lost_50: Of the lost, those accepted more than 50 ms before the kill.
+        lost_stored: Of the lost, those accepted no later than one that was on disk.
         delivered: Results in the file.
         twice: Samples with more than one.
         broken: Lines left unfinished by a kill.
@@ -62,6 +65,7 @@ class Report:
     oldest_lost: float = 0.0
     lost_late: int = 0
     lost_50: int = 0
+    lost_stored: int = 0
     delivered: int = 0
     twice: int = 0
     broken: int = 0
@@ -125,6 +129,7 @@ def run(
     """Kill so many processes, let the last one finish, and compare."""
     chance = random.Random(seed)
     killed: dict[str, float] = {}
+    stored: set[str] = set()
     platform = PlatformServer(lambda _: Answer(body={"data": []}, after=platform_latency))
     with JudgeServer(latency=latency) as server, platform:
         apps: dict[str, subprocess.Popen[bytes]] = {}
@@ -138,8 +143,9 @@ def run(
             for _ in range(processes):
                 start()
             for _ in range(kills):
-                time.sleep(chance.uniform(_SHORTEST, _LONGEST))
                 name = chance.choice(sorted(apps))
+                stored.update(_stored(folder, name))
+                time.sleep(chance.uniform(_SHORTEST, _LONGEST))
                 killed[name] = time.time()
                 _kill(apps.pop(name))
                 start()
@@ -150,7 +156,7 @@ def run(
         last = _start(folder, server.url, platform.url, "last", "--drain")
         if last.wait(600):
             raise RuntimeError("the last process failed")
-    report = _compare(folder, kills, killed)
+    report = _compare(folder, kills, killed, stored)
     report.posted = len(platform.requests)
     return report
 
@@ -169,12 +175,31 @@ def _wait_for(folder: Path, name: str, app: subprocess.Popen[bytes]) -> None:
         time.sleep(0.02)
 
 
+def _stored(folder: Path, name: str) -> list[str]:
+    """Wait until the last sample that an application has seen accepted is on disk.
+
+    Returns:
+        It, and all that the application saw accepted before it.
+    """
+    seen = [line.split()[0] for line in (folder / "told").read_text().splitlines()]
+    own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]
+    results = folder / "results.jsonl"
+    # A row is removed once its result is in the file: the file is read last.
+    while not spool_samples(folder / "spool", own[-1]):
+        if results.exists() and f'"{own[-1]}"' in results.read_text():
+            break
+        time.sleep(0.02)
+    return own
+
+
 def _kill(app: subprocess.Popen[bytes]) -> None:
     app.send_signal(signal.SIGKILL)
     app.wait()
 
 
-def _compare(folder: Path, kills: int, killed: Mapping[str, float]) -> Report:
+def _compare(
+    folder: Path, kills: int, killed: Mapping[str, float], stored: AbstractSet[str]
+) -> Report:
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
     found: Counter[str] = Counter()
     broken = 0
@@ -194,6 +219,7 @@ def _compare(folder: Path, kills: int, killed: Mapping[str, float]) -> Report:
         oldest_lost=max((killed[name] - at for name, at in lost), default=0.0),
         lost_late=sum(killed[name] - at > 0.1 for name, at in lost),
         lost_50=sum(killed[name] - at > 0.05 for name, at in lost),
+        lost_stored=len(stored - found.keys()),
         delivered=sum(found.values()),
         twice=sum(count > 1 for count in found.values()),
         broken=broken,

@@ -705,13 +705,14 @@ def test_the_child_of_a_fork_has_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_only_the_last_moment_is_lost_by_kills_and_nothing_is_scored_twice(tmp_path: Path) -> None:
-    """Six `kill -9` at random moments, with a judge over HTTP; a hundred in the benchmark."""
+def test_kills_lose_nothing_that_was_on_disk_and_nothing_is_scored_twice(tmp_path: Path) -> None:
+    """After six `kill -9`, what was accepted up to a sample seen on disk is scored, once.
+
+    How many milliseconds of later samples are lost is measured by the benchmark.
+    """
     report = kill_often(tmp_path, 6, seed=3)
-    assert report.seen > 0
-    # On a machine that is busy with other things, a moment is longer than the benchmark's 100 ms.
-    assert report.lost < report.seen / 2
-    assert report.oldest_lost < 2.0
+    assert report.seen > 6
+    assert report.lost_stored == 0
     assert (report.twice, report.broken) == (0, 0)
     assert report.adds_up
     assert report.books["pending"] == 0
