@@ -34,7 +34,7 @@ _KINDS: Mapping[CBEventType, RunKind] = {
     CBEventType.LLM: RunKind.MODEL,
     CBEventType.FUNCTION_CALL: RunKind.TOOL,
 }
-"""What is followed; events of other types hold no others."""
+"""Events that are followed; those of other types hold no others."""
 _IGNORED = [kind for kind in CBEventType if kind not in _KINDS]
 _MOST_ERRORS = 1000
 

@@ -118,7 +118,7 @@ class World:
 
 
 def described(span: ReadableSpan) -> dict[str, Any]:
-    """What the test looks at."""
+    """Return the parts of a span that the test compares."""
     return {
         "name": span.name,
         "scope": span.instrumentation_scope.name if span.instrumentation_scope else "",

@@ -1,4 +1,4 @@
-"""What a new user runs first, run as it stands there."""
+"""The README's first commands work as they stand there."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _DELIMITER = re.compile(r"<(/?)data [0-9a-f]{12}>")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an attack did.
+    """Effect of an attack.
 
     Attributes:
         attack: The attack.

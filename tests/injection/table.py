@@ -1,4 +1,4 @@
-"""What gets through to a judge that obeys everything outside the delimiters.
+"""Table of the attacks that reach a judge that obeys everything outside the delimiters.
 
     python -m tests.injection.table
 

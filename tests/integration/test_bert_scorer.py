@@ -84,7 +84,7 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def peer(model: str, baseline: Path | None = None) -> list[TokenScore]:
-    """What bert-score's own function says of the pairs."""
+    """Return the scores that bert-score's own function gives the pairs."""
     from bert_score import score
 
     columns = score(

@@ -48,7 +48,7 @@ def told():
 
 
 def run(folder: Path, script: str, *before: str) -> list[dict[str, Any]]:
-    """What the application printed; its log holds at most one line for each kind of failure."""
+    """Return the application's output; its log has at most one line for each kind of failure."""
     (folder / "disk").mkdir(exist_ok=True)
     code = _APP + textwrap.dedent(script)
     (folder / "app.py").write_text(code)

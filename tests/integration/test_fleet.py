@@ -260,7 +260,7 @@ def test_a_broker_that_hangs_holds_up_no_request(tmp_path: Path, seed: int) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("has_worker", [False, True])
 def test_a_lost_answer_sends_no_sample_twice(tmp_path: Path, has_worker: bool) -> None:
-    """What arrived though no answer came is not shipped again from disk, or not evaluated."""
+    """A sample that arrived, though the answer was lost, is evaluated once."""
     draw, scored = Variation(6), tmp_path / "scores.jsonl"
     passages = [draw.passage() for _ in range(60)]
     samples = [Sample(question="q", answer=text, reference=text) for text in passages]

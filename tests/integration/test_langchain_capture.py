@@ -181,7 +181,7 @@ def test_a_function_reads_contexts_in_any_step_as_a_key_does(world: World) -> No
 
 
 class Hit:
-    """What a client of the application's own gives."""
+    """Result of an application's own client."""
 
     __slots__ = ("_said",)
 

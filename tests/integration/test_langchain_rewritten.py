@@ -219,7 +219,7 @@ def test_documents_that_the_assistant_is_made_to_say_are_shown(world: World, see
 
 
 def hits(drawn: Variation, passages: Sequence[str], names: Sequence[str], form: str) -> Any:
-    """What a search client returns: a bare list of mappings, or a response with fields."""
+    """Return a search client's reply: a bare list of mappings, or a response with fields."""
     key = drawn.chance.choice(["text", "content", drawn.name()])
     rows = [{"id": name, key: text} for name, text in zip(names, passages, strict=True)]
     if form == "rows":

@@ -154,7 +154,7 @@ class Threaded(CustomQueryEngine):
 
 @pytest.mark.parametrize("seed", seeds(5))
 def test_a_query_whose_retriever_ran_in_a_bare_thread_is_counted(world: World, seed: int) -> None:
-    """Whatever comes of its remains later, the query itself is no sample without documents."""
+    """A query whose documents cannot be linked to it is no sample, and counts once."""
     draw = Variation(seed)
     corpus = Corpus(draw, draw.chance.randint(1, 4))
     engine = Threaded(corpus=corpus, model=says(answered(draw)))

@@ -110,7 +110,7 @@ class Searcher:
 
 
 class Hit:
-    """What a client of the application's own gives."""
+    """Result of an application's own client."""
 
     def __init__(self, said: str) -> None:
         self.said = said

@@ -1,4 +1,4 @@
-"""What the package tells of itself by metrics, through the real SDK."""
+"""The package's own metrics agree with its statistics, through the real SDK."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class World:
         span.end(end_time=(getattr(span, "start_time", None) or 0) + 5_000_000)
 
     def exported(self, exporter: int = 0, *, due: int = 0) -> list[ReadableSpan]:
-        """What has gone out so far, at least `due` spans, but for evaluation spans."""
+        """Wait for at least `due` spans, and return those sent so far but evaluation spans."""
 
         def found() -> list[ReadableSpan]:
             spans = self.exporters[exporter].get_finished_spans()

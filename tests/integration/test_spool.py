@@ -735,7 +735,7 @@ def shouted(text: str) -> str:
 
 
 def taken_over(folder: Path, redact: Any, **settings: Any) -> Sample:
-    """What the next process makes of it."""
+    """Return the sample as the next process reads it."""
     memory = MemorySink()
     config = RagEvalConfig(spool=str(folder / "spool"), **settings)
     judge = ScriptedJudge(GOOD)

@@ -14,7 +14,7 @@ ASPECTS = ("question", "contexts", "answer", "spans", "status", "books")
 
 
 def check(shape: Shape, way: str) -> dict[str, str]:
-    """What is wrong, by aspect; empty when all is right.
+    """Return the errors by aspect; empty when all is right.
 
     `books` is everything beside the interactions: their number, open ones, incidents, traces
     without a root, a leaked current span.

@@ -1,4 +1,4 @@
-"""What a shape is: a real pipeline, the ways of calling it, and what must be captured."""
+"""A shape: a real pipeline, the ways of calling it, and what must be captured."""
 
 from __future__ import annotations
 

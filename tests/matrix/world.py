@@ -65,7 +65,7 @@ class World:
         return len({span.context.trace_id for span in self.exporter.get_finished_spans()})
 
     def disorder(self, incidents: dict[str, int]) -> str:
-        """What is left open, was leaked, or does not add up; empty when all is well."""
+        """Return what is open, was leaked, or does not add up; empty when all is well."""
         stats = self.evals.stats()
         samples = self.evals.samples()
         wrong = {
@@ -80,7 +80,7 @@ class World:
         return "; ".join(f"{k}: {got}, not {due}" for k, (got, due) in wrong.items() if got != due)
 
     def problems(self) -> list[str]:
-        """What Jaeger's GenAI tab could not show of any span."""
+        """Return what Jaeger's GenAI tab could not show of any span."""
         spans = self.exporter.get_finished_spans()
         return [text for span in spans for text in problems(span.name, span.attributes or {})]
 

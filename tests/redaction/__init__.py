@@ -1,1 +1,1 @@
-"""What is redacted and what is not: cases in several languages."""
+"""Cases of personal data and of texts that look like it, in several languages."""

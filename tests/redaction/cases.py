@@ -32,7 +32,7 @@ class Case:
 
     @property
     def wanted(self) -> list[str]:
-        """What must be found."""
+        """Texts that must be found."""
         return [part.split("]]")[0] for part in self.text.split("[[")[1:]]
 
 

@@ -1,4 +1,4 @@
-"""What the ready rules find and leave.
+"""Table of what the ready rules find and leave.
 
     python -m tests.redaction.table
 
@@ -22,7 +22,7 @@ def all_rules() -> Redactor:
 
 
 def found(redactor: Redactor, text: str) -> list[str]:
-    """What the rules find, in order."""
+    """Return the texts that the rules find, in order."""
     matches = merge_matches(text, [tuple(rule.matches(text)) for rule in redactor.rules])
     return [text[match.start : match.end] for match in matches]
 

@@ -39,7 +39,7 @@ _PROSE = (
 
 
 class Corruption(StrEnum):
-    """What happens to a reply."""
+    """Ways in which a reply is damaged."""
 
     DROP = "drop"
     DOUBLE = "double"

@@ -1,4 +1,4 @@
-"""What can go wrong with an endpoint and with the replies of a model."""
+"""Faults of an endpoint and of a model's replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the truthful judge knows of language: sentences, words and names by plain rules."""
+"""Language as the truthful judge knows it: sentences, words and names by plain rules."""
 
 # ruff: noqa: RUF001 - it reads such characters
 

@@ -1,4 +1,4 @@
-"""What metrics of every suite give when the judge's endpoint or its replies are faulty.
+"""Table of what metrics give when the judge's endpoint or its replies are faulty.
 
     python -m tests.servers.table
 

@@ -1,4 +1,4 @@
-"""What an honest model finds in the `VERIFY` task, and how findings are compared with it."""
+"""Findings of an honest model in the `VERIFY` task, and how findings are compared with them."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def found(findings: Findings) -> dict[Finding, object]:
 
 
 def spent(findings: Findings) -> Usage:
-    """What all findings took together."""
+    """Return the usage of all findings together."""
     return sum(findings.usage.values(), Usage())

@@ -60,7 +60,7 @@ class BrainChat:
 
     @property
     def groups(self) -> list[list[str]]:
-        """What each prompt asked for."""
+        """Groups of questions that each prompt asked for."""
         return [asked_groups(body(prompt)) for prompt in self.prompts]
 
     async def aclose(self) -> None:

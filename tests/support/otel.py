@@ -1,4 +1,4 @@
-"""What an application's exporters and readers see, by the real OpenTelemetry SDK."""
+"""Spans and metrics as an application's exporters and readers see them, by the real SDK."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _LETTERS = ("bdfgklmnprstvz", "aeiou") * 4
 _WIDE = "水火山川木金土日月星空海風雨雪花草鳥魚犬猫馬牛羊春夏秋冬朝昼夜東西南北上下"
 _ARABIC = "ابتجدرسعفقكلمنهوي"
 _SIGNS = re.compile("done|none")
-"""What frameworks take for an end wherever it stands."""
+"""Words that frameworks take for an end wherever they stand."""
 LANGUAGES = ("latin", "wide", "arabic")
 
 

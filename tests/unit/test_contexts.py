@@ -1,4 +1,4 @@
-"""What the answering model saw."""
+"""Contexts are the texts that the answering model saw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from what LangChain passes around."""
+"""Questions, answers and documents are read from the values that LangChain passes around."""
 
 from __future__ import annotations
 

@@ -223,12 +223,12 @@ class TestSupport:
         assert support(claim, chunk).verdict is not ClaimVerdict.CONTRADICTED
 
     def test_reasons_show_words_as_written(self) -> None:
-        """What is missing is told in the claim's own words, not as stems."""
+        """A reason quotes missing words as the claim has them, not as stems."""
         found = support("Passages about 1,000 fishing boats sank.", "He wrote 1000 letters.")
         assert "Passages, fishing, boats, sank" in found.reason
 
     def test_several_chunks_support_together(self) -> None:
-        """What only several chunks hold between them is supported together, and by none alone."""
+        """A claim that only several chunks hold together is supported, by none of them alone."""
         claim = "The Lizard peninsula, serpentine rock and pink heath attract botanists yearly."
         found = support(
             claim,
@@ -339,7 +339,7 @@ class TestAgreement:
         assert not back.holds
 
     def test_a_longer_answer_states_the_reference(self) -> None:
-        """What an answer adds does not hide that it states the reference."""
+        """An answer that adds to the reference still states it."""
         question = "Where is the head office of the hotel company?"
         _, back = agreement(question, "Its head office is in Delhi, where it began.", "Delhi")
         assert back.holds

@@ -1,4 +1,4 @@
-"""What the Collector of the compose file does with metrics and traces, in a hundred lines.
+"""Metrics and traces as the Collector of the compose file handles them, in a hundred lines.
 
 It takes OTLP over HTTP, keeps spans, and serves metrics as OpenMetrics with exemplars, under the
 names that OpenTelemetry's document "Prometheus and OpenMetrics Compatibility" gives them.

@@ -67,7 +67,7 @@ def run_demo(folder: Path, *arguments: str, **variables: str) -> list[Scored]:
 
 
 def results(folder: Path) -> list[Scored]:
-    """What a demo that ran in a folder scored."""
+    """Return the results of a demo that ran in a folder."""
     lines = (folder / "demo-output" / "results.jsonl").read_text(encoding="utf-8").splitlines()
     read = [json.loads(line) for line in lines]
     return [Scored(line["sample"], line["outcomes"]) for line in read]

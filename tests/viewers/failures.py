@@ -1,4 +1,4 @@
-"""What becomes of scores when a back end fails: `python -m tests.viewers.failures`.
+"""Fate of scores when a back end fails: `python -m tests.viewers.failures`.
 
 Each cell is a run: an evaluator with one sink, a real failing server on loopback, small limits.
 """
@@ -47,7 +47,7 @@ PAUSE = 0.01
 
 @dataclass(frozen=True)
 class Cell:
-    """What became of the samples of one run.
+    """Counts of the samples of one run.
 
     Attributes:
         offered: Samples.
@@ -69,7 +69,7 @@ class Cell:
 
 
 class Parts:
-    """What one run is made from; `waits` tells how many samples wait in memory.
+    """Parts of one run; `waits` says how many samples wait in memory.
 
     Args:
         timeout: Seconds for one request to the back end.
@@ -220,7 +220,7 @@ def _offer(evals: RagEval, numbers: range, waits: Callable[[], int]) -> int:
 
 @contextmanager
 def _sdk_logs() -> Iterator[dict[str, int]]:
-    """What OpenTelemetry's SDK logs of its own losses."""
+    """Count the losses that OpenTelemetry's SDK logs."""
     counted: dict[str, int] = {}
 
     class Counting(logging.Handler):

@@ -124,7 +124,7 @@ def _tag(attribute: Mapping[str, Any]) -> tuple[str, tuple[str, Any]]:
 
 
 def warnings_of(trace: Iterable[JaegerSpan]) -> list[str]:
-    """What Jaeger would warn of in a trace: ids that repeat or lead nowhere, and clock skew."""
+    """Return Jaeger's warnings of a trace: ids that repeat or lead nowhere, and clock skew."""
     spans = list(trace)
     by_id = {span.span_id: span for span in spans}
     told = ["duplicate span IDs"] * (len(spans) - len(by_id))

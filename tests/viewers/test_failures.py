@@ -1,4 +1,4 @@
-"""Whatever becomes of a back end, nothing is lost silently and memory stays bounded."""
+"""Nothing is lost uncounted and memory stays bounded, in whichever way a back end fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Jaeger makes of what we export."""
+"""Jaeger takes what we export without a warning, and shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees who looks for bad answers in Phoenix, in a real browser."""
+"""A person who looks for bad answers in Phoenix finds them, in a real browser."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def filtered(opened: Page, expected: int) -> str:
 
 
 def explained(opened: Page, one: Scored) -> str:
-    """What is told of a RAG span, with the details of its faithfulness."""
+    """Return the text of a RAG span's page, with the details of its faithfulness."""
     row = opened.locator("tbody tr", has_text=str(one.sample["question"])[:15])
     row.get_by_role("link").first.click()
     opened.get_by_role("button", name=re.compile("^Annotations")).first.click()

@@ -80,7 +80,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What it printed."""
+        """Output of the server so far."""
         return self._log.read_text()
 
     def get(self, path: str, **query: str) -> str:

@@ -37,7 +37,7 @@ SPANS = ("chat scripted", "retrieval InMemoryVectorStore")
 
 
 def due(question: str = QUESTION, **more: Any) -> Expected:
-    """What a plain chain gives."""
+    """Return what is expected of a plain chain."""
     contexts = top(question)
     told: dict[str, Any] = {
         "question": question,

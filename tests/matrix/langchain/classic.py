@@ -99,7 +99,7 @@ def history_aware() -> Any:
 
 
 class Remembered(BaseChatMessageHistory):
-    """What was said in a session."""
+    """Messages of a session."""
 
     def __init__(self) -> None:
         self.messages = list(HISTORY)

@@ -40,7 +40,7 @@ BETTER = WORDS("What does a season ticket cost at the office beside the gate?")
 
 
 class State(TypedDict, total=False):
-    """What a tutorial's graph keeps."""
+    """State of a tutorial's graph."""
 
     question: str
     documents: list[Any]

@@ -1,4 +1,4 @@
-"""What the LangChain shapes are made of: a corpus in a real store, scripted models, the ways."""
+"""Parts of the LangChain shapes: a corpus in a real store, scripted models, the ways."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def prompt_text(messages: Sequence[BaseMessage]) -> str:
 
 
 def answer_to(question: str, contexts: Sequence[str]) -> str:
-    """What `reader` answers to a question over some contexts."""
+    """Return the answer of `reader` to a question over some contexts."""
     return WORDS.answer(question, len(contexts))
 
 
@@ -229,7 +229,7 @@ def joined(documents: Sequence[Document]) -> str:
 
 
 def ask(question: str, documents: Sequence[Document]) -> str:
-    """What a chain of prompt, model and parser answers to a question over documents."""
+    """Return the answer of a chain of prompt, model and parser over documents."""
     chain = PROMPT | reader() | StrOutputParser()
     return chain.invoke({"context": joined(documents), "question": question})
 

@@ -207,7 +207,7 @@ def direct(query: str) -> tuple[str, list[Any]]:
 
 
 def returned() -> Any:
-    """What the tool says is the answer."""
+    """Return an agent whose answer is the tool's text."""
     return agent(searching(), [direct])
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong, and what is captured then."""
+"""Failures of a pipeline, and what is captured then."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def analysed() -> Any:
 
 
 def rows_for(question: str) -> list[tuple[int, str]]:
-    """What a real database gives."""
+    """Return the rows of a real database."""
     with sqlite3.connect(":memory:") as base:
         base.execute("create table notes (page integer, body text)")
         base.executemany("insert into notes values (?, ?)", enumerate(top(question)))

@@ -89,7 +89,7 @@ def thinker() -> Scripted:
 
 
 def said(question: str) -> str:
-    """What both answer."""
+    """Return the answer of both."""
     return answer_to(question, ["what the tool says"])
 
 
@@ -111,7 +111,7 @@ RETRIEVER_SPANS = (
 
 
 def found_by_tool(question: str) -> list[str]:
-    """What `retriever_tool` finds: it puts its argument's name into the query."""
+    """Return what `retriever_tool` finds: it puts its argument's name into the query."""
     return top(f"input is {question}")
 
 

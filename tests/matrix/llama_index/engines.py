@@ -67,7 +67,7 @@ def engine(mode: str, streaming: bool, **more: Any) -> Any:
 
 
 def of_each(question: str) -> str:
-    """What a mode answers that asks about each chunk by itself."""
+    """Return the answer of a mode that asks about each chunk by itself."""
     return answer_to(question, top(question, 1))
 
 
@@ -78,7 +78,7 @@ def accumulated(question: str) -> str:
 
 
 def taken(texts: Iterable[str]) -> str:
-    """What a step says of the texts that it sees."""
+    """Return the answer of a step about the texts that it sees."""
     seen = list(texts)
     return answer_to(str([EVEN.index(text) for text in seen]), seen)
 
@@ -155,7 +155,7 @@ def router(streaming: bool) -> Any:
 
 
 def joined(told_of: Iterable[bool]) -> str:
-    """What is said of both questions, by whose answers are there."""
+    """Return the answer to both questions, by whose answers are there."""
     said = list(told_of)
     return answer_to(str(said), [str(one) for one in said])
 

@@ -1,4 +1,4 @@
-"""What tests of LlamaIndex share: worlds with and without the instrumentation."""
+"""Fixtures that tests of LlamaIndex share: worlds with and without the instrumentation."""
 
 from __future__ import annotations
 

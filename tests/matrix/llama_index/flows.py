@@ -13,11 +13,11 @@ __all__ = ["NODES", "Found", "own_streaming", "own_workflow", "prompt_of"]
 
 NODES = NAMED.name()
 Found = event(NAMED, ASKED, NODES)
-"""What was retrieved."""
+"""Event with the retrieved nodes."""
 
 
 def prompt_of(texts: str, question: str) -> str:
-    """What the model is asked."""
+    """Return the prompt."""
     return f"Use only:\n{texts}\nQuestion: {question}"
 
 

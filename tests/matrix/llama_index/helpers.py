@@ -1,4 +1,4 @@
-"""What tests of LlamaIndex share."""
+"""Helpers that tests of LlamaIndex share."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def engine(**more: Any) -> Any:
 
 
 def samples(world: World) -> list[Sample]:
-    """What was captured so far."""
+    """Return the samples captured so far."""
     return [seen.sample for seen in world.seen()]

@@ -123,7 +123,7 @@ def summaries() -> DocumentSummaryIndex:
 
 
 def shown_by_keywords(question: str) -> list[str]:
-    """What it finds."""
+    """Return the texts that the keyword table finds."""
     return [node.get_content() for node in keyword_table().as_retriever().retrieve(question)]
 
 
@@ -133,7 +133,7 @@ def by_summary(streaming: bool) -> Any:
 
 
 def shown_by_summary(question: str) -> list[str]:
-    """What it finds."""
+    """Return the texts that the summary index finds."""
     found = summaries().as_retriever(similarity_top_k=2).retrieve(question)
     return [node.get_content() for node in found]
 
@@ -194,7 +194,7 @@ def by_graph(streaming: bool) -> Any:
 
 
 def shown_by_graph(question: str) -> list[str]:
-    """What it finds."""
+    """Return the texts that the graph finds."""
     return [node.get_content() for node in graph_retriever().retrieve(question)]
 
 

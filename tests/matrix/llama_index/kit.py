@@ -1,4 +1,4 @@
-"""What the LlamaIndex shapes are made of: a corpus in a real index, scripted LLMs, the ways."""
+"""Parts of the LlamaIndex shapes: a corpus in a real index, scripted LLMs, the ways."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def top(question: str = QUESTION, k: int = 2, passages: tuple[str, ...] = PASSAG
 
 
 def answer_to(question: str, contexts: Sequence[str]) -> str:
-    """What `reader` answers to a question over some contexts."""
+    """Return the answer of `reader` to a question over some contexts."""
     return WORDS.answer(question, len(contexts))
 
 

@@ -38,7 +38,7 @@ Make = Callable[[Iterator[str], str], Iterator[str]]
 
 
 def words(question: str) -> Iterator[str]:
-    """What the model says of the passages for a question."""
+    """Yield the model's words about the passages for a question."""
     nodes = index().as_retriever(similarity_top_k=2).retrieve(question)
     text = "\n".join(node.get_content() for node in nodes)
     asked = ChatMessage(role="user", content=f"Use only:\n{text}\nQuestion: {question}")
@@ -161,7 +161,7 @@ def breaks(said: Iterator[str], question: str) -> Iterator[str]:
 
 
 def plain(question: str) -> str:
-    """What the model says."""
+    """Return the model's answer."""
     return answer_to(question, top(question))
 
 

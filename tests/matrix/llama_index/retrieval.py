@@ -103,7 +103,7 @@ def fusion(streaming: bool) -> Any:
 
 
 def fused(question: str) -> list[str]:
-    """What fusion gives."""
+    """Return the texts that fusion gives."""
     nodes = fusion(False).retriever.retrieve(question)
     return [node.get_content() for node in nodes]
 

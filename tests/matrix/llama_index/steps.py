@@ -37,7 +37,7 @@ Shown = event(NAMED, SHOWN_AS)
 
 
 async def passages(question: str) -> str:
-    """What a retriever finds, as one text."""
+    """Return the texts that a retriever finds, as one text."""
     found = await index().as_retriever(similarity_top_k=2).aretrieve(question)
     return "\n".join(node.get_content() for node in found)
 

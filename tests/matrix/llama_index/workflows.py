@@ -11,7 +11,7 @@ __all__ = ["event", "flow", "store"]
 
 
 def store(ctx: Any) -> Any:
-    """What steps keep for each other; old versions keep it in the context itself."""
+    """Return the store that steps share; old versions keep it in the context itself."""
     return getattr(ctx, "store", ctx)
 
 
