@@ -19,8 +19,8 @@ from benchmarks.table import parser_of, written
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
-GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 CONTEXTS = tuple(f"{position} " + "word " * 600 for position in range(4))
+GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,) * len(CONTEXTS)),))
 
 
 def offers(count: int, rate: float, spool: str | None = None, *, lock: bool = False) -> list[float]:
@@ -40,6 +40,7 @@ def offers(count: int, rate: float, spool: str | None = None, *, lock: bool = Fa
     else:
         times = [_offer(evals, number, rate) for number in range(count)]
     evals.flush(60)
+    assert not evals.stats().failed, evals.stats()
     evals.shutdown()
     return times
 
