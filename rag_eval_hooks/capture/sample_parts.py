@@ -34,6 +34,8 @@ _FRAMEWORK_KEYS = frozenset(
     for key in keys.split()
 )
 """Keys that LangChain, LangGraph and their servers put into metadata themselves."""
+_LABEL_ENDS = (":", "\uff1a", ">", "\n")
+"""Ends of what stands before an answer in a reply, such as `Answer:` and `</think>`."""
 
 
 def assemble(
@@ -160,6 +162,8 @@ def _said(interaction: Interaction) -> str | None:
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
     if root.text and any(_holds(root.text, c) or root.text in (c.text or "") for c in calls):
         return root.text
+    if (parsed := _parsed(interaction, calls)) is not None:
+        return parsed
     said = [
         (c, text) for c in reversed(calls) for text in interaction.candidates if _holds(text, c)
     ]
@@ -167,6 +171,20 @@ def _said(interaction: Interaction) -> str | None:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else None
+
+
+def _parsed(interaction: Interaction, calls: Sequence[Run]) -> str | None:
+    """Return what stands behind the last label of a reply that was given out whole as well."""
+    given = [text for text in interaction.candidates if text.strip()]
+    whole = [call for call in reversed(calls) if any(_holds(text, call) for text in given)]
+    return next((text for call in whole for text in given if _is_last_part(text, call)), None)
+
+
+def _is_last_part(text: str, call: Run) -> bool:
+    before, found, after = (call.text or "").rpartition(text)
+    return (
+        bool(found and before) and not after.strip() and before.rstrip(" *_").endswith(_LABEL_ENDS)
+    )
 
 
 def _report(interaction: Interaction) -> str | None:

@@ -384,6 +384,22 @@ def own_function(draw: Variation) -> Variant:
     return Variant(lambda: ask(question), question, corpus.shown(), answer)
 
 
+def parsed_reply(draw: Variation) -> Variant:
+    """A function gives out what it read from the model's reply, and the reply itself."""
+    corpus = Corpus(draw, 2)
+    answer, dispatcher = answered(draw), get_dispatcher(__name__)
+    label = draw.chance.choice([f"{draw.name()}: ", f"**{draw.name()}:** ", "</think>\n"])
+    reply = f"{draw.sentence()}\n{label}{answer}"
+
+    @dispatcher.span
+    def ask(topic: str) -> Any:
+        texts = [node.get_content() for node in corpus.retriever.retrieve(topic)]
+        said = says(reply).complete("\n".join([*texts, topic])).text
+        return {draw.name(): [draw.sentence(), said], draw.name(): said.partition(label)[2]}
+
+    return Variant(lambda: ask(corpus.question), corpus.question, corpus.shown(), answer)
+
+
 class _Rows(CustomQueryEngine):
     made: Any
 
@@ -584,6 +600,7 @@ VARIANTS: dict[str, Callable[[Variation], Variant]] = {
         plain_tool,
         own_workflow,
         own_function,
+        parsed_reply,
         rows_of_a_table,
         wrapped_sources,
         answer_that_is_no_text,
