@@ -138,10 +138,12 @@ def model_ending(run: Run, stream: Stream) -> Callable[[], Status | None]:
 
     def ending() -> Status | None:
         nonlocal waited
-        if not waited and run.end is not None:
+        # A model called by hand is the root, which is open until its stream is over.
+        replied = run.end is not None or (run.parent is None and run.interaction.returned)
+        if not waited and replied:
             return Status.OK
         waited = True
-        if run.end is not None:
+        if replied:
             return _taken_over(run, run)
         return Status.CLOSED if stream.over else None
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
-from rag_eval_hooks.capture.hand_calls import HandCall, retrievals_shown
+from rag_eval_hooks.capture.hand_calls import HandCall, answers, picks_tool, retrievals_shown
 from rag_eval_hooks.capture.interaction import Interaction
-from rag_eval_hooks.capture.join_calls import join_calls
+from rag_eval_hooks.capture.join_calls import join_calls, rewriting
 from rag_eval_hooks.capture.places import Nearness
 from rag_eval_hooks.incidents import Incidents
 
@@ -63,6 +63,8 @@ class _Request:
             )
         if nearness <= 0:
             return False
+        if any(picks_tool(one, call.retrievals) for one in self.calls):
+            return True
         said = {fold(one.text) for one in self.calls}
         if call.retrievals:
             queries = [one.query for one in call.retrievals]
@@ -94,9 +96,11 @@ class CallsByHand:
     Attributes:
         everywhere: Whether every run of the process is captured. Otherwise nothing is known of
             calls in between, so that nothing is joined.
+        joined: Calls of models that are no interaction by themselves, but a part of one.
     """
 
     everywhere = False
+    joined = 0
 
     def __init__(self, on_end: Callable[[Interaction], None], incidents: Incidents) -> None:
         self._on_end = on_end
@@ -181,10 +185,12 @@ class CallsByHand:
             if one.end <= first and any(one.nearness(call) > 0 for call in request.calls)
         ]
         try:
+            asking = rewriting(asking, request.retrievals)
             joined = join_calls(request.calls, request.retrievals, asking)
         except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
             self._incidents.report("calls by hand", error)
             joined = Interaction(otel_context.get_current(), is_readable=False)
+        self.joined += sum(answers(one.interaction) for one in (*request.calls, *asking))
         self._on_end(joined)
 
     def _forget(self) -> None:

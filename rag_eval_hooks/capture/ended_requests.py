@@ -15,10 +15,9 @@ from rag_eval_hooks.capture.by_hand import CallsByHand
 from rag_eval_hooks.capture.contexts.countable import countable, guesses
 from rag_eval_hooks.capture.contexts.search import shown_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
-from rag_eval_hooks.capture.hand_calls import asks_nothing, is_step
+from rag_eval_hooks.capture.hand_calls import answers, asks_nothing, is_step
 from rag_eval_hooks.capture.interaction import Interaction, Origin, RunKind
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.sample import Status
 
 __all__ = ["EndedRequests", "is_left"]
 
@@ -40,9 +39,6 @@ class EndedRequests:
         on_end: Called with every ended interaction.
         on_wait: Called when one waits for `decide`.
         by_hand: Retrievers and models that the application calls one by one.
-
-    Attributes:
-        unretrieved: Requests in which a model spoke and no retrieved text was seen.
     """
 
     def __init__(
@@ -57,7 +53,12 @@ class EndedRequests:
         self._unsure: deque[Interaction] = deque()
         self._traces: deque[str] = deque(maxlen=_REMEMBERED)
         self._has_said_childless = False
-        self.unretrieved = 0
+        self._passed_over = 0
+
+    @property
+    def unretrieved(self) -> int:
+        """Requests in which a model spoke and no retrieved text was seen."""
+        return self._passed_over - self._by_hand.joined
 
     def add(self, interaction: Interaction) -> None:
         """Report an ended root, if it is an interaction. O(1) but for spans of other vendors."""
@@ -99,15 +100,14 @@ class EndedRequests:
         if _is_childless(interaction) and not self._has_said_childless:
             self._has_said_childless = True
             _logger.warning(_CHILDLESS, interaction.root.name)
-        spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
-        if not spoke or interaction.status is not Status.OK or is_step(interaction):
+        if not answers(interaction):
             return
-        self.unretrieved += 1
+        self._passed_over += 1
         self._traces.append(id_of(interaction.root.id))
         span = trace.get_current_span(interaction.otel).get_span_context()
         if span.is_valid:
             self._traces.append(format_trace_id(span.trace_id))
-        if self.unretrieved == 1:
+        if self._passed_over == 1:
             _logger.info(
                 "a request was answered without retrieved text that capture can see; counted as "
                 "stats().without_retrieval; see docs/capture.md, 'I see no sample'"

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
+from rag_eval_hooks.capture.contexts.countable import texts_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling, is_telling_text
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 from rag_eval_hooks.capture.places import Nearness, Place
 from rag_eval_hooks.sample import Status
 
-__all__ = ["HandCall", "asks_nothing", "is_step", "retrievals_shown", "stands_in"]
+__all__ = [
+    "HandCall",
+    "answers",
+    "asks_nothing",
+    "is_step",
+    "picks_tool",
+    "retrievals_shown",
+    "stands_in",
+]
 
 _STEPS = (RunKind.RETRIEVER, RunKind.RERANKER, RunKind.EMBEDDING, RunKind.TOOL)
 _BEGINNING = 240
@@ -91,6 +100,12 @@ def is_step(interaction: Interaction) -> bool:
     return root.kind in _STEPS or formats
 
 
+def answers(interaction: Interaction) -> bool:
+    """Return whether a model spoke in a root that ended well."""
+    spoke = any(run.kind is RunKind.MODEL and run.text for run in interaction.runs)
+    return spoke and interaction.status is Status.OK and not is_step(interaction)
+
+
 def asks_nothing(interaction: Interaction) -> bool:
     """Return whether a root has no question, no model and no retriever, as one that indexes."""
     kinds = (RunKind.RETRIEVER, RunKind.MODEL)
@@ -122,6 +137,17 @@ def retrievals_shown(call: HandCall, retrievals: Sequence[HandCall]) -> tuple[Ha
         if giver is not None:
             chosen[id(giver)] = giver
     return tuple(one for one in before if id(one) in chosen)
+
+
+def picks_tool(call: HandCall, retrievals: Sequence[HandCall]) -> bool:
+    """Return whether a model gave one of the tools that retrieved its arguments."""
+    tools = [one.query for one in retrievals if one.root.kind is RunKind.TOOL]
+    given = [
+        [fold(text) for text in texts_in(arguments)]
+        for run in call.models
+        for arguments in run.tool_arguments
+    ]
+    return any(texts and all(text in tool for text in texts) for texts in given for tool in tools)
 
 
 def stands_in(text: str, prompt: str) -> bool:

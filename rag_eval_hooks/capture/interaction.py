@@ -207,6 +207,7 @@ class Interaction:
         interrupted: Whether it waits for somebody before it goes on.
         resumable: Whether it may be tried again from where it broke off.
         stops: Checkpoints at which it stopped.
+        joined: Whether it was put together of calls that the application made one by one.
         attempted: Whether a retriever was asked, whatever came of it.
         configured: Whether the framework's config has been read.
         is_readable: Whether it can become a sample; one whose beginning was lost cannot.
@@ -243,6 +244,7 @@ class Interaction:
     interrupted: bool = False
     resumable: bool = False
     stops: set[str] = field(default_factory=set)
+    joined: bool = False
     attempted: bool = False
     configured: bool = False
     is_readable: bool = True

@@ -7,26 +7,25 @@ from copy import copy
 from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling, is_telling_text
-from rag_eval_hooks.capture.hand_calls import HandCall, stands_in
+from rag_eval_hooks.capture.hand_calls import HandCall, picks_tool, stands_in
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 
-__all__ = ["join_calls"]
+__all__ = ["join_calls", "rewriting"]
 
 _NAME = "interaction"
 
 
 def join_calls(
-    calls: Sequence[HandCall], retrievals: Sequence[HandCall], asking: Sequence[HandCall]
+    calls: Sequence[HandCall], retrievals: Sequence[HandCall], used: Sequence[HandCall]
 ) -> Interaction:
     """Return the interaction that calls of one request make up.
 
     Args:
         calls: Calls of models that were shown what the retrievals gave, in order of their ends.
         retrievals: The retrievals.
-        asking: Calls before, one of which may have rewritten the question.
+        used: Calls that rewrote the question.
     """
     answering = _answering(calls)
-    used = _rewriting(asking, retrievals)
     parts = sorted([*used, *retrievals, *calls], key=lambda call: call.root.start)
     joined = copy(answering.interaction)
     joined.runs, joined.lists = [], []
@@ -54,7 +53,7 @@ def join_calls(
     joined.left_out = set().union(*(part.interaction.left_out for part in parts))
     joined.kept_chars = sum(part.interaction.chars for part in parts)
     joined.opened = min(part.interaction.opened for part in parts)
-    joined.attempted = True
+    joined.attempted = joined.joined = True
     return joined
 
 
@@ -87,10 +86,14 @@ def _answering(calls: Sequence[HandCall]) -> HandCall:
     return calls[0] if len(calls) > 1 and calls[0].text else calls[-1]
 
 
-def _rewriting(asking: Sequence[HandCall], retrievals: Sequence[HandCall]) -> list[HandCall]:
-    """Return the calls that gave a question to a retriever."""
+def rewriting(asking: Sequence[HandCall], retrievals: Sequence[HandCall]) -> list[HandCall]:
+    """Return the calls that gave a question to a retriever, or arguments to a tool."""
     queries = [one.query for one in retrievals if one.query]
-    return [one for one in asking if any(query in fold(one.text) for query in queries)]
+    return [
+        one
+        for one in asking
+        if any(query in fold(one.text) for query in queries) or picks_tool(one, retrievals)
+    ]
 
 
 def _question(
@@ -100,6 +103,8 @@ def _question(
     documents = [text for one in retrievals for text in one.documents]
     if root.kind is RunKind.CHAIN and root.query and not _holds(fold(root.query), documents):
         return root.query
+    if asked := next((one for one in rewriting if picks_tool(one, retrievals)), None):
+        return asked.models[0].prompt[-1].strip()
     texts = answering.models[-1].prompt if answering.models else ()
     queries = [one.root.query for one in retrievals if one.root.query]
     last = fold(texts[-1]) if texts else ""

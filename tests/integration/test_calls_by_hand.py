@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
+from langchain_core.tools import tool
 
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
@@ -156,6 +157,7 @@ def test_one_question_is_one_interaction(
     with around:
         call(way, Desk([one]), one, dice.choice(PROMPTS))
     assert captured(world) == [one]
+    assert world.evals.stats().without_retrieval == 0
     rag = next(s for s in world.exporter.get_finished_spans() if s.name.startswith("invoke_wor"))
     if with_span:
         server = next(s for s in world.exporter.get_finished_spans() if s.name == "GET /ask")
@@ -223,6 +225,37 @@ def test_the_last_of_several_calls_answers(seed: int, world: World) -> None:
     answerer.invoke(f"Use this:\n{joined(found)}\nHistory: none\nQuestion: {follow_up}\nAnswer:")
     (sample,) = world.seen()
     assert as_request(sample.sample) == Request(follow_up, one.documents, one.answer)
+    assert world.evals.stats().without_retrieval == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_loop_around_a_model_with_tools_is_asked_by_the_user(seed: int, world: World) -> None:
+    """Arguments that a model gave to a tool are no question, with a retriever in it or without."""
+    dice = random.Random(seed)
+    one = random_request(dice)
+    retriever = Desk([one]).retriever
+    queries = [random_text(dice, 2, 4) for _ in range(dice.randint(1, 3))]
+    calls = [{"name": "search", "args": {"wanted": q}, "id": q} for q in queries]
+
+    @tool
+    def search(wanted: str) -> str:
+        """Search the notes."""
+        by_retriever = len(wanted) % 2 and retriever.invoke(one.question)
+        return joined(by_retriever or [Document(text) for text in one.documents])
+
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        done = sum(message.type == "tool" for message in messages)
+        return AIMessage("", tool_calls=[calls[done]]) if done < len(calls) else one.answer
+
+    model = Chat(reply=reply)
+    messages: list[BaseMessage] = [SystemMessage("Search first."), HumanMessage(one.question)]
+    while (said := model.invoke(messages)).tool_calls:
+        messages += [said, *(search.invoke(picked) for picked in said.tool_calls)]
+    (seen,) = world.seen()
+    assert (seen.sample.question, seen.sample.answer) == (one.question, one.answer)
+    assert seen.sample.question_source in ("prompt", "query")
+    shown = "".join(context.text for context in seen.sample.contexts or ())
+    assert all(text in shown for text in one.documents)
 
 
 def test_two_questions_of_one_line_are_two(world: World) -> None:

@@ -114,6 +114,7 @@ def test_one_question_is_one_interaction(way: Callable[..., Any], world: World) 
                 asyncio.run(done)
     assert sorted(samples(world), key=str) == sorted(requests, key=str)
     assert world.traces() == len(requests)
+    assert world.evals.stats().without_retrieval == 0
 
 
 @pytest.mark.parametrize("way", size([stream_chat, astream_chat], WAYS))

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from rag_eval_hooks import Sample
+from rag_eval_hooks.sample import Status
 
 __all__ = ["Request", "as_request", "random_request", "random_text"]
 
@@ -39,5 +40,7 @@ def random_request(dice: random.Random) -> Request:
 
 
 def as_request(sample: Sample) -> Request:
+    """Return what was captured of a request that ended well."""
+    assert sample.status is Status.OK
     contexts = tuple(context.text for context in sample.contexts or ())
     return Request(sample.question, contexts, sample.answer or "")

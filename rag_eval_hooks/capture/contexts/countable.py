@@ -16,7 +16,7 @@ from rag_eval_hooks.capture.contexts.text_forms import (
 )
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
 
-__all__ = ["countable", "guesses"]
+__all__ = ["countable", "guesses", "texts_in"]
 
 _NAMES = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+")
 """Ids and paths."""
@@ -147,23 +147,24 @@ def _texts_of(model: Run) -> Iterator[str]:
     if model.text:
         yield fold(model.text)
     for arguments in model.tool_arguments:
-        yield from map(fold, _strings(arguments))
+        yield from map(fold, texts_in(arguments))
 
 
-def _strings(value: object) -> Iterable[str]:
+def texts_in(value: object) -> Iterator[str]:
+    """Yield every text in arguments, those in JSON too."""
     if isinstance(value, str):
         yield value
         if value[:1] in ("{", "["):
             try:
-                yield from _strings(json.loads(value))
+                yield from texts_in(json.loads(value))
             except (ValueError, RecursionError):
                 return
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _strings(item)
+            yield from texts_in(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _strings(item)
+            yield from texts_in(item)
 
 
 def _inside(run: Run, lists: Iterable[DocumentList]) -> list[DocumentList]:

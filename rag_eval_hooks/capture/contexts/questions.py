@@ -21,9 +21,13 @@ def question_of(interaction: Interaction) -> tuple[str, str]:
         The text, "" if there is none, and `recorded`, `input`, `prompt` or `query`.
     """
     root = interaction.root
-    if root.query:
-        return root.query, "recorded" if root.kind is RunKind.MANUAL else "input"
     queried = queries(interaction)
+    if root.query and root.kind is not RunKind.MANUAL:
+        return root.query, "input"
+    if root.query and interaction.joined:
+        return root.query, "query" if root.query in queried else "prompt"
+    if root.query:
+        return root.query, "recorded"
     if interaction.asked:
         return _chosen(interaction, queried)
     return next(iter(queried), ""), "query"
