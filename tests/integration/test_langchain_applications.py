@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypedDict
@@ -21,6 +20,7 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, store
 from tests.matrix.world import World
+from tests.support.langchain_requests import line
 from tests.support.variation import Variation, seeds
 
 pytestmark = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
@@ -49,17 +49,6 @@ def only(world: World) -> tuple[str, list[str] | None, str | None]:
 def parts(sample: Sample) -> tuple[str, list[str] | None, str | None]:
     contexts = None if sample.contexts is None else [c.text for c in sample.contexts]
     return sample.question, contexts, sample.answer
-
-
-def line(schema: Any, nodes: list[Callable[[Any], Any]], **options: Any) -> Any:
-    """Nodes one after another."""
-    made = pytest.importorskip("langgraph.graph").StateGraph(schema)
-    names = [f"step{number}" for number in range(len(nodes))]
-    for name, node in zip(names, nodes, strict=True):
-        made.add_node(name, node)
-    for one, other in itertools.pairwise(["__start__", *names, "__end__"]):
-        made.add_edge(one, other)
-    return made.compile(**options)
 
 
 def say(text: str, *shown: str) -> str:

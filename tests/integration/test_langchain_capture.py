@@ -44,6 +44,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
+from tests.support.langchain_requests import config, texts
 from tests.support.size import size
 from tests.support.variation import Variation, seeds
 
@@ -57,18 +58,9 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def config(world: World, **more: Any) -> Any:
-    handler = RagEvalCallbackHandler(world.evals, **more)
-    return {"callbacks": [handler]}
-
-
 def only(world: World) -> Sample:
     (seen,) = world.seen()
     return seen.sample
-
-
-def texts(sample: Sample) -> list[str] | None:
-    return None if sample.contexts is None else [context.text for context in sample.contexts]
 
 
 @pytest.mark.parametrize("key", ["session_id", "thread_id", "conversation_id"])

@@ -20,6 +20,7 @@ from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import QUESTION, WORDS, Chat, joined, store, top
 from tests.matrix.world import World
+from tests.support.langchain_requests import texts
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
 needs_agents = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
@@ -35,10 +36,6 @@ def world() -> Iterator[World]:
 
 def config(world: World, **more: Any) -> Any:
     return {"callbacks": [RagEvalCallbackHandler(world.evals)], **more}
-
-
-def texts(sample: Sample) -> list[str] | None:
-    return None if sample.contexts is None else [c.text for c in sample.contexts]
 
 
 class Table:

@@ -25,6 +25,7 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, prompt_text
 from tests.matrix.world import World
+from tests.support.langchain_requests import config, only, texts
 from tests.support.variation import Variation, seeds
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
@@ -37,20 +38,6 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.close()
-
-
-def config(world: World, **options: Any) -> Any:
-    return {"callbacks": [RagEvalCallbackHandler(world.evals, **options)]}
-
-
-def only(world: World) -> Sample:
-    (seen,) = world.seen()
-    assert not world.evals.stats().incidents
-    return seen.sample
-
-
-def texts(sample: Sample) -> list[str] | None:
-    return None if sample.contexts is None else [context.text for context in sample.contexts]
 
 
 def rows(drawn: Variation, passages: Sequence[str]) -> dict[str, Any]:

@@ -17,13 +17,13 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import StructuredTool
 from pydantic import BaseModel, create_model
 
-from rag_eval_hooks import Sample
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.documents import DOCUMENT_KEYS
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import Chat, joined
 from tests.matrix.world import World
+from tests.support.langchain_requests import config, only, texts
 from tests.support.variation import Variation, seeds
 
 Pipeline = Callable[[Sequence[Document], Callable[[str], str], str], Any]
@@ -118,20 +118,6 @@ def world() -> Iterator[World]:
     made = World()
     yield made
     made.close()
-
-
-def config(world: World, **options: Any) -> Any:
-    return {"callbacks": [RagEvalCallbackHandler(world.evals, **options)]}
-
-
-def only(world: World) -> Sample:
-    (seen,) = world.seen()
-    assert not world.evals.stats().incidents
-    return seen.sample
-
-
-def texts(sample: Sample) -> list[str] | None:
-    return None if sample.contexts is None else [context.text for context in sample.contexts]
 
 
 FORMS: dict[str, Callable[[Variation, str], str]] = {

@@ -38,6 +38,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.lcel import plain
 from tests.matrix.world import World
+from tests.support.langchain_requests import texts
 from tests.waiting import until_async
 
 needs_graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
@@ -65,10 +66,6 @@ def in_thread(world: World, **more: Any) -> Any:
 
 def samples(world: World) -> list[Sample]:
     return [seen.sample for seen in world.seen()]
-
-
-def texts(sample: Sample) -> list[str] | None:
-    return None if sample.contexts is None else [context.text for context in sample.contexts]
 
 
 class Down(BaseRetriever):
