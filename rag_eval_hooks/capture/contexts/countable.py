@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
+from rag_eval_hooks.capture.contexts.joined_texts import separated
 from rag_eval_hooks.capture.contexts.text_forms import (
     fold,
     is_telling,
@@ -32,17 +33,18 @@ def countable(interaction: Interaction, answer: str | None) -> list[DocumentList
     what only they say. What repeats a model's words, relays those of an inner model or joins
     documents to one text does not count.
     """
-    others = [found for found in interaction.lists if found.origin is not Origin.TEXT]
-    others = [found for found in others if found.origin not in _GUESSED]
-    texts = [found for found in interaction.lists if found.origin is Origin.TEXT]
-    if not texts:
+    sure = [found for found in interaction.lists if found.origin not in _GUESSED]
+    others = [found for found in sure if found.origin is not Origin.TEXT]
+    if len(others) == len(sure):
         return others
+    lists = list(separated(interaction.lists))
+    texts = [found for found in lists if found.origin is Origin.TEXT]
     said = _Said(interaction)
     texts = [found for found in texts if not said.relays(found, others)]
     if any(found.contexts for found in others):
         texts = [found for found in texts if _is_used(found, others, answer)]
     kept = {id(found) for found in (*others, *texts)}
-    return [found for found in interaction.lists if id(found) in kept]
+    return [found for found in lists if id(found) in kept]
 
 
 def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
@@ -51,7 +53,7 @@ def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
     A text with the question in it is a prompt. None counts where the model that answered was not
     seen, as in a chain that calls it without its callbacks.
     """
-    lists = [found for found in interaction.lists if found.origin is origin]
+    lists = list(separated(f for f in interaction.lists if f.origin is origin))
     if not lists:
         return []
     said = _Said(interaction)
