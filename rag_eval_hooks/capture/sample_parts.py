@@ -18,7 +18,7 @@ from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.redaction import Session
 from rag_eval_hooks.sample import Context, Sample
 
-__all__ = ["assemble", "traits_of_interaction"]
+__all__ = ["answer_of", "assemble", "traits_of_interaction"]
 
 _FRAMEWORK_KEYS = frozenset(
     f"{owner}_{key}"

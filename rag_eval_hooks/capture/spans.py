@@ -22,11 +22,13 @@ from opentelemetry.trace import (
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.capture.content import Attributes, Contents, content_of, marked, plain, texts
+from rag_eval_hooks.capture.contexts.questions import question_of
 from rag_eval_hooks.capture.contexts.retrieval_stages import Rewritten
 from rag_eval_hooks.capture.conversation import session_of
 from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
 from rag_eval_hooks.capture.messages import agent_messages
 from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
+from rag_eval_hooks.capture.sample_parts import answer_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.telemetry.attribute_limits import attribute_room, longest_text
@@ -199,7 +201,9 @@ class SpanWriter:
         if (user := metadata.get("user_id")) is not None:
             private[semconv.USER_ID] = marked(str(user), cut_texts) or ""
         if self._content and content:
-            question, answer = marked(root.query, cut_texts), marked(root.text, cut_texts)
+            # As in the sample: a root may show neither, and the runs below it both.
+            question = marked(question_of(interaction)[0] or None, cut_texts)
+            answer = marked(answer_of(interaction), cut_texts)
             private |= {**texts(question, answer), **agent_messages(question, answer)}
         self._set(span, redact(private))
 

@@ -20,10 +20,11 @@ from langchain_core.tools import tool
 
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
-from tests.matrix.langchain.kit import PASSAGES, QUESTION, Chat, answer_to, prompt_text, store
+from tests.matrix.langchain.kit import Chat, prompt_text, store
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request, random_text
 from tests.support.size import size
+from tests.support.variation import Variation, seeds
 from tests.waiting import PATIENCE
 
 SEEDS = size((1, 2), tuple(range(1, 13)))
@@ -363,13 +364,39 @@ def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
     world.close()
 
 
+@pytest.mark.parametrize("seed", seeds(6))
+@pytest.mark.parametrize("reading", [invoke, stream, astream])
+def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
+    reading: Way, seed: int, world: World
+) -> None:
+    """The answer that only the model's call shows stands on the RAG span, in the view's trace."""
+    one = random_request(random.Random(f"view {seed}"))
+    desk, prompt = Desk([one]), PROMPTS[seed % 3]
+
+    def words() -> Iterator[str]:
+        with world.evals.interaction(one.question):
+            call(reading, desk, one, prompt)
+            yield one.answer
+
+    tracer = world.provider.get_tracer("server")
+    with tracer.start_as_current_span("GET /ask") as view:
+        assert list(words()) == [one.answer]
+    assert captured(world) == [one]
+    (rag,) = (s for s in world.exporter.get_finished_spans() if s.name.startswith("invoke_wor"))
+    assert rag.parent == view.get_span_context()
+    assert rag.attributes is not None
+    assert rag.attributes["output.value"] == one.answer
+
+
 @pytest.mark.filterwarnings("ignore:The class")
-def test_a_chain_that_calls_its_retriever_without_callbacks(world: World) -> None:
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_chain_that_calls_its_retriever_without_callbacks(world: World, seed: int) -> None:
     """The chain's input is the question, its output the answer, the documents are the contexts."""
     memory = pytest.importorskip("langchain_classic.memory")
     chains = pytest.importorskip("langchain_classic.chains")
-    found = (random.Random(11).choice(PASSAGES),)
-    one = Request(QUESTION, found, answer_to(QUESTION, found))
+    drawn = Variation(seed)
+    found = (drawn.passage(),)
+    one = Request(drawn.question(), found, drawn.sentence())
     retriever = store(found).as_retriever(search_kwargs={"k": 1})
     remembering = memory.VectorStoreRetrieverMemory(retriever=retriever)
     chain = chains.ConversationChain(llm=Desk([one]).model, memory=remembering)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -457,9 +458,9 @@ def test_concurrent_requests_never_mix(world: World) -> None:
 
 
 def test_a_handler_that_fails_never_reaches_the_application(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error of our own in a callback is counted, and the request goes on."""
+    """An error of our own in a callback is counted, logged with its place; the request goes on."""
 
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("bug")
@@ -468,6 +469,7 @@ def test_a_handler_that_fails_never_reaches_the_application(
     assert build_chain().invoke("one?", world.config) == "You asked: one?"
     incidents = world.evals.stats().incidents
     assert incidents["capture on_chain_start: RuntimeError"] > 0
+    assert re.search(r" at rag_eval_hooks_langchain/\w+\.py:\d+ in \w+", caplog.text)
 
 
 def test_the_same_handler_twice_counts_once(world: World) -> None:

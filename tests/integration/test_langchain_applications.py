@@ -330,3 +330,54 @@ def test_memories_are_contexts_and_receipts_are_none(
     made = agent(Chat(reply=reply), tools)
     made.invoke({"messages": [HumanMessage(question)]}, config(world))
     assert only(world) == (question, [memory], answer)
+
+
+@varied
+def test_the_text_of_an_earlier_turn_that_the_model_was_shown_is_the_context(
+    world: World, seed: int
+) -> None:
+    """A search that finds nothing leaves the formatted text of the turn before in the prompt."""
+    drawn = Variation(seed)
+    passage, answer = drawn.passage(), answer_of(drawn)
+    first, question = drawn.question(), drawn.question()
+    found, text = drawn.name(), drawn.name()
+
+    def search(state: State) -> State:
+        if state["messages"][-1].content == question:
+            return {found: []}
+        return {found: [Document(passage)], text: passage}
+
+    def reply(state: State) -> State:
+        return {"messages": [AIMessage(say(answer, state[text], question))]}
+
+    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
+    schema = conversation(**{found: list[Document], text: str})
+    graph = line(schema, [search, reply], checkpointer=memory)
+    thread = {"configurable": {"thread_id": str(uuid4())}}
+    graph.invoke({"messages": [("user", first)]}, thread)
+    graph.invoke({"messages": [("user", question)]}, config(world, **thread))
+    assert only(world) == (question, [passage], answer)
+
+
+@varied
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_graph_that_only_indexes_is_no_request(world: World, enabled: bool, seed: int) -> None:
+    """Documents that came in and went into a store were retrieved by nobody."""
+    drawn = Variation(seed)
+    documents, index = drawn.name(), store([drawn.passage()])
+
+    def clean(state: State) -> State:
+        return {documents: [Document(one.page_content.strip()) for one in state[documents]]}
+
+    def write(state: State) -> State:
+        index.add_documents(state[documents])
+        return {documents: []}
+
+    steps: list[Any] = [clean, write]
+    graph = line(state(**{documents: list[Document]}), steps[seed % 2 :])
+    if enabled:
+        RagEvalCallbackHandler.enable(world.evals)
+    given = [Document(f" {text}") for text in drawn.passages(drawn.chance.randint(1, 5))]
+    graph.invoke({documents: given}, {} if enabled else config(world))
+    stats = world.evals.stats()
+    assert (world.seen(), stats.offered, stats.incidents) == ([], 0, {})

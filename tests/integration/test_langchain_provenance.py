@@ -348,12 +348,15 @@ def test_objects_of_the_applications_own_are_read_by_its_function(world: World, 
     assert texts(only(world)) == passages
 
 
-def test_cancelled_calls_of_a_bare_model_leave_nothing_open(world: World) -> None:
+@pytest.mark.parametrize("seed", seeds(5))
+def test_cancelled_calls_of_a_bare_model_leave_nothing_open(world: World, seed: int) -> None:
     """LangChain reports no end of them; none is open when the next statistics are asked for."""
+    drawn = Variation(seed)
 
     async def cancel_all() -> None:
         model = Chat(reply=lambda _: "late", delay=60.0)
-        calls = [model.ainvoke("x" * 1000, config(world)) for _ in range(200)]
+        prompts = [drawn.sentence(drawn.chance.randint(1, 300)) for _ in range(200)]
+        calls = [model.ainvoke(prompt, config(world)) for prompt in prompts]
         tasks = [asyncio.ensure_future(call) for call in calls]
         while model.begun < len(tasks):
             await asyncio.sleep(0.01)

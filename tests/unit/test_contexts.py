@@ -403,6 +403,21 @@ def test_calls_whose_short_outputs_are_quoted_belong_to_the_answer(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", seeds(6))
+def test_a_reply_that_its_instructions_hold_leads_to_no_documents(seed: int) -> None:
+    """A refusal that every prompt prescribes does not tie the refusing calls to the answer."""
+    drawn = Variation(seed)
+    texts, refusal = drawn.passages(4), drawn.sentence()
+    answer = drawn.sentence() if seed % 2 else drawn.short()
+    right = drawn.chance.choice(texts)
+    story = Story()
+    story.gave("r", *texts)
+    for text in texts:
+        prompt = f"Where it does not answer, say: {refusal}\n{text}"
+        story.asked(text, prompt, answer if text == right else refusal)
+    assert story.contexts(answer) == [right]
+
+
+@pytest.mark.parametrize("seed", seeds(6))
 def test_the_answering_prompt_orders_what_it_shows(seed: int) -> None:
     """A summary that it quotes was made of texts that follow, whatever order that call saw."""
     drawn = Variation(seed)

@@ -84,6 +84,18 @@ def test_the_index_of_the_tests_is_current() -> None:
     assert sorted(str(file.relative_to(tests)) for file in missing) == []
 
 
+def test_every_fault_of_the_reviews_is_held_by_tests() -> None:
+    """Each has tests, and each that is named for one exists."""
+    reviews = tomllib.loads((ROOT / "tests/faults.toml").read_text(encoding="utf-8"))
+    assert len(reviews) == 6
+    for fault in (fault for review in reviews.values() for fault in review.values()):
+        assert fault["tests"]
+        for name in fault["tests"]:
+            file, _, test = name.partition("[")[0].partition("::")
+            source = (ROOT / "tests" / file).read_text(encoding="utf-8")
+            assert re.search(rf"^(async )?def {test}\(", source, re.M), name
+
+
 def test_every_attribute_event_and_metric_is_documented() -> None:
     """The page on telemetry names every name that we emit."""
     page = (ROOT / "docs/telemetry.md").read_text()

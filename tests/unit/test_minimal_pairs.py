@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from rag_eval_hooks import RagEval
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, made
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.measures import agree, measures
+from tests.support.variation import seeds
 
 PAIRS = sorted((Path(__file__).parents[2] / "benchmarks" / "data").glob("minimal_pairs*.tsv"))
 SEED = random.randrange(10**6)
@@ -187,3 +189,23 @@ def test_number_words_are_read_beside_any_sign(text: str, values: tuple[float, .
 def test_labels_are_no_quantities() -> None:
     """The numbers of steps, passages and responses count nothing."""
     assert not measures("Response 1: see passages 2 and 3, step 4 and [5].")
+
+
+@pytest.mark.parametrize("seed", seeds(12))
+def test_a_label_before_an_answer_changes_no_score(seed: int) -> None:
+    """Under any number a right answer has its score or none, and a wrong one no better."""
+    dice = random.Random(seed)
+    price, other = dice.sample(range(10, 90), 2)
+    label = dice.choice(["Response {}: ", "Part {}: ", "{}. ", "({}) ", "Answer {}: "])
+    thing = dice.choice(["A day ticket", "The ferry", "A locker", "The audio guide"])
+    row = {"question": "What does it cost?", "contexts": [f"{thing} costs {price} euros a day."]}
+    with RagEval("ragas.faithfulness", judge="local", embedder="none") as evals:
+
+        def score(answer: str) -> float | None:
+            return evals.evaluate({**row, "answer": answer})["ragas.faithfulness"].value
+
+        assert score(f"{thing} costs {price} euros.") == 1.0
+        for number in (1, dice.randint(2, 30)):
+            before = label.format(number)
+            assert score(f"{before}{thing} costs {price} euros.") in (1.0, None), before
+            assert score(f"{before}{thing} costs {other} euros.") in (0.0, None), before

@@ -11,8 +11,11 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 
 shown = AppTest.from_file(str(Path(__file__).with_name("chat.py")), default_timeout=60).run()
-for number in sys.argv[1:]:
-    shown.chat_input[0].set_value(f"Which key opens locker {number}?").run()
+for step in sys.argv[1:]:
+    if step == "ingest":
+        shown.button[0].click().run()
+    else:
+        shown.chat_input[0].set_value(f"Which key opens locker {step}?").run()
     print(shown.markdown[0].value, flush=True)
 os.kill(os.getpid(), signal.SIGTERM)
 threading.Event().wait(60)

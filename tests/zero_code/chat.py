@@ -8,8 +8,10 @@ from pathlib import Path
 import streamlit
 
 sys.path.insert(0, str(Path(__file__).parent))
-from web import PROMPT, clerk, shelf
+from web import PROMPT, _ingest, clerk, shelf
 
+if streamlit.button("Ingest"):
+    streamlit.write(_ingest())
 if question := streamlit.chat_input("Your question"):
     context = shelf.invoke(question)[0].page_content
     said = clerk.stream(PROMPT.format(context=context, question=question))

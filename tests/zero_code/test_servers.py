@@ -122,9 +122,10 @@ def test_chainlit(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_streamlit(tmp_path: Path) -> None:
-    """Each run of the page's script is scored, also the last before SIGTERM."""
-    with Server(tmp_path, ["python", "ask_chat.py", "3", "4", "5"], 0) as server:
+    """Each question to the page is scored, also the last before SIGTERM; an ingestion is none."""
+    with Server(tmp_path, ["python", "ask_chat.py", "3", "4", "ingest", "5"], 0) as server:
         server.wait()
-        for number in (3, 4, 5):
-            assert f"Locker {number} is opened by the key" in server.log
+        said = [f"Locker {n} is opened by the key with the number {n}7." for n in (3, 4, 5)]
+        printed = [line for line in server.log.splitlines() if line in {*said, "done"}]
+        assert printed == [*said[:2], "done", said[2]], server.log
         assert_scored(server.rag_spans(), 3, server.log)

@@ -10,6 +10,7 @@ import itertools
 import re
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib import import_module
 from typing import Any, TypedDict
 
@@ -103,7 +104,7 @@ def analysed() -> Any:
 
 def rows_for(question: str) -> list[tuple[int, str]]:
     """Return the rows of a real database."""
-    with sqlite3.connect(":memory:") as base:
+    with closing(sqlite3.connect(":memory:")) as base:
         base.execute("create table notes (page integer, body text)")
         base.executemany("insert into notes values (?, ?)", enumerate(top(question)))
         return base.execute("select page, body from notes order by page").fetchall()
