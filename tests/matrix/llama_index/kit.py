@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,8 +82,17 @@ def words(text: str) -> list[str]:
     return re.findall(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+", text.lower())
 
 
+_WIDE_PARTS = re.compile(r"(?=([\u3400-\u9fff]{3}))")
+_DIMENSIONS = 1024
+_PLACES: dict[str, int] = {}
+
+
 class Bags(BaseEmbedding):
-    """Bags of words, hashed: deterministic, and near where words are shared."""
+    """Bags of words: deterministic, and near where words, or three wide characters, are shared.
+
+    No two words of a text and its question share a dimension, and all values are whole: what is
+    equally near is so exactly, whatever else a query says, and ranks by the index alone.
+    """
 
     model_name: str = "bags"
 
@@ -95,9 +103,10 @@ class Bags(BaseEmbedding):
         return self._get_text_embedding(query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
-        vector = [0.001] * 512
-        for word in set(words(text)):
-            vector[zlib.crc32(word.encode()) % 512] += 1.0
+        vector = [0.0] * _DIMENSIONS
+        narrow = [word for word in words(text) if word < "\u3400"]
+        for word in [*narrow, *_WIDE_PARTS.findall(text)] or [""]:
+            vector[_PLACES.setdefault(word, len(_PLACES) % _DIMENSIONS)] = 1.0
         return vector
 
 

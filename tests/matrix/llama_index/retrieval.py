@@ -185,11 +185,11 @@ SHAPES = (
     shape(
         GROUP,
         "SimilarityPostprocessor",
-        lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.3), k=6),
+        lambda s: engine(s, SimilarityPostprocessor(similarity_cutoff=0.1), k=6),
         contexts=lambda q: [
             n.get_content()
             for n in index().as_retriever(similarity_top_k=6).retrieve(q)
-            if (n.score or 0) >= 0.3
+            if (n.score or 0) >= 0.1
         ],
         spans=("chat scripted", "rerank SimilarityPostprocessor", *QUERY_SPANS[1:]),
     ),
