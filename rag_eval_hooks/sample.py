@@ -57,8 +57,8 @@ class Sample:
         truncated: Fields that were cut to the content limits, such as `contexts[2].text`;
             `contexts` if some are missing, `prompt` if the model's prompt was cut.
         context_source: Rule by which the contexts were found: `recorded` and `chosen` by the
-            application, `prompt`, `shingles`, `structure`, `last_list`, `earlier_turn`; None
-            where no retrieval ran.
+            application, `prompt`, `shingles`, `structure`, `last_list`, `step`,
+            `earlier_turn`; None where no retrieval ran.
         question_source: Origin of the question: `recorded` or `chosen` by the application,
             `input`, `prompt`, `state`, or `query`, what a retriever was asked.
         trace_id: 32 hex digits of the RAG span's trace, if a span was recorded.

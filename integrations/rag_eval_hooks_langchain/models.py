@@ -141,12 +141,17 @@ def text_of_tool(output: Any) -> Context | None:
     if update is not output:
         output = None if output.goto or output.graph else _only_message(update)
     if isinstance(output, ToolMessage):
-        if getattr(output, "status", "success") == "error":
+        if getattr(output, "status", "success") == "error" or _lists_texts(output.content):
             return None
         output = message_text(output)
     if isinstance(output, str) and is_telling_text(output):
         return Context(text=output)
     return None
+
+
+def _lists_texts(content: Any) -> bool:
+    """Return whether a tool gave several texts, each of which can be recognised."""
+    return len(content) > 1 and all(isinstance(t, str) and is_telling_text(t) for t in content)
 
 
 def tool_content(output: Any) -> Any:

@@ -41,6 +41,8 @@ _ANSWER_KEYS = (*_SURE_KEYS, *_OTHER_KEYS)
 _PARSED = {"raw", "parsed", "parsing_error"}
 _USER = ("user", "human")
 _PAIR = 2
+_DEEP = 3
+"""Mappings in one another in which an answer is looked for."""
 
 
 def question_of(inputs: Any) -> str | None:
@@ -112,12 +114,21 @@ def other_answers(outputs: Any, given: Any, answer: str | None) -> tuple[str, ..
     if not held:
         return ()
     values = fresh(held, given)
-    texts = {key: text for key, value in values.items() if (text := lone_text(value)).strip()}
     if not answer:
-        return tuple(texts.values())
+        return tuple(_texts_in(values, _DEEP))
+    texts = {key: text for key, value in values.items() if (text := lone_text(value)).strip()}
     if _first(values, _SURE_KEYS, named_answer):
         return ()
     return tuple(texts[key] for key in _OTHER_KEYS if texts.get(key, answer) != answer)
+
+
+def _texts_in(values: Mapping[str, Any], depth: int) -> Iterator[str]:
+    """Yield the texts of a mapping and of those in it."""
+    for value in values.values():
+        if (text := lone_text(value)).strip():
+            yield text
+        elif isinstance(value, Mapping) and depth:
+            yield from _texts_in(value, depth - 1)
 
 
 def written(values: Mapping[str, Any] | None, final: Any) -> tuple[str, ...]:

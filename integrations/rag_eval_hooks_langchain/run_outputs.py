@@ -122,8 +122,13 @@ class RunOutputs:
             self._recorder.documents(run, contexts, Origin.TEXT, named=named)
 
     def note_passing(self, run: Run, outputs: Any, given: Any) -> None:
-        """Note texts in a step's output; those of tools whose runs were seen are known."""
-        if not state_of(run).holds_tool:
+        """Note texts in a step's output; those of tools whose runs were seen are known.
+
+        A text that a step makes of an empty list is a fixed one.
+        """
+        if given == [] and isinstance(outputs, str):
+            run.interaction.step_texts.add(hash(outputs))
+        elif not state_of(run).holds_tool:
             self._note_step(run, values_of(outputs, given))
 
     def note_given(self, run: Run, inputs: Any) -> None:

@@ -153,7 +153,7 @@ def _response_id(interaction: Interaction, answer: str | None) -> str | None:
 
 
 def _said(interaction: Interaction) -> str | None:
-    """Return the text of the root that holds the text of a model.
+    """Return the text of the root that holds the text of a model, or the end of it.
 
     What it gave as its answer comes first. Of the others that of the last model counts which was
     given retrieved text: a later one may have made a title.
@@ -162,22 +162,17 @@ def _said(interaction: Interaction) -> str | None:
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
     if root.text and any(_holds(root.text, c) or root.text in (c.text or "") for c in calls):
         return root.text
-    if (parsed := _parsed(interaction, calls)) is not None:
-        return parsed
-    said = [
-        (c, text) for c in reversed(calls) for text in interaction.candidates if _holds(text, c)
-    ]
+    said = [(c, text) for c in reversed(calls) for text in _made_of(c, interaction.candidates)]
     if len(said) > 1:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else None
 
 
-def _parsed(interaction: Interaction, calls: Sequence[Run]) -> str | None:
-    """Return what stands behind the last label of a reply that was given out whole as well."""
-    given = [text for text in interaction.candidates if text.strip()]
-    whole = [call for call in reversed(calls) if any(_holds(text, call) for text in given)]
-    return next((text for call in whole for text in given if _is_last_part(text, call)), None)
+def _made_of(call: Run, texts: Sequence[str]) -> list[str]:
+    """Return the texts that stand behind the last label of a reply, then those that hold it."""
+    parsed = [text for text in texts if text.strip() and _is_last_part(text, call)]
+    return [*parsed, *(text for text in texts if _holds(text, call))]
 
 
 def _is_last_part(text: str, call: Run) -> bool:

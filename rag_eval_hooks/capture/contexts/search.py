@@ -54,6 +54,8 @@ class ContextSource(StrEnum):
     """The answer names them as its sources."""
     LAST_LIST = "last_list"
     """No prompt shows any: the list of the last step that gave one."""
+    STEP = "step"
+    """A step wrote them when nothing retrieved was left: a search of its own, or a fixed text."""
     EARLIER_TURN = "earlier_turn"
     """An earlier turn left them in the state, and the prompt shows them."""
 
@@ -102,6 +104,8 @@ class _Finder:
             return Found(_union(stated), ContextSource.RECORDED)
         if seen := self._seen():
             return self._beside_sources(seen)
+        if short := self._short():
+            return Found(short, ContextSource.PROMPT)
         if guessed := self._guessed():
             return guessed
         if stated:
@@ -141,12 +145,28 @@ class _Finder:
             together = tuple(sorted(together, key=lambda c: order.get(fold(c.text), len(order))))
         return Found(together, seen.source)
 
+    def _short(self) -> tuple[Context, ...]:
+        """Return the documents that prompts show, where all are short.
+
+        One of them may stand there by chance.
+        """
+        if any(map(is_telling, self._candidates)):
+            return ()
+        places = {text: self._prompts.find(text) for text in self._candidates if text}
+        shown = {text: (p.prompt, p.start) for text, p in places.items() if p is not None}
+        if len(shown) < 2 or not is_telling("".join(shown)):
+            return ()
+        return tuple(
+            self._candidates[text].context for text in sorted(shown, key=shown.__getitem__)
+        )
+
     def _guessed(self) -> Found | None:
-        for origin in (Origin.STEP, Origin.EARLIER):
+        left = ContextSource.STEP if self._candidates else ContextSource.PROMPT
+        sources = {Origin.STEP: left, Origin.EARLIER: ContextSource.EARLIER_TURN}
+        for origin, source in sources.items():
             lists = guesses(self._interaction, origin)
             if lists and (seen := _Match(candidates_of(lists), self._prompts).found()):
-                earlier = origin is Origin.EARLIER
-                return seen._replace(source=ContextSource.EARLIER_TURN) if earlier else seen
+                return seen if source is ContextSource.PROMPT else seen._replace(source=source)
         return None
 
     def _was_left_out(self) -> bool:

@@ -1,0 +1,189 @@
+"""Steps that a team writes itself: what they parse, wrap, format and leave out."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, TypedDict, cast
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import tool
+
+from tests.matrix.langchain.compat import GRAPHS_MISSING
+from tests.matrix.langchain.kit import Chat, prompt_text
+from tests.matrix.world import World
+from tests.support.langchain_requests import config, line, only, texts
+from tests.support.variation import Variation, seeds
+
+varied = pytest.mark.parametrize("seed", seeds(6))
+graphs = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+PROMPT = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def said(drawn: Variation) -> str:
+    return drawn.short() if drawn.chance.random() < 0.5 else drawn.sentence()
+
+
+def documents(passages: Sequence[str]) -> list[Document]:
+    return [Document(text) for text in passages]
+
+
+def chain(passages: Sequence[str], form: Any, reply: str) -> Any:
+    found = RunnableLambda(lambda _: documents(passages)) | form
+    given = {"context": found, "question": RunnablePassthrough()}
+    return given | PROMPT | Chat(reply=lambda _: reply) | StrOutputParser()
+
+
+@graphs
+@varied
+@pytest.mark.parametrize("whole", [True, False])
+def test_reasoning_that_the_state_keeps_is_no_answer(world: World, whole: bool, seed: int) -> None:
+    """A loop of thoughts and observations answers with what it parses from the last reply."""
+    drawn = Variation(seed)
+    notes, final, todo = drawn.name(), drawn.name(), drawn.name()
+    passages, question, answer, wanted = (
+        drawn.passages(3),
+        drawn.question(),
+        said(drawn),
+        drawn.word(),
+    )
+    label = drawn.chance.choice(["Answer:", "Final Answer:", "**Reply:**", "</think>\n"])
+    replies = [f"Thought: I look.\nSearch: {wanted}", f"Thought: I know.\n{label} {answer}"]
+    schema = cast("Any", TypedDict)(
+        "State",
+        {"question": str, notes: Annotated[list[str], operator.add], final: str, todo: str},
+    )
+
+    def think(state: dict[str, Any]) -> dict[str, Any]:
+        prompt = "\n".join([question, *state.get(notes, [])])
+        thought = str(Chat(reply=lambda _: replies.pop(0)).invoke(prompt).content)
+        if label in thought:
+            kept = [thought] if whole else []
+            return {notes: kept, final: thought.partition(label)[2].strip()}
+        return {notes: [thought], todo: thought.partition("Search:")[2].strip()}
+
+    def search(state: dict[str, Any]) -> dict[str, Any]:
+        return {notes: passages}
+
+    line(schema, [think, search, lambda state: think(state)]).invoke(
+        {"question": question}, config(world)
+    )
+    sample = only(world)
+    assert (sample.answer, texts(sample)) == (answer, passages)
+
+
+@varied
+def test_an_answer_is_found_in_whatever_it_is_wrapped(world: World, seed: int) -> None:
+    """Mappings around it, and short values beside it, under names that mean nothing."""
+    drawn = Variation(seed)
+    passages, answer = drawn.passages(2), said(drawn)
+    wrapped: Any = answer
+    for _ in range(drawn.chance.randint(1, 3)):
+        wrapped = {drawn.name(): drawn.word(), drawn.name(): wrapped}
+    made = chain(passages, joined, answer) | (lambda _: wrapped)
+    made.invoke(drawn.question(), config(world))
+    sample = only(world)
+    assert (sample.answer, texts(sample)) == (answer, passages)
+
+
+def joined(found: Sequence[Document]) -> str:
+    return "\n".join(one.page_content for one in found)
+
+
+@varied
+def test_a_tool_that_gives_several_texts_gives_several_contexts(world: World, seed: int) -> None:
+    """A list of texts, which LangChain makes the blocks of a message."""
+    drawn = Variation(seed)
+    passages, answer = drawn.passages(3), said(drawn)
+
+    @tool
+    def search(wanted: str) -> list[str]:
+        """Search the notes."""
+        return passages
+
+    def loop(question: str) -> str:
+        picked = {
+            "name": "search",
+            "args": {"wanted": drawn.word()},
+            "id": "1",
+            "type": "tool_call",
+        }
+        asking = Chat(reply=lambda _: AIMessage("", tool_calls=[picked]))
+        messages: list[BaseMessage] = [HumanMessage(question)]
+        messages.append(asking.invoke(messages))
+        result = search.invoke(picked)
+        assert isinstance(result, ToolMessage)
+        return str(Chat(reply=lambda _: answer).invoke([*messages, result]).content)
+
+    RunnableLambda(loop).invoke(drawn.question(), config(world))
+    sample = only(world)
+    assert (sample.answer, texts(sample)) == (answer, passages)
+
+
+@varied
+@pytest.mark.parametrize("form", ["plain", "numbered", "headed", "some"])
+def test_short_documents_are_told_apart_in_what_a_step_joined(
+    world: World, form: str, seed: int
+) -> None:
+    """Each is a context, and only those that the prompt shows, in its order."""
+    drawn = Variation(seed)
+    short = [f"{drawn.name()[:5]}: {drawn.chance.randint(10, 999)} kg" for _ in range(5)]
+    kept = drawn.chance.sample(short, 3 if form == "some" else 5)
+    heads = {"numbered": "{}. ", "headed": "[{}] Source: notes.pdf\n"}
+    head = heads.get(form, "")
+
+    def write(found: Sequence[Document]) -> str:
+        return "\n".join(head.format(n) + text for n, text in enumerate(kept, 1))
+
+    chain(short, write, said(drawn)).invoke(drawn.question(), config(world))
+    sample = only(world)
+    assert (texts(sample), sample.context_source) == (kept, "prompt")
+
+
+@varied
+def test_a_text_made_of_an_empty_list_is_no_context(world: World, seed: int) -> None:
+    """A formatter that gets no document writes a fixed sentence: the model was shown none."""
+    drawn = Variation(seed)
+    fixed = drawn.sentence()
+
+    def scored(found: Sequence[Document]) -> list[Document]:
+        return [one for one in found if one.metadata.get("score")]
+
+    form = RunnableLambda(scored) | (lambda found: joined(found) or fixed)
+    chain(drawn.passages(3), form, said(drawn)).invoke(drawn.question(), config(world))
+    assert texts(only(world)) == []
+
+
+@graphs
+@varied
+def test_a_text_in_the_place_of_all_that_was_retrieved_is_marked(world: World, seed: int) -> None:
+    """It may be a search of the step's own or a fixed sentence, which nobody can tell."""
+    drawn = Variation(seed)
+    question, asked, found, shown, reply = drawn.question(), *(drawn.name() for _ in range(4))
+    passages, text = drawn.passages(3), drawn.sentence()
+
+    def answer(state: dict[str, Any]) -> dict[str, Any]:
+        model = Chat(reply=lambda messages: f"{reply} {len(prompt_text(messages))}")
+        return {**state, reply: model.invoke(f"{state[shown]}\n{state[asked]}").content}
+
+    nodes = [
+        lambda state: {**state, found: documents(passages)},
+        lambda state: {**state, found: []},
+        lambda state: {**state, shown: joined(state[found]) or text},
+        answer,
+    ]
+    line(dict, nodes).invoke({asked: question}, config(world))
+    sample = only(world)
+    assert (texts(sample), sample.context_source) == ([text], "step")
