@@ -7,11 +7,51 @@ import re
 import sys
 from pathlib import Path
 
-from benchmarks.peers.environments import IMPORTS, OURS, PEERS, version
+import pytest
+
+from benchmarks.peers.environments import BUILD, IMPORTS, OURS, PEERS, run, version
 from benchmarks.peers.measure import CONDITIONS, JUDGES, WATCHERS, judged
 from benchmarks.peers.page import peers_do_better, tables
 
 PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+MIGRATION = PAGE.with_name("migration.md")
+PLACES = {
+    "ragas": ("ragas.metrics.collections", "ragas.metrics", "ragas.SingleTurnSample"),
+    "DeepEval": ("deepeval", "deepeval.metrics", "deepeval.test_case.LLMTestCase"),
+    "TruLens": (
+        "trulens.core",
+        "trulens.core.Selector",
+        "trulens.feedback",
+        "trulens.providers.openai.OpenAI",
+    ),
+}
+"""Modules and classes where the names of the page on migration stand."""
+LOOK_UP = """
+import inspect, pydoc, sys, warnings
+warnings.simplefilter("ignore")
+places, names = (argument.split() for argument in sys.argv[1:])
+known = set()
+for place in map(pydoc.locate, places):
+    known |= set(dir(place)) | set(inspect.signature(place).parameters if callable(place) else ())
+print(*sorted(set(names) - known))
+"""
+
+
+@pytest.mark.parametrize("peer", PLACES)
+def test_migration_names_what_the_pinned_libraries_have(peer: str) -> None:
+    """Law: each name of another library that the page on migration shows is one of that library.
+
+    Looked up in the environments that `make bench` makes.
+    """
+    python = BUILD / peer.lower() / "bin" / "python"
+    if not python.exists():
+        pytest.skip("make bench makes the environment")
+    rows = [line.split("|")[1:-1] for line in MIGRATION.read_text().splitlines() if "|" in line]
+    column = [cell.strip() for cell in rows[0]].index(peer)
+    names = [name for row in rows[2:] for name in re.findall(r"`(\w+)`", row[column])]
+    assert len(names) > 7
+    missing = run([str(python), "-c", LOOK_UP, " ".join(PLACES[peer]), " ".join(names)])
+    assert missing.split() == []
 
 
 def test_the_page_names_every_library_with_its_pinned_version() -> None:
