@@ -6,8 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+
 from rag_eval_hooks.capture.capture_options import CaptureOptions
-from rag_eval_hooks.capture.interaction import Origin, Run, RunKind
+from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.places import place_of_caller
 from rag_eval_hooks.capture.recorder import Recorder
 from rag_eval_hooks.capture.scopes import Scope, enclosing_scope
 from rag_eval_hooks.context import contexts_of
@@ -25,6 +29,9 @@ class ManualInteraction:
     none. With a question of its own inside one opened by hand it is an interaction of its own: the
     other may be that of a suspended generator, whose context Python shares with its consumer.
 
+    Entered where no span is current, it belongs to the trace in which it was made: a server may
+    have left its span before the generator of a response runs.
+
     It is known to its own context and to tasks and threads that copy it. Such a task may outlive
     it: what the task runs later is no part of it, and keeps nothing of it alive.
     """
@@ -41,6 +48,7 @@ class ManualInteraction:
         options: Mapping[str, Any],
     ) -> None:
         self._recorder = recorder
+        self._made_in = otel_context.get_current()
         self._scope: Scope | None = None
         self._incidents = incidents
         self._question = ""
@@ -143,8 +151,14 @@ class ManualInteraction:
             run.interaction.add_metadata(self._metadata)
         else:
             run.interaction.options = self._options
+            self._place(run.interaction)
         self._scope = scope
         scope.enter()
+
+    def _place(self, interaction: Interaction) -> None:
+        if not trace.get_current_span(interaction.otel).get_span_context().is_valid:
+            interaction.otel = self._made_in
+            interaction.place = place_of_caller(self._made_in)
 
     @host_edge
     def _close(self, error: BaseException | None) -> None:

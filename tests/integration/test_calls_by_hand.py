@@ -366,21 +366,27 @@ def test_joined_documents_are_an_answer_where_their_chain_was_passed_a_handler(
 
 @pytest.mark.parametrize("seed", seeds(6))
 @pytest.mark.parametrize("reading", [invoke, stream, astream])
+@pytest.mark.parametrize("is_late", [True, False])
 def test_a_block_in_a_streaming_view_has_its_answer_on_the_span(
-    reading: Way, seed: int, world: World
+    is_late: bool, reading: Way, seed: int, world: World
 ) -> None:
-    """The answer that only the model's call shows stands on the RAG span, in the view's trace."""
+    """The answer that only the model's call shows is on the RAG span, in the view's trace.
+
+    Also where the server has left its span before the stream is read.
+    """
     one = random_request(random.Random(f"view {seed}"))
     desk, prompt = Desk([one]), PROMPTS[seed % 3]
 
-    def words() -> Iterator[str]:
-        with world.evals.interaction(one.question):
+    def words(block: Any) -> Iterator[str]:
+        with block:
             call(reading, desk, one, prompt)
             yield one.answer
 
     tracer = world.provider.get_tracer("server")
     with tracer.start_as_current_span("GET /ask") as view:
-        assert list(words()) == [one.answer]
+        answer = words(world.evals.interaction(one.question))
+        said = [] if is_late else list(answer)
+    assert said + list(answer) == [one.answer]
     assert captured(world) == [one]
     (rag,) = (s for s in world.exporter.get_finished_spans() if s.name.startswith("invoke_wor"))
     assert rag.parent == view.get_span_context()

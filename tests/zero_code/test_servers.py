@@ -46,9 +46,9 @@ def assert_scored(spans: Sequence[Any], count: int, log: str) -> None:
 
 @pytest.mark.parametrize("name", WEB)
 def test_each_request_has_its_scores_in_its_own_trace(name: str, tmp_path: Path) -> None:
-    """By hand and by a chain, also the request before SIGTERM; an ingestion is none."""
+    """By hand, by a chain, in a block, also right before SIGTERM; an ingestion is none."""
     with started(tmp_path, WEB[name]) as server:
-        for number, page in enumerate(["/ask", "/chain", "/ask", "/chain"], 3):
+        for number, page in enumerate(["/ask", "/chain", "/block", "/ask", "/chain"], 3):
             question = f"Which key opens locker {number}?"
             said = server.get(page, question=question)
             assert said == f"Locker {number} is opened by the key with the number {number}7."
@@ -56,9 +56,9 @@ def test_each_request_has_its_scores_in_its_own_trace(name: str, tmp_path: Path)
         server.get("/ask", question="Which key opens locker 8?")
         server.stop()
         spans = server.rag_spans()
-        assert_scored(spans, 5, server.log)
+        assert_scored(spans, 6, server.log)
         assert {span.trace_id for span in spans} <= server.traces_of_requests(), server.log
-        assert len({span.trace_id for span in spans}) == 5, server.log
+        assert len({span.trace_id for span in spans}) == 6, server.log
 
 
 def test_langgraph_dev(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""A web application that knows nothing of evaluation: FastAPI, Flask, and an ingestion job."""
+"""A web application in FastAPI and in Flask, with an ingestion job.
+
+It knows of evaluation only where a view has a block of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnablePassthrough
 from langgraph.graph import START, StateGraph
+
+from rag_eval_hooks.instrumentor import RagEvalInstrumentor
 
 
 class Shelf(BaseRetriever):
@@ -96,6 +101,21 @@ def ask_chain(question: str) -> PlainTextResponse:
     return PlainTextResponse(str(chain.invoke(question).content))
 
 
+@app.get("/block")
+async def ask_in_block(question: str) -> StreamingResponse:
+    """Answer as a stream, from documents that no event shows."""
+
+    async def words(block: Any) -> AsyncIterator[str]:
+        async with block as it:
+            found = shelf._get_relevant_documents(question, run_manager=None)
+            it.contexts(found)
+            prompt = PROMPT.format(context=found[0].page_content, question=question)
+            async for chunk in clerk.astream(prompt):
+                yield str(chunk.content)
+
+    return StreamingResponse(words(RagEvalInstrumentor().evals.interaction(question)))
+
+
 @app.get("/ingest")
 def ask_ingest() -> PlainTextResponse:
     """Index a document."""
@@ -121,6 +141,22 @@ def flask_ask() -> Response:
 def flask_chain() -> str:
     """Answer by a chain."""
     return str(chain.invoke(request.args["question"]).content)
+
+
+@application.get("/block")
+def flask_block() -> Response:
+    """Answer as a stream, from documents that no event shows."""
+    question = request.args["question"]
+
+    def words(block: Any) -> Iterator[str]:
+        with block as it:
+            found = shelf._get_relevant_documents(question, run_manager=None)
+            it.contexts(found)
+            prompt = PROMPT.format(context=found[0].page_content, question=question)
+            for chunk in clerk.stream(prompt):
+                yield str(chunk.content)
+
+    return Response(words(RagEvalInstrumentor().evals.interaction(question)))
 
 
 @application.get("/ingest")
