@@ -11,6 +11,7 @@ from rag_eval_hooks.capture import Origin, Recorder, Run
 from rag_eval_hooks.capture.contexts.rewriting import without_rewritten
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.sample import Context
+from rag_eval_hooks_llama_index.inner_answers import with_documents_behind_answers
 
 __all__ = ["node_ids", "nodes_in", "note_nodes", "note_sources", "shown_forms", "snapshot"]
 
@@ -48,7 +49,15 @@ def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:
 
 def note_nodes(recorder: Recorder, run: Run, nodes: Sequence[NodeWithScore]) -> None:
     """Record nodes that a run gave out."""
-    recorder.documents(run, without_rewritten(run, snapshot(nodes)), shown=shown_forms(nodes))
+    contexts, shown = _read(run, nodes)
+    recorder.documents(run, contexts, shown=shown)
+
+
+def _read(
+    run: Run, nodes: Sequence[NodeWithScore]
+) -> tuple[tuple[Context, ...], Mapping[int, str]]:
+    contexts = without_rewritten(run, snapshot(nodes))
+    return with_documents_behind_answers(run, contexts, shown_forms(nodes))
 
 
 def shown_forms(nodes: Iterable[NodeWithScore]) -> dict[int, str]:
@@ -67,11 +76,9 @@ def note_sources(recorder: Recorder, run: Run, nodes: Iterable[NodeWithScore] | 
 
     Where none was retrieved, as rows of a table, they all count.
     """
-    named = list(nodes or ())
-    sources = without_rewritten(run, snapshot(named))
+    sources, forms = _read(run, list(nodes or ()))
     interaction = run.interaction
     retrieved = [context for each in interaction.lists for context in each.contexts]
-    forms = shown_forms(named)
     question = interaction.root.query or run.query or ""
     chosen = _Retrieved(retrieved, question)
     of_sources = [chosen.of(source) for source in sources]

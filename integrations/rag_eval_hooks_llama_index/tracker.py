@@ -222,7 +222,7 @@ class Tracker:
                 streams = self._answers.note(run, given, values.known_text(instance, given))
             if run.outermost or role is Role.WRITER:
                 self._note_answer(run, role, instance, given, streams)
-            elif role is Role.ENGINE and not run.interaction.root.query:
+            elif role is Role.ENGINE and not streams:
                 self._recorder.answer(run, values.answer_of(given))
             if run.parent is None and not streams:
                 self._split(run)

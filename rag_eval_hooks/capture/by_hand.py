@@ -127,6 +127,16 @@ class CallsByHand:
             self._ended.append(call)
         return call.retrieves
 
+    def was_shown(self, interaction: Interaction) -> bool:
+        """Return whether a root's prompts show documents of retrievals outside of it.
+
+        These are the same texts as those of its steps, undivided and with their metadata.
+        """
+        if not self.everywhere or interaction.place is None:
+            return False
+        waiting = [*self._retrievals, *(one for one in list(self._ended) if one.retrieves)]
+        return bool(retrievals_shown(HandCall(interaction, interaction.place), waiting))
+
     def sweep(self, opened: Iterable[Interaction], *, at_once: bool) -> None:
         """Join what ended, and report requests that are over.
 

@@ -85,7 +85,7 @@ class EndedRequests:
         with contextlib.suppress(IndexError):
             while True:
                 interaction = self._unsure.popleft()
-                if _has_retrieved(interaction):
+                if _has_retrieved(interaction) and not self._by_hand.was_shown(interaction):
                     self._on_end(interaction)
                 else:
                     self._pass_over(interaction)

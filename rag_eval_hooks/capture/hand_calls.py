@@ -130,7 +130,9 @@ def retrievals_shown(call: HandCall, retrievals: Sequence[HandCall]) -> tuple[Ha
     Of several that gave one document it is the one whose question stands in the prompt, then the
     nearest, then the latest. Where that leaves two questions, it is none of them.
     """
-    before = [one for one in retrievals if one.end <= call.root.start and call.nearness(one) >= 0]
+    # A chain may call its retriever itself, without a word of where it stands.
+    began = max((run.start for run in call.models), default=call.root.start)
+    before = [one for one in retrievals if one.end <= began and call.nearness(one) >= 0]
     chosen = {id(one): one for one in _of_short_texts(call, before)}
     for text in {text for one in before for text in one.documents if stands_in(text, call.prompt)}:
         giver = _giver(call, [one for one in before if text in one.documents])

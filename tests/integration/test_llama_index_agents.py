@@ -18,7 +18,8 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from rag_eval_hooks.sample import Status
 from tests.matrix.llama_index.helpers import samples
 from tests.matrix.llama_index.kit import ASYNC, CALL, Scripted, until_asked
-from tests.matrix.llama_index.variants import Corpus, Everything, says
+from tests.matrix.llama_index.nested_engines import Everything
+from tests.matrix.llama_index.variants import Corpus, says
 from tests.matrix.world import World
 from tests.support.size import size
 from tests.support.variation import Variation, seeds

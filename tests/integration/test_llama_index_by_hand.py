@@ -154,14 +154,15 @@ class Threaded(CustomQueryEngine):
 
 
 @pytest.mark.parametrize("seed", seeds(5))
-def test_a_query_whose_retriever_ran_in_a_bare_thread_is_counted(world: World, seed: int) -> None:
-    """A query whose documents cannot be linked to it is no sample, and counts once."""
+def test_a_query_whose_retriever_ran_in_a_bare_thread_is_right(world: World, seed: int) -> None:
+    """Its documents are linked to it by its model's prompt, and it does not count as without."""
     draw = Variation(seed)
     corpus = Corpus(draw, draw.chance.randint(1, 4))
-    engine = Threaded(corpus=corpus, model=says(answered(draw)))
+    answer = answered(draw)
+    engine = Threaded(corpus=corpus, model=says(answer))
     if draw.chance.random() < 0.5:
         engine.query(corpus.question)
     else:
         asyncio.run(engine.aquery(corpus.question))
-    assert all(one.documents for one in samples(world))
-    assert world.evals.stats().without_retrieval == 1
+    assert samples(world) == [Request(corpus.question, tuple(corpus.shown()), answer)]
+    assert world.evals.stats().without_retrieval == 0

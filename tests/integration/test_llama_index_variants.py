@@ -20,6 +20,7 @@ from rag_eval_hooks_llama_index import SuiteEvaluator, enable
 from tests.matrix.llama_index.drawn import wrong_in
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION
+from tests.matrix.llama_index.nested_engines import NESTED
 from tests.matrix.llama_index.tutorials import TUTORIALS
 from tests.matrix.llama_index.variants import VARIANTS, answered
 from tests.matrix.world import World
@@ -34,7 +35,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("seed", seeds(size(5, 20)))
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", VARIANTS | NESTED)
 def test_what_is_captured_is_right(name: str, seed: int) -> None:
     """Question, contexts and answer are right, one sample a question and none for preparation."""
     assert wrong_in(name, seed) == {}

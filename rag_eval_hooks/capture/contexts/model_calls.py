@@ -45,7 +45,8 @@ def grounding_of(interaction: Interaction, answer: str | None, texts: Iterable[s
         texts: Folded texts that were retrieved.
     """
     calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
-    calls = [run for run in calls if not _is_preparing(run)]
+    engines = {found.run for found in interaction.lists if found.origin is Origin.SOURCES}
+    calls = [run for run in calls if not _is_preparing(run, engines)]
     folded: dict[str, str] = {}
     prompts = {run: _prompt(run, folded) for run in calls}
     telling = [text for text in texts if is_telling(text)]
@@ -58,9 +59,15 @@ def grounding_of(interaction: Interaction, answer: str | None, texts: Iterable[s
     )
 
 
-def _is_preparing(run: Run) -> bool:
-    """Return whether a call is part of a retrieval, such as a compressor's."""
-    return run.within(RunKind.RETRIEVER) or run.within(RunKind.RERANKER)
+def _is_preparing(run: Run, engines: Set[Run]) -> bool:
+    """Return whether a call is part of a retrieval, such as a compressor's.
+
+    One by which an engine within a retriever answers is not: what it was shown was read.
+    """
+    for outer in run.ancestors():
+        if outer in engines or outer.kind in (RunKind.RETRIEVER, RunKind.RERANKER):
+            return outer not in engines
+    return False
 
 
 def _prompt(run: Run, folded: dict[str, str], *, fresh: bool = False) -> str:

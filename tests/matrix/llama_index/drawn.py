@@ -14,6 +14,7 @@ from llama_index.core import __version__
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index.nested_engines import NESTED
 from tests.matrix.llama_index.tutorials import TUTORIALS
 from tests.matrix.llama_index.variants import VARIANTS, Variant
 from tests.matrix.world import World
@@ -21,7 +22,7 @@ from tests.support.variation import Variation
 
 __all__ = ["DRAWN", "wrong_in"]
 
-DRAWN = VARIANTS | TUTORIALS
+DRAWN = VARIANTS | NESTED | TUTORIALS
 """All that run on this version, by name."""
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core import VectorStoreIndex
-from llama_index.core.base.base_selector import BaseSelector, MultiSelection, SingleSelection
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.base.response.schema import Response
 from llama_index.core.chat_engine.types import AgentChatResponse
@@ -16,13 +15,9 @@ from llama_index.core.evaluation import DatasetGenerator, FaithfulnessEvaluator
 from llama_index.core.indices.document_summary import DocumentSummaryIndex
 from llama_index.core.indices.prompt_helper import PromptHelper
 from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
     CustomQueryEngine,
-    RouterQueryEngine,
-    SubQuestionQueryEngine,
 )
-from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import Document, MetadataMode, NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, ToolMetadata
@@ -39,10 +34,10 @@ except ImportError:
 __all__ = [
     "VARIANTS",
     "Corpus",
-    "Everything",
     "Variant",
     "answered",
     "asking",
+    "engine_tools",
     "in_turn",
     "says",
 ]
@@ -172,24 +167,8 @@ def node_metadata(draw: Variation) -> Variant:
     return Variant(asking(draw, engine, corpus.question), corpus.question, corpus.shown(), answer)
 
 
-class _Divided(BaseQuestionGenerator):
-    def __init__(self, questions: list[SubQuestion]) -> None:
-        self.questions = questions
-
-    def _get_prompts(self) -> dict[str, Any]:
-        return {}
-
-    def _update_prompts(self, prompts: Any) -> None:
-        pass
-
-    def generate(self, tools: Any, query: Any) -> list[SubQuestion]:
-        return self.questions
-
-    async def agenerate(self, tools: Any, query: Any) -> list[SubQuestion]:
-        return self.questions
-
-
-def _engine_tools(draw: Variation, models: Sequence[Scripted]) -> tuple[list[Corpus], list[Any]]:
+def engine_tools(draw: Variation, models: Sequence[Scripted]) -> tuple[list[Corpus], list[Any]]:
+    """Return corpora, and a tool that asks each."""
     corpora = [Corpus(draw, 2) for _ in models]
     tools = [
         QueryEngineTool(
@@ -199,84 +178,6 @@ def _engine_tools(draw: Variation, models: Sequence[Scripted]) -> tuple[list[Cor
         for corpus, model in zip(corpora, models, strict=True)
     ]
     return corpora, tools
-
-
-def sub_questions(draw: Variation) -> Variant:
-    """A question divided in two, each answered in a few words."""
-    models = [says(answered(draw)), says(answered(draw))]
-    corpora, tools = _engine_tools(draw, models)
-    question, answer = draw.question(), answered(draw)
-    parts = [
-        SubQuestion(sub_question=corpus.question, tool_name=tool.metadata.name)
-        for corpus, tool in zip(corpora, tools, strict=True)
-    ]
-    engine = SubQuestionQueryEngine.from_defaults(
-        query_engine_tools=tools,
-        question_gen=_Divided(parts),
-        response_synthesizer=get_response_synthesizer(llm=says(answer)),
-        use_async=False,
-        verbose=False,
-    )
-    contexts = [text for corpus in corpora for text in corpus.shown()]
-    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
-
-
-class _Without(BaseNodePostprocessor):
-    id: str
-
-    def _postprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> list[NodeWithScore]:
-        return [node for node in nodes if node.node_id != self.id]
-
-
-def sub_question_in_words_of_a_dropped_passage(draw: Variation) -> Variant:
-    """A sub-question shares a turn of phrase with a passage that a postprocessor drops."""
-    corpus = Corpus(draw, 3)
-    dropped = draw.chance.choice(corpus.nodes)
-    wide = draw.language == "wide"
-    phrase = dropped.text[:9] if wide else " ".join(dropped.text.split()[:3]) + " "
-    inner, answer, question = answered(draw), answered(draw), draw.question()
-    tool = QueryEngineTool(
-        query_engine=corpus.engine(says(inner), node_postprocessors=[_Without(id=dropped.node_id)]),
-        metadata=ToolMetadata(name="notes", description=draw.name()),
-    )
-    engine = SubQuestionQueryEngine.from_defaults(
-        query_engine_tools=[tool],
-        question_gen=_Divided(
-            [SubQuestion(sub_question=phrase + draw.question(), tool_name="notes")]
-        ),
-        response_synthesizer=get_response_synthesizer(llm=says(answer)),
-        use_async=False,
-        verbose=False,
-    )
-    contexts = [text for text in corpus.shown() if text != dropped.text]
-    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
-
-
-class Everything(BaseSelector):
-    """Selects every choice."""
-
-    def _get_prompts(self) -> dict[str, Any]:
-        return {}
-
-    def _update_prompts(self, prompts: Any) -> None:
-        pass
-
-    def _select(self, choices: Any, query: Any) -> MultiSelection:
-        found = [SingleSelection(index=n, reason="") for n in range(len(choices))]
-        return MultiSelection(selections=found)
-
-    async def _aselect(self, choices: Any, query: Any) -> MultiSelection:
-        return self._select(choices, query)
-
-
-def routed_to_both(draw: Variation) -> Variant:
-    """A router that asks two engines and joins their answers."""
-    models = [says(answered(draw)), says(answered(draw))]
-    corpora, tools = _engine_tools(draw, models)
-    question, answer = draw.question(), answered(draw)
-    engine = RouterQueryEngine(selector=Everything(), query_engine_tools=tools, llm=says(answer))
-    contexts = [text for corpus in corpora for text in corpus.shown()]
-    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
 
 
 def agent_of(model: Scripted, tools: Sequence[Any], question: str) -> Callable[[], Any]:
@@ -301,7 +202,7 @@ def in_turn(answer: str, *calls: ChatMessage) -> Scripted:
 def agent_with_two_engines(draw: Variation) -> Variant:
     """An agent whose two tools answer in a few words."""
     models = [says(answered(draw)), says(answered(draw))]
-    corpora, tools = _engine_tools(draw, models)
+    corpora, tools = engine_tools(draw, models)
     question, answer = draw.question(), answered(draw)
     calls = [pick(t.metadata.name, input=c.question) for t, c in zip(tools, corpora, strict=True)]
     contexts = [text for corpus in corpora for text in corpus.shown()]
@@ -593,9 +494,6 @@ VARIANTS: dict[str, Callable[[Variation], Variant]] = {
         response_modes,
         several_calls,
         node_metadata,
-        sub_questions,
-        sub_question_in_words_of_a_dropped_passage,
-        routed_to_both,
         agent_with_two_engines,
         plain_tool,
         own_workflow,

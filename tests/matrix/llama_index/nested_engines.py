@@ -1,0 +1,184 @@
+"""Query engines that ask other engines, drawn by a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_selector import BaseSelector, MultiSelection, SingleSelection
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import (
+    FLAREInstructQueryEngine,
+    RetrieverQueryEngine,
+    RouterQueryEngine,
+    SubQuestionQueryEngine,
+)
+from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.retrievers import RecursiveRetriever
+from llama_index.core.schema import IndexNode, NodeWithScore
+from llama_index.core.tools import QueryEngineTool, ToolMetadata
+
+from tests.matrix.llama_index.kit import Bags
+from tests.matrix.llama_index.variants import (
+    Corpus,
+    Variant,
+    answered,
+    asking,
+    engine_tools,
+    says,
+)
+from tests.support.variation import Variation
+
+__all__ = ["NESTED", "Everything"]
+
+
+class _Divided(BaseQuestionGenerator):
+    def __init__(self, questions: list[SubQuestion]) -> None:
+        self.questions = questions
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+    def generate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return self.questions
+
+    async def agenerate(self, tools: Any, query: Any) -> list[SubQuestion]:
+        return self.questions
+
+
+def sub_questions(draw: Variation) -> Variant:
+    """A question divided in two, each answered in a few words."""
+    models = [says(answered(draw)), says(answered(draw))]
+    corpora, tools = engine_tools(draw, models)
+    question, answer = draw.question(), answered(draw)
+    parts = [
+        SubQuestion(sub_question=corpus.question, tool_name=tool.metadata.name)
+        for corpus, tool in zip(corpora, tools, strict=True)
+    ]
+    engine = SubQuestionQueryEngine.from_defaults(
+        query_engine_tools=tools,
+        question_gen=_Divided(parts),
+        response_synthesizer=get_response_synthesizer(llm=says(answer)),
+        use_async=False,
+        verbose=False,
+    )
+    contexts = [text for corpus in corpora for text in corpus.shown()]
+    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
+
+
+class _Without(BaseNodePostprocessor):
+    id: str
+
+    def _postprocess_nodes(self, nodes: Any, query_bundle: Any = None) -> list[NodeWithScore]:
+        return [node for node in nodes if node.node_id != self.id]
+
+
+def sub_question_in_words_of_a_dropped_passage(draw: Variation) -> Variant:
+    """A sub-question shares a turn of phrase with a passage that a postprocessor drops."""
+    corpus = Corpus(draw, 3)
+    dropped = draw.chance.choice(corpus.nodes)
+    wide = draw.language == "wide"
+    phrase = dropped.text[:9] if wide else " ".join(dropped.text.split()[:3]) + " "
+    inner, answer, question = answered(draw), answered(draw), draw.question()
+    tool = QueryEngineTool(
+        query_engine=corpus.engine(says(inner), node_postprocessors=[_Without(id=dropped.node_id)]),
+        metadata=ToolMetadata(name="notes", description=draw.name()),
+    )
+    engine = SubQuestionQueryEngine.from_defaults(
+        query_engine_tools=[tool],
+        question_gen=_Divided(
+            [SubQuestion(sub_question=phrase + draw.question(), tool_name="notes")]
+        ),
+        response_synthesizer=get_response_synthesizer(llm=says(answer)),
+        use_async=False,
+        verbose=False,
+    )
+    contexts = [text for text in corpus.shown() if text != dropped.text]
+    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
+
+
+class Everything(BaseSelector):
+    """Selects every choice."""
+
+    def _get_prompts(self) -> dict[str, Any]:
+        return {}
+
+    def _update_prompts(self, prompts: Any) -> None:
+        pass
+
+    def _select(self, choices: Any, query: Any) -> MultiSelection:
+        found = [SingleSelection(index=n, reason="") for n in range(len(choices))]
+        return MultiSelection(selections=found)
+
+    async def _aselect(self, choices: Any, query: Any) -> MultiSelection:
+        return self._select(choices, query)
+
+
+def routed_to_both(draw: Variation) -> Variant:
+    """A router that asks two engines and joins their answers."""
+    models = [says(answered(draw)), says(answered(draw))]
+    corpora, tools = engine_tools(draw, models)
+    question, answer = draw.question(), answered(draw)
+    engine = RouterQueryEngine(selector=Everything(), query_engine_tools=tools, llm=says(answer))
+    contexts = [text for corpus in corpora for text in corpus.shown()]
+    return Variant(lambda: engine.query(question), question, contexts, answer, any_order=True)
+
+
+def writing_while_asking(draw: Variation) -> Variant:
+    """FLARE: a model asks for what it needs while it writes, and the answers are put in."""
+    corpora = [Corpus(draw, 2) for _ in range(draw.chance.randint(1, 3))]
+    corpus = Corpus(draw, 4)
+    parts = [draw.question() for _ in corpora]
+    question, inserted, end = draw.question(), [answered(draw) for _ in parts], draw.sentence()
+    said: list[str] = []
+    for part, text in zip(parts, inserted, strict=True):
+        said += [f"{draw.sentence()} [Search({part})]", text]
+    engine = FLAREInstructQueryEngine(
+        corpus.engine(says(*(answered(draw) for _ in parts))),
+        llm=says(*said, f"{end} done"),
+        max_iterations=len(parts) + 1,
+    )
+    answer = " ".join([*inserted, end])
+    return Variant(asking(draw, engine, question), question, corpus.shown(), answer, any_order=True)
+
+
+def linked_engines(draw: Variation) -> Variant:
+    """Nodes that link to query engines, some beside passages: what each engine read counts."""
+    question, answer = draw.question(), answered(draw)
+    corpora = [Corpus(draw, 2) for _ in range(draw.chance.randint(1, 3))]
+    for corpus in corpora:
+        corpus.question = question
+    engines = {draw.name(): corpus.engine(says(answered(draw))) for corpus in corpora}
+    links = [IndexNode(text=draw.sentence(), index_id=name) for name in engines]
+    beside = Corpus(draw, draw.chance.randint(0, 2)).nodes
+    found = {"similarity_top_k": len(links) + len(beside)}
+    if draw.chance.random() < 0.5:
+        outer = VectorStoreIndex([*links, *beside], embed_model=Bags()).as_retriever(**found)
+        retriever: Any = RecursiveRetriever("outer", {"outer": outer}, engines)
+    else:
+        for link in links:
+            link.obj = engines[link.index_id]
+        index = VectorStoreIndex(nodes=beside, objects=links, embed_model=Bags())
+        retriever = index.as_retriever(**found)
+    engine = RetrieverQueryEngine.from_args(retriever, llm=says(answer))
+    contexts = [text for corpus in corpora for text in corpus.shown()]
+    contexts += [node.text for node in beside]
+    return Variant(asking(draw, engine, question), question, contexts, answer, any_order=True)
+
+
+NESTED: dict[str, Callable[[Variation], Variant]] = {
+    made.__name__: made
+    for made in (
+        sub_questions,
+        sub_question_in_words_of_a_dropped_passage,
+        routed_to_both,
+        writing_while_asking,
+        linked_engines,
+    )
+}
+"""By name."""
