@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, TypedDict, cast
 
 import pytest
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import tool
+from langchain_core.tools import BaseTool, tool
 
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import Chat, prompt_text
@@ -102,6 +104,24 @@ def joined(found: Sequence[Document]) -> str:
     return "\n".join(one.page_content for one in found)
 
 
+class Empty(BaseRetriever):
+    def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+        return []
+
+
+def ask_once(world: World, search: BaseTool, drawn: Variation, answer: str) -> None:
+    """Let a model search once, and answer."""
+    picked = {"name": search.name, "args": {"wanted": drawn.word()}, "id": "1", "type": "tool_call"}
+
+    def loop(question: str) -> str:
+        asking = Chat(reply=lambda _: AIMessage("", tool_calls=[picked]))
+        messages: list[BaseMessage] = [HumanMessage(question)]
+        messages += [asking.invoke(messages), search.invoke(picked)]
+        return str(Chat(reply=lambda _: answer).invoke(messages).content)
+
+    RunnableLambda(loop).invoke(drawn.question(), config(world))
+
+
 @varied
 def test_a_tool_that_gives_several_texts_gives_several_contexts(world: World, seed: int) -> None:
     """A list of texts, which LangChain makes the blocks of a message."""
@@ -113,23 +133,27 @@ def test_a_tool_that_gives_several_texts_gives_several_contexts(world: World, se
         """Search the notes."""
         return passages
 
-    def loop(question: str) -> str:
-        picked = {
-            "name": "search",
-            "args": {"wanted": drawn.word()},
-            "id": "1",
-            "type": "tool_call",
-        }
-        asking = Chat(reply=lambda _: AIMessage("", tool_calls=[picked]))
-        messages: list[BaseMessage] = [HumanMessage(question)]
-        messages.append(asking.invoke(messages))
-        result = search.invoke(picked)
-        assert isinstance(result, ToolMessage)
-        return str(Chat(reply=lambda _: answer).invoke([*messages, result]).content)
-
-    RunnableLambda(loop).invoke(drawn.question(), config(world))
+    ask_once(world, search, drawn, answer)
     sample = only(world)
     assert (sample.answer, texts(sample)) == (answer, passages)
+
+
+@varied
+def test_the_text_of_a_tool_whose_retriever_found_nothing_is_marked(
+    world: World, seed: int
+) -> None:
+    """It may be a search of the tool's own or a fixed sentence, which nobody can tell."""
+    drawn = Variation(seed)
+    fixed, answer = drawn.sentence(), said(drawn)
+
+    @tool
+    def search(wanted: str) -> str:
+        """Search the notes."""
+        return joined(Empty().invoke(wanted)) or fixed
+
+    ask_once(world, search, drawn, answer)
+    sample = only(world)
+    assert (texts(sample), sample.context_source) == ([fixed], "step")
 
 
 @varied
@@ -150,6 +174,26 @@ def test_short_documents_are_told_apart_in_what_a_step_joined(
     chain(short, write, said(drawn)).invoke(drawn.question(), config(world))
     sample = only(world)
     assert (texts(sample), sample.context_source) == (kept, "prompt")
+
+
+@varied
+@pytest.mark.parametrize("form", [json.dumps, repr, "\n".join])
+def test_the_order_is_that_of_the_answering_prompt_in_whatever_form(
+    world: World, form: Any, seed: int
+) -> None:
+    """An earlier draft that it quotes was shown them in another order and form."""
+    drawn = Variation(seed)
+    passages = [f"{drawn.sentence()}\n{drawn.sentence()}" for _ in range(4)]
+    last = drawn.chance.sample(passages, 4)
+    draft, answer = drawn.sentence(), said(drawn)
+    first = chain(passages, joined, draft)
+
+    def revise(question: str) -> str:
+        prompt = f"{question}\nDraft: {first.invoke(question)}\nSources: {form(last)}"
+        return str(Chat(reply=lambda _: answer).invoke(prompt).content)
+
+    RunnableLambda(revise).invoke(drawn.question(), config(world))
+    assert texts(only(world)) == last
 
 
 @varied

@@ -59,14 +59,17 @@ class Prompts:
         ]
         self._next = 0
 
-    def find(self, text: str, taken: Collection[Position] = ()) -> Position | None:
+    def find(
+        self, text: str, taken: Collection[Position] = (), most: int | None = None
+    ) -> Position | None:
         """Return the first position of a text after the question, else the first of all.
 
         Args:
             text: Folded.
             taken: Places of other texts: what begins there belongs to that text.
+            most: Prompts that are searched, None for all.
         """
-        for number, asked in enumerate(self._asked):
+        for number, asked in enumerate(self._asked[:most]):
             behind = asked.end if asked else 0
             place = self._free(number, text, behind, taken)
             if place is None and asked:

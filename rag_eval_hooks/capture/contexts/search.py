@@ -55,7 +55,7 @@ class ContextSource(StrEnum):
     LAST_LIST = "last_list"
     """No prompt shows any: the list of the last step that gave one."""
     STEP = "step"
-    """A step wrote them when nothing retrieved was left: a search of its own, or a fixed text."""
+    """A step or tool wrote them, and nothing retrieved was left: a further search, or fixed."""
     EARLIER_TURN = "earlier_turn"
     """An earlier turn left them in the state, and the prompt shows them."""
 
@@ -122,7 +122,11 @@ class _Finder:
         """Return what the prompts show beside what a model said in earlier turns, or else in it."""
         fresh = self._prompts_of(self._grounding.fresh)
         found = (_Match(self._candidates, prompts).found() for prompts in (fresh, self._prompts))
-        return next(filter(None, found), None)
+        seen = next(filter(None, found), None)
+        documents = self._of(Origin.DOCUMENTS)
+        if seen and documents and {f.origin for f in self._lists if f.contexts} == {Origin.TEXT}:
+            return seen._replace(source=ContextSource.STEP)
+        return seen
 
     def _of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self._lists if found.origin is origin]
@@ -161,7 +165,7 @@ class _Finder:
         )
 
     def _guessed(self) -> Found | None:
-        left = ContextSource.STEP if self._candidates else ContextSource.PROMPT
+        left = ContextSource.STEP if self._lists else ContextSource.PROMPT
         sources = {Origin.STEP: left, Origin.EARLIER: ContextSource.EARLIER_TURN}
         for origin, source in sources.items():
             lists = guesses(self._interaction, origin)
@@ -237,9 +241,9 @@ class _Match:
     def _in_answering(self, text: str, place: Position) -> Position:
         """Return the position in the answering prompt of a text whose beginning stands there."""
         if place.prompt:
-            begun = self._prompts.find(text[: least_shown(text)])
-            if begun is not None and begun.prompt == 0:
-                return begun
+            written = forms(self._candidates[text].context.text)
+            begun = (self._prompts.find(one[: least_shown(one)], most=1) for one in written)
+            return next(filter(None, begun), place)
         return place
 
     def _rest(self) -> dict[str, Candidate]:
