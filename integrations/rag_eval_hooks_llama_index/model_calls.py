@@ -65,8 +65,10 @@ class ModelCalls:
         try:
             if isinstance(response, values.REPLIES):
                 self._recorder.answer(run, values.answer_of(response) or None)
-                self._recorder.reply(run, reply_facts(response))
-                self._recorder.for_span(run, tool_calls=tool_calls_of(response))
+                picked = tool_calls_of(response)
+                arguments = [one["arguments"] for one in picked]
+                self._recorder.reply(run, reply_facts(response), arguments)
+                self._recorder.for_span(run, tool_calls=picked)
             else:
                 self._recorder.lost(run.id)
         finally:

@@ -145,7 +145,7 @@ def picks_tool(call: HandCall, retrievals: Sequence[HandCall]) -> bool:
     """Return whether a model gave one of the tools that retrieved its arguments."""
     tools = [one.query for one in retrievals if one.root.kind is RunKind.TOOL]
     given = [
-        [fold(text) for text in texts_in(arguments)]
+        [fold(text) for text in texts_in(arguments) if text[:1] not in ("{", "[")]
         for run in call.models
         for arguments in run.tool_arguments
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 pytest.importorskip("llama_index.core")
+from llama_index.core.base.llms import types
 from llama_index.core.llms import ChatMessage
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools import FunctionTool
 
 from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.kit import Scripted, prompt_text
@@ -132,6 +135,32 @@ def test_requests_at_once_are_never_mixed(way: Callable[..., Any], world: World)
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda one: way(desk, one), requests))
     assert sorted(samples(world), key=str) == sorted(requests, key=str)
+
+
+@pytest.mark.skipif(not hasattr(types, "ToolCallBlock"), reason="tool calls are no blocks yet")
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_loop_around_a_model_with_tools_is_asked_by_the_user(world: World, seed: int) -> None:
+    """Arguments that a model gave to a tool are no question, as a mapping or as JSON."""
+    draw = Variation(seed)
+    corpus, answer = Corpus(draw, 3), draw.sentence()
+    given: Any = {"wanted": draw.word()}
+    given = json.dumps(given, ensure_ascii=False) if draw.chance.random() < 0.5 else given
+    picked = types.ToolCallBlock(tool_call_id="1", tool_name="search", tool_kwargs=given)
+    replies = iter([ChatMessage(role="assistant", blocks=[picked]), answer])
+
+    def search(wanted: str) -> str:
+        """Search the notes."""
+        return "\n".join(node.get_content() for node in corpus.retriever.retrieve(wanted))
+
+    tool = FunctionTool.from_defaults(search)
+    llm = Scripted(reply=lambda _: next(replies))
+    messages = [ChatMessage(role="user", content=corpus.question)]
+    messages.append(llm.chat(messages).message)
+    arguments = json.loads(given) if isinstance(given, str) else given
+    messages.append(ChatMessage(role="tool", content=str(tool(**arguments))))
+    llm.chat(messages)
+    (seen,) = world.seen()
+    assert (seen.sample.question, seen.sample.answer) == (corpus.question, answer)
 
 
 class Threaded(CustomQueryEngine):
