@@ -162,11 +162,21 @@ def _said(interaction: Interaction) -> str | None:
     calls = [r for r in interaction.runs if r.kind is RunKind.MODEL and (r.text or "").strip()]
     if root.text and any(_holds(root.text, c) or root.text in (c.text or "") for c in calls):
         return root.text
+    parsed = (_parsed(call, interaction.candidates) for call in reversed(calls))
+    if (text := next(filter(None, parsed), None)) is not None:
+        return text
     said = [(c, text) for c in reversed(calls) for text in _made_of(c, interaction.candidates)]
     if len(said) > 1:
         said = [(c, text) for c, text in said if _is_grounded(c, interaction, calls)] or said
         said = [(c, text) for c, text in said if text in interaction.written] or said
     return said[0][1] if said else None
+
+
+def _parsed(call: Run, texts: Sequence[str]) -> str | None:
+    """Return what stands behind the last label of a reply that was given out whole as well."""
+    made = _made_of(call, texts)
+    is_parsed = bool(made) and _is_last_part(made[0], call) and _holds(made[-1], call)
+    return made[0] if is_parsed else None
 
 
 def _made_of(call: Run, texts: Sequence[str]) -> list[str]:

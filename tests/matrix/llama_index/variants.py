@@ -286,17 +286,24 @@ def own_function(draw: Variation) -> Variant:
 
 
 def parsed_reply(draw: Variation) -> Variant:
-    """A function gives out what it read from the model's reply, and the reply itself."""
+    """A function gives out what it read from the model's reply, and all that led to it.
+
+    The model was shown passages, or what an engine answered.
+    """
     corpus = Corpus(draw, 2)
+    engine = corpus.engine(says(answered(draw))) if draw.chance.random() < 0.5 else None
     answer, dispatcher = answered(draw), get_dispatcher(__name__)
     label = draw.chance.choice([f"{draw.name()}: ", f"**{draw.name()}:** ", "</think>\n"])
     reply = f"{draw.sentence()}\n{label}{answer}"
 
     @dispatcher.span
     def ask(topic: str) -> Any:
-        texts = [node.get_content() for node in corpus.retriever.retrieve(topic)]
+        if engine is None:
+            texts = [node.get_content() for node in corpus.retriever.retrieve(topic)]
+        else:
+            texts = [f"{draw.name()}: {engine.query(topic)}"]
         said = says(reply).complete("\n".join([*texts, topic])).text
-        return {draw.name(): [draw.sentence(), said], draw.name(): said.partition(label)[2]}
+        return {draw.name(): [*texts, said], draw.name(): said.partition(label)[2]}
 
     return Variant(lambda: ask(corpus.question), corpus.question, corpus.shown(), answer)
 
