@@ -27,7 +27,7 @@ from rag_eval_hooks.judges.local.claims import claims
 from rag_eval_hooks.judges.local.features import NAMES
 from rag_eval_hooks.judges.local.readings import read
 from rag_eval_hooks.judges.local.terms import terms
-from rag_eval_hooks.judges.local.units import Claim, Passage
+from rag_eval_hooks.judges.local.units import Chunks, Claim, Passage
 from rag_eval_hooks.judges.local.windows import weights
 from rag_eval_hooks.text.sentences import sentences
 
@@ -73,13 +73,13 @@ def labelled(row: Row) -> Iterator[tuple[int, str, bool]]:
 def examples(row: Row) -> Iterator[Example]:
     """Yield the claims of an answer."""
     question = frozenset(terms(row["question"]))
-    passages = [Passage(chunk) for chunk in row["contexts"]]
+    chunks = Chunks(Passage(chunk) for chunk in row["contexts"])
     for number, sentence, wrong in labelled(row):
         for text in claims(sentence):
             claim = Claim.of(text)
             if not weights(claim, question):
                 continue
-            best = max(read(claim, passages, question), key=lambda r: r.window.score)
+            best = max(read(claim, chunks, question), key=lambda r: r.window.score)
             if best.features:
                 source = str(row["labels"]["source_id"])
                 yield Example(row["id"], source, number, wrong, best.features)

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 __all__ = [
+    "SPACED",
     "STOP_WORDS",
     "contains",
     "content_tokens",
@@ -41,6 +42,9 @@ _NUMBER = r"[0-9]+(?:[.,][0-9]+)*(?![a-z0-9])"
 _SUFFIX = r"(?:'[a-z]{1,2}(?![a-z]))?"  # don't, we're; but not the two words of l'eau
 _ASCII_TOKEN = re.compile(rf"{_NUMBER}|[a-z0-9]+{_SUFFIX}")
 _TOKEN = re.compile(rf"[{CJK}]+|{_NUMBER}|(?:(?![{CJK}])[^\W_]|[{_SIGNS}])+{_SUFFIX}")
+_JOINED = re.compile(r"[0-9][.,][0-9]")
+SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
+"""Translation of an ASCII text into one of its words and spaces."""
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _ANY_CJK = re.compile(f"[{CJK}]")
 
@@ -117,6 +121,8 @@ def tokens(text: str) -> list[str]:
 def folded_tokens(folded: str) -> list[str]:
     """Return the tokens of a text that is folded already."""
     plain = folded.isascii()
+    if plain and "'" not in folded and _JOINED.search(folded) is None:
+        return folded.translate(SPACED).split()  # most texts, several times as fast
     words: list[str] = (_ASCII_TOKEN if plain else _TOKEN).findall(folded)
     if plain and "'s" not in folded:
         return words

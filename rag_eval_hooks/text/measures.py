@@ -13,7 +13,7 @@ from typing import Final
 
 from rag_eval_hooks.text.numbers import (
     MAGNITUDES,
-    matches,
+    Words,
     may_hold_number,
     number_spans,
     word_numbers,
@@ -77,7 +77,6 @@ _TIMED: Final = (
     "noon", "midday", "midi", "mediod", "mittag", "midnight", "mitternacht", "minuit", "medianoche",
 )  # fmt: skip
 _DATED: Final = re.compile(r"[0-9][./-][0-9]")
-_WORD: Final = re.compile(r"\w+")
 _UNIT_AFTER: Final = re.compile(
     r"[\s\u00a0\u202f-]?(?P<unit>[$€£¥%]|°\s?[cf]\b|[^\W\d_]+)", re.IGNORECASE
 )
@@ -94,21 +93,21 @@ _BOUNDS: Final = (
     (">=", "at least|mindestens|au moins|al menos|por lo menos|no (?:less|fewer) than"),
     ("<=", "at most|up to|höchstens|bis zu|au plus|jusqu'à|como máximo|hasta|no more than"
            "|nicht mehr als|pas plus de|no más de"),
-    (">", "more than|over|above|exceed(?:s|ing|ed)?|greater than|longer than|mehr als|über"
-          "|plus de|más de"),
+    (">", "more than|over|above|exceeds|exceeding|exceeded|exceed|greater than|longer than"
+          "|mehr als|über|plus de|más de"),
     ("<", "less than|fewer than|under|below|weniger als|unter|moins de|menos de"),
     ("~", "about|around|approximately|roughly|nearly|almost|some|circa|ca\\.?|etwa|rund|ungefähr"
           "|fast|environ|près de|presque|unos|unas|casi|alrededor de|aproximadamente"),
 )  # fmt: skip
 _BOUND: Final = re.compile(
-    "|".join(rf"(?P<b{i}>\b(?:{words}))" for i, (_, words) in enumerate(_BOUNDS)).join(
+    "|".join(rf"(\b(?:{words}))" for _, words in _BOUNDS).join(
         ("(?:", r")\s+(?:the\s|a\s)?[$€£]?$")
     ),
     re.IGNORECASE,
 )
 
 
-_GROUPED: Final = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?![\d.,])")
+_GROUPED: Final = re.compile(r"\d(?<![\d.,]\d)\d{0,2}(?: \d{3})+(?![\d.,])")
 
 
 @lru_cache(maxsize=4096)
@@ -119,18 +118,19 @@ def measures(text: str) -> tuple[Measure, ...]:
     of list items are labels, not quantities.
     """
     digits, lower = _DIGIT.search(text) is not None, text.lower()
-    words = _WORD.findall(lower)
     timed = any(part in lower for part in _TIMED)
-    if not (digits or timed or may_hold_part(lower) or may_hold_number(words)):
+    if not (digits or timed or may_hold_part(lower) or may_hold_number(lower)):
         return ()  # most sentences: the patterns below are slow
-    text = _GROUPED.sub(lambda match: match[0].replace(" ", "\u202f"), text)
-    dated = digits and (not MONTHS.keys().isdisjoint(words) or _DATED.search(text) is not None)
+    if digits:
+        text = _GROUPED.sub(lambda match: match[0].replace(" ", "\u202f"), text)
+    words = Words(text)
+    dated = digits and (not words.known.isdisjoint(MONTHS) or _DATED.search(text) is not None)
     found: list[Measure] = []
     for made in (
-        *(_dates(text) if dated else ()),
-        *(_clocks(text) if digits or timed else ()),
+        *(_dates(words) if dated else ()),
+        *(_clocks(words) if digits or timed else ()),
         *_parts(text),
-        *_numbers(text),
+        *_numbers(words),
     ):
         if all(made.end <= other.start or made.start >= other.end for other in found):
             found.append(made)
@@ -168,8 +168,8 @@ def _opens_clock(word: str) -> bool:
     return word[0].isdecimal() or word.startswith(_TIMED)
 
 
-def _dates(text: str) -> Iterator[Measure]:
-    for match in matches(_DATE, text, _opens_date):
+def _dates(words: Words) -> Iterator[Measure]:
+    for match in words.matches(_DATE, _opens_date):
         part = match.groupdict()
         year = next((int(v) for k, v in part.items() if k[0] == "y" and v), 0)
         if part["a"]:
@@ -184,13 +184,13 @@ def _dates(text: str) -> Iterator[Measure]:
         if not dates:
             continue
         yield Measure(math.nan, "date", match[0], *match.span(), dates=dates)
-        if part["d1"] and (first := _FROM_DAY.search(text, 0, match.start())):
+        if part["d1"] and (first := _FROM_DAY.search(words.text, 0, match.start())):
             opening = tuple((year, month, int(first["day"])) for year, month, _ in dates)
             yield Measure(math.nan, "date", first["day"], *first.span("day"), dates=opening)
 
 
-def _clocks(text: str) -> Iterator[Measure]:
-    for match in matches(_CLOCK, text, _opens_clock):
+def _clocks(words: Words) -> Iterator[Measure]:
+    for match in words.matches(_CLOCK, _opens_clock):
         if match["noon"] or match["night"]:
             yield Measure(720.0 if match["noon"] else 0.0, "clock", match[0], *match.span())
             continue
@@ -203,22 +203,37 @@ def _clocks(text: str) -> Iterator[Measure]:
 
 
 _SHORT: Final = {"k": 1e3, "m": 1e6, "bn": 1e9}
+_LABELLED: Final = (
+    "response|answer|passage|document|source|chunk|step|figure|table|chapter|section|part|option"
+    "|item|question|page|fact|point|tip|stage|phase|level|type|tier|rule|article|verse|grade"
+    "|antwort|abschnitt|schritt|seite|réponse|étape|respuesta|paso|página"
+)
 _LABEL: Final = re.compile(
-    r"(?:\b(?:response|answer|passage|document|source|chunk|step|figure|table|chapter|section|part"
-    r"|option|item|question|page|fact|point|tip|stage|phase|level|type|tier|rule|article|verse|grade"
-    r"|antwort|abschnitt|schritt|seite|réponse|étape|respuesta|paso|página)s?\s\#?"
-    r"(?:\d+\s?(?:,|and|&|to|-|–|und|et|y)\s?)*|\bno\.?\s|\bnr\.?\s|\[|\#)$",
+    rf"(?:\b(?:{_LABELLED})s?\s\#?(?:\d+\s?(?:,|and|&|to|-|–|und|et|y)\s?)*"
+    r"|\bno\.?\s|\bnr\.?\s|\[|\#)$",
     re.IGNORECASE,
 )
+_LABELS: Final = frozenset(
+    ("no", "nr", *(word + end for word in _LABELLED.split("|") for end in ("", "s")))
+)
+_BEFORE_NUMBER: Final = frozenset(
+    word
+    for _, words in _BOUNDS
+    for part in words.split("|")
+    for word in re.findall(r"\w+", part)[-1:]
+)
+"""Last words of bounds."""
 
 
-def _numbers(text: str) -> Iterator[Measure]:
+def _numbers(words: Words) -> Iterator[Measure]:
+    text = words.text
     spans = [
         (a, b, float(number.value), "%" * number.percent) for a, b, number in number_spans(text)
     ]
-    spans += [(a, b, float(value), "") for a, b, value in word_numbers(text)]
+    spans += [(a, b, float(value), "") for a, b, value in word_numbers(words)]
+    labelled = not words.known.isdisjoint(_LABELS) or "[" in text or "#" in text
     for start, end, value, percent in spans:
-        if _LABEL.search(text[max(0, start - 24) : start]):
+        if labelled and _LABEL.search(text[max(0, start - 24) : start]):
             continue
         sign = next((c for c in text[max(0, start - 1) : start + 1] if c in "$€£¥"), "")
         size = _SIZE_AFTER.match(text, end)
@@ -233,11 +248,13 @@ def _numbers(text: str) -> Iterator[Measure]:
         rate = _PER.match(text, stop)
         per = UNITS.get(rate["by"].lower(), ("", 1.0)) if rate else ("", 1.0)
         stop = rate.end() if rate and per[0] else stop
-        bound = _BOUND.search(text, max(0, start - 20), start)
-        at = next((i for i in range(len(_BOUNDS)) if bound and bound[f"b{i}"]), None)
+        near = [word for at, word in words.at if start - 20 <= at < start][-2:]
+        bound = None
+        if not _BEFORE_NUMBER.isdisjoint(near):
+            bound = _BOUND.search(text, max(0, start - 20), start)
         yield Measure(
             value * factor, unit, text[start:stop], start, stop, value,
-            bound="" if at is None else _BOUNDS[at][0], per=per,
+            bound=_BOUNDS[bound.lastindex - 1][0] if bound and bound.lastindex else "", per=per,
         )  # fmt: skip
 
 

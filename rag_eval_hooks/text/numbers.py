@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+from rag_eval_hooks.text.folding import SPACED
 from rag_eval_hooks.text.languages import language
 
 __all__ = [
     "MAGNITUDES",
     "Number",
-    "matches",
+    "Words",
     "may_hold_number",
     "number_spans",
     "numbers",
@@ -82,18 +83,9 @@ _NUMBER = re.compile(
 _DIGIT = re.compile("[0-9]")
 _MARKER = re.compile(r"^\s*[0-9]{1,3}[.)][ \t]+(?=\S)", re.MULTILINE)
 _TYPOGRAPHY = {
-    0x2212: "-",
-    0x2013: "-",
-    0xFE63: "-",
-    0xFF0D: "-",
-    0x066A: "%",
-    0xFF05: "%",
-    0x066B: ".",
-    0x066C: ",",
-    0xFF0C: ",",
-    0xFF0E: ".",
-    0x2019: "'",
-}
+    0x2212: "-", 0x2013: "-", 0xFE63: "-", 0xFF0D: "-", 0x066A: "%", 0xFF05: "%",
+    0x066B: ".", 0x066C: ",", 0xFF0C: ",", 0xFF0E: ".", 0x2019: "'",
+}  # fmt: skip
 
 
 def numbers(text: str) -> list[Number]:
@@ -237,34 +229,47 @@ _PIECE: Final = re.compile(rf"{_ANY}|\w+", re.IGNORECASE)
 _WORD: Final = re.compile(r"\w+")
 
 
-def matches(
-    pattern: re.Pattern[str], text: str, opens: Callable[[str], bool]
-) -> Iterator[re.Match[str]]:
-    """Yield matches of a slow pattern, tried only at words that open one, given in lower case."""
-    end = 0
-    for word in _WORD.finditer(text):
-        if word.start() < end or not opens(word[0].lower()):
-            continue
-        if match := pattern.match(text, word.start()):
-            yield match
-            end = match.end()
+class Words:
+    """A text with its words, at which slow patterns are tried.
+
+    Attributes:
+        text: As written.
+        at: Where each word begins, and the word in lower case, in order.
+        known: The words.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = [(word.start(), word[0].lower()) for word in _WORD.finditer(text)]
+        self.known = frozenset([word for _, word in self.at])
+
+    def matches(
+        self, pattern: re.Pattern[str], opens: Callable[[str], bool]
+    ) -> Iterator[re.Match[str]]:
+        """Yield matches of a pattern, tried only at words that open one."""
+        end = 0
+        for start, word in self.at:
+            if start >= end and opens(word) and (match := pattern.match(self.text, start)):
+                yield match
+                end = match.end()
 
 
-def may_hold_number(words: Iterable[str]) -> bool:
-    """Return whether a text with these words, in lower case, may spell out a number."""
+def may_hold_number(lower: str) -> bool:
+    """Return whether a text in lower case may spell out a number."""
+    words = lower.translate(SPACED).split() if lower.isascii() else _WORD.findall(lower)
     return not _FIRST.isdisjoint(words)
 
 
-def word_numbers(text: str) -> Iterator[tuple[int, int, int]]:
+def word_numbers(words: Words) -> Iterator[tuple[int, int, int]]:
     """Yield start, end and value of each number that is written as a word, in order.
 
     A lone "one", which is mostly an article or a pronoun, is none.
     """
-    if not may_hold_number(_WORD.findall(text.lower())):
+    if _FIRST.isdisjoint(words.known):
         return
-    for match in matches(_RUN, text, _OPENING.__contains__):
+    for match in words.matches(_RUN, _OPENING.__contains__):
         value = _value(match[0].lower())
-        if value is None or (match[0].lower() in _FOREIGN and _is_english(text)):
+        if value is None or (match[0].lower() in _FOREIGN and _is_english(words.text)):
             continue
         yield match.start(), match.end(), value
 

@@ -28,12 +28,13 @@ _MONTHS = word_set(
     "januar februar märz april mai juni juli august september oktober november dezember"
 )
 _MARKER = re.compile(r"^\s*(?:[-*+•‣▪–—●○◦]|\(?[0-9]{1,3}[.)]|\(?[a-zA-Z][)]|#{1,6})[ \t]+")
-_END = re.compile(
-    r"[。！？｡]+[」』”’）)\]]*"
-    r"|[.!?…؟۔।॥]+[\"'”’»)\]*_]*(?=\s|$)"
-    r"|(?<=[a-zäöüß\d)]{2})[.!?](?=[A-ZÄÖÜ][a-zäöüß])"
+_END = re.compile(  # begins with a set of characters, which makes the search fast
+    r"[。！？｡.!?…؟۔।॥](?:"
+    r"(?<=[。！？｡])[。！？｡]*[」』”’）)\]]*"
+    r"|(?<=[.!?…؟۔।॥])[.!?…؟۔।॥]*[\"'”’»)\]*_]*(?=\s|$)"
+    r"|(?<=[a-zäöüß\d)]{2}[.!?])(?=[A-ZÄÖÜ][a-zäöüß]))"
 )
-_WORD_BEFORE = re.compile(r"[^\s(\[\"'“‘]+$")
+_BEFORE_WORD = re.compile(r"[\s(\[\"'“‘]")
 _NEXT_WORD = re.compile(r"[\s\"'“‘(\[*_]*([^\W_]+)")
 _QUESTION = re.compile(r"[?？؟][\"'”’»」』)\]*_\s]*$")
 _WRAP = 50  # characters; a shorter line that ends without a stop is a line of its own
@@ -99,8 +100,7 @@ def _ends(block: str, stop: re.Match[str]) -> bool:
 
 def _is_full_stop(block: str, stop: re.Match[str], word_after: str) -> bool:
     """Return whether a single full stop before a capital or digit ends a sentence."""
-    before = _WORD_BEFORE.search(block, max(0, stop.start() - 30), stop.start())
-    word = before[0].casefold() if before else ""
+    word = _BEFORE_WORD.split(block[max(0, stop.start() - 30) : stop.start()])[-1].casefold()
     if word.isdigit() and word_after.casefold() in _MONTHS:
         return len(word) > 2
     if word in _OPEN or (word in _COUNTED and word_after[0].isdigit()):

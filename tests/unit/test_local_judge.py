@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,8 @@ from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
+from tests.support.scripts import run_script
+from tests.support.variation import run_seed
 
 HEATH = "Erica vagans, the Cornish heath, grows on the Lizard. It flowers in July and August."
 MINES = "Tin was mined at Botallack until 1895. The mine employed 604 people in 1865."
@@ -572,6 +575,23 @@ class TestEmbedder:
         assert sorted(embedder.seen) == ["Same text.", "q"]
         assert judge.name == "embedded+fixed"
         assert embedder.closed
+
+
+def test_no_order_of_a_set_reaches_a_score(tmp_path: Path) -> None:
+    """Every process gives the same verdicts and probabilities, however it hashes texts."""
+    code = f"""
+        from random import Random
+        from tests.unit.test_local_judge import support
+
+        chance = Random({run_seed()})
+        words = [str(n) + "abcdefgh"[n % 8] * 4 for n in range(100, 140)]
+        for _ in range(60):
+            chunks = [" ".join(chance.sample(words, 12)) + "." for _ in range(3)]
+            claim = " ".join(chance.sample(chunks[0][:-1].split(), 9))
+            print(support(claim, *chunks))
+        """
+    first, second = (run_script(tmp_path, code, PYTHONHASHSEED=seed) for seed in ("1", "2"))
+    assert first == second
 
 
 def test_cost_grows_in_line_with_the_text() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rag_eval_hooks.text.folding import content_tokens, distinct, tokens
+from rag_eval_hooks.text.folding import content_tokens, tokens
 from rag_eval_hooks.text.sentences import is_question, sentences, strip_marker
 
 __all__ = ["claims"]
@@ -54,8 +54,8 @@ _MARKS = frozenset("*_`")
 _JOINTS = frozenset(";；,")
 _HEADING = re.compile(r"^(?:#{1,6}\s.*|[*_]{2}[^*_]+[*_]{2}:?|.*[:：][*_\s]*)$")
 _CLAUSE = re.compile(
-    r"[;；]\s*|,\s+(?:but|while|whereas|although|though)\s+"
-    r"|,\s+and\s+(?=(?:he|she|it|they|this|these|the|there)\s)",
+    r"[;；,](?:(?<!,)\s*|(?<=,)\s+(?:(?:but|while|whereas|although|though)\s+"
+    r"|and\s+(?=(?:he|she|it|they|this|these|the|there)\s)))",
     re.IGNORECASE,
 )
 # An underscore within a word, as in `max_tokens`, is no emphasis.
@@ -71,8 +71,15 @@ def claims(text: str) -> tuple[str, ...]:
     and openings such as "Based on the passages," are cut off. A text of which nothing would be
     left by the heading rule alone is kept whole: "Cornish heath" is one claim.
     """
-    found = list(_claims(text, headings=False)) or list(_claims(text, headings=True))
-    return tuple(distinct(found))
+    return tuple(_distinct(text, headings=False) or _distinct(text, headings=True))
+
+
+def _distinct(text: str, *, headings: bool) -> list[str]:
+    first: dict[tuple[str, ...], str] = {}
+    for claim in _claims(text, headings=headings):
+        first.setdefault(tuple(tokens(claim)), claim)
+    first.pop((), None)
+    return list(first.values())
 
 
 def _claims(text: str, *, headings: bool) -> Iterator[str]:
@@ -82,9 +89,13 @@ def _claims(text: str, *, headings: bool) -> Iterator[str]:
         body = _bare(sentence)
         if not headings and _HEADING.match(body):
             continue
-        if _TALK.match(body) or _NO_ANSWER.search(body):
+        if _TALK.match(body) or (_denies(body.lower()) and _NO_ANSWER.search(body)):
             continue
-        yield from (clause for clause in _clauses(body) if tokens(clause))
+        yield from _clauses(body)
+
+
+def _denies(lower: str) -> bool:
+    return "not" in lower or "n't" in lower or "unable" in lower
 
 
 def _bare(sentence: str) -> str:

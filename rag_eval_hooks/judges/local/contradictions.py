@@ -46,11 +46,18 @@ class Clash:
     by_value: bool = False
 
 
-def clash(claim: Claim, window: Window, passage: Passage) -> Clash | None:
-    """Return the first contradiction of a claim and the window that covers it best, or None."""
+def clash(claim: Claim, window: Window, passage: Passage, *, minimal: bool) -> Clash | None:
+    """Return the first contradiction of a claim and the window that covers it best, or None.
+
+    Args:
+        claim: The claim.
+        window: The window.
+        passage: Where it stands.
+        minimal: Whether a single word decides, by `is_minimal`.
+    """
     if not window.units or window.score < _NEAR:
         return None
-    for rule in _RULES if is_minimal(claim, window) else _RULES[:_OF_ANY]:
+    for rule in _RULES if minimal else _RULES[:_OF_ANY]:
         found = rule(claim, window, passage)
         if found is not None:
             return found
@@ -115,7 +122,7 @@ def _holder(window: Window, text: str) -> str:
 
 def reversed_words(claim: Unit, window: Window) -> frozenset[str]:
     """Return the claim's words whose opposite the window has where one of the two is negated."""
-    said = OPPOSITES.keys() & claim.words
+    said = claim.known & OPPOSITES.keys()
     if not said or bool(claim.negated) == bool((closest := window.closest()).negated):
         return frozenset()
     against = frozenset(closest.words).difference(claim.words)
@@ -124,13 +131,13 @@ def reversed_words(claim: Unit, window: Window) -> frozenset[str]:
 
 def _opposed(claim: Claim, window: Window, passage: Passage) -> Clash | None:
     """Find a word for which the window has its opposite, or another value of its kind."""
-    closest = window.closest()
-    said, stated = set(claim.unit.words), set(closest.words)
-    near = {word for unit in window.units for word in unit.words}
-    if bool(claim.unit.negated) != bool(closest.negated):
+    closest, said = window.closest(), claim.unit.known
+    decisive = [word for word in claim.unit.words if word in OPPOSITES or word in KINDS]
+    if not decisive or bool(claim.unit.negated) != bool(closest.negated):
         return None  # two reversals cancel out
-    for word in dict.fromkeys(claim.unit.words):
-        if word in near or not (word in OPPOSITES or word in KINDS):
+    stated, near = closest.known, frozenset().union(*(unit.known for unit in window.units))
+    for word in decisive:
+        if word in near:
             continue
         against = OPPOSITES.get(word, frozenset()) & stated - said
         kind = KINDS.get(word)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import fsum
 from typing import Final
 
 from rag_eval_hooks.judges.local.contradictions import (
@@ -14,12 +15,12 @@ from rag_eval_hooks.judges.local.contradictions import (
     is_minimal,
     reversed_words,
 )
-from rag_eval_hooks.judges.local.features import NAMES, features
+from rag_eval_hooks.judges.local.features import NAMES, Asked, features
 from rag_eval_hooks.judges.local.negations import DENYING
 from rag_eval_hooks.judges.local.opposites import QUALIFIED, SYNONYMS
 from rag_eval_hooks.judges.local.support_model import support_model
 from rag_eval_hooks.judges.local.terms import term_of, terms
-from rag_eval_hooks.judges.local.units import Claim, Passage, Unit
+from rag_eval_hooks.judges.local.units import Chunks, Claim, Passage, Unit
 from rag_eval_hooks.judges.local.windows import RULES, Rules, Window, best_window, weights
 from rag_eval_hooks.text.folding import word_set
 from rag_eval_hooks.text.languages import FUNCTION_WORDS, language
@@ -64,7 +65,7 @@ class Reading:
 
 def read(
     claim: Claim,
-    passages: Sequence[Passage],
+    chunks: Chunks,
     question: frozenset[str],
     rules: Rules = RULES,
 ) -> list[Reading]:
@@ -72,39 +73,36 @@ def read(
     weight = weights(claim, question, rules)
     windows = [
         _with_equals(claim, best_window(weight, passage, rules, claim.unit), weight)
-        for passage in passages
+        for passage in chunks
     ]
     scores = sorted(window.score for window in windows)
     least = min(_READ, scores[-1])
     second = scores[-2] if len(scores) > 1 else 0.0
+    asked = Asked.of(claim, chunks, question)
     return [
-        _reading(claim, window, second, passage, passages, question)
+        _reading(asked, window, second, passage, question)
         if window.score >= least
         else Reading(window, 0.0, None)
-        for window, passage in zip(windows, passages, strict=True)
+        for window, passage in zip(windows, chunks, strict=True)
     ]
 
 
 def _reading(
-    claim: Claim,
-    window: Window,
-    second: float,
-    passage: Passage,
-    passages: Sequence[Passage],
-    question: frozenset[str],
+    asked: Asked, window: Window, second: float, passage: Passage, question: frozenset[str]
 ) -> Reading:
-    found = features(claim, window, second, passage, passages, question)
+    claim, chunks = asked.claim, asked.chunks
+    found = features(asked, window, second, passage)
     minimal = is_minimal(claim, window)
-    against = clash(claim, window, passage)
+    against = clash(claim, window, passage, minimal=minimal)
     if against is None and minimal and window.score >= _STATED:
-        against = _added(claim, window, passages, question)
+        against = _added(claim, window, chunks, question)
     probability = support_model().probability(found)
     doubt = None
     firm = against is not None and not against.by_value and not minimal
     if against is not None and firm:
         doubt, against = against.reason, None
     elif against is None and probability >= support_model().unsure[1]:
-        doubt = _doubt(claim, window, found, passages, question)
+        doubt = _doubt(claim, window, found, chunks, question)
     return Reading(window, probability, against, tuple(found), doubt, firm)
 
 
@@ -121,7 +119,7 @@ def _with_equals(claim: Claim, window: Window, weight: dict[str, float]) -> Wind
     }
     if not equal:
         return window
-    gained = sum(weight[term] for term in equal) / sum(weight.values())
+    gained = fsum(weight[term] for term in equal) / sum(weight.values())
     return replace(window, score=min(1.0, window.score + gained), held=window.held | equal)
 
 
@@ -141,15 +139,13 @@ def _equal_words(words: Sequence[str], claim: Unit, window: Window) -> Iterator[
             yield term_of(word)
 
 
-def _added(
-    claim: Claim, window: Window, passages: Sequence[Passage], question: frozenset[str]
-) -> Clash | None:
+def _added(claim: Claim, window: Window, chunks: Chunks, question: frozenset[str]) -> Clash | None:
     """Find what a claim adds behind "and" or "because" and no chunk states any word of."""
     for match in _TAIL.finditer(claim.unit.text):
         tail = claim.unit.text[match.end() :]
         every = [term for term in terms(tail) if term in claim.unit.terms]
         added = [term for term in every if term not in question]
-        known = [any(is_known(term, passage) for passage in passages) for term in added[:4]]
+        known = [any(is_known(term, passage) for passage in chunks) for term in added[:4]]
         whole = len(added) > 1 and len(added) == len(every) and not any(known)
         if whole or (
             added[:1] == every[:1] and known[:1] == [False] and _ends(claim, match, window)
@@ -176,7 +172,7 @@ def _doubt(
     claim: Claim,
     window: Window,
     found: Sequence[float],
-    passages: Sequence[Passage],
+    chunks: Chunks,
     question: frozenset[str],
 ) -> str | None:
     """Return why words in common do not mean support here, or None."""
@@ -193,8 +189,8 @@ def _doubt(
         return "it denies something, and the chunk denies nothing"
     if is_minimal(claim, window):
         limited = _qualified(claim.unit, window.closest())
-        return limited or _lacking(claim.unit, window, passages, question)
-    return _replaced(claim, window, passages)
+        return limited or _lacking(claim.unit, window, chunks, question)
+    return _replaced(claim, window, chunks)
 
 
 def _qualified(claim: Unit, sentence: Unit) -> str | None:
@@ -207,14 +203,12 @@ def _qualified(claim: Unit, sentence: Unit) -> str | None:
     return f"one of the two says {min(said ^ stated)!r}" if said != stated else None
 
 
-def _lacking(
-    claim: Unit, window: Window, passages: Sequence[Passage], question: frozenset[str]
-) -> str | None:
+def _lacking(claim: Unit, window: Window, chunks: Chunks, question: frozenset[str]) -> str | None:
     """Return as a reason what a short claim says and no chunk does; a stated value carries it."""
     for word, term in () if claim.measures else zip(claim.words, claim.stems, strict=True):
         if not term or word in _LIGHT or term in window.held | question:
             continue
-        if not any(is_known(term, passage) for passage in passages):
+        if not any(is_known(term, passage) for passage in chunks):
             return f"no chunk says {word!r}"
     return None
 
@@ -234,14 +228,14 @@ def _denies_alone(claim: Claim, window: Window) -> bool:
     )
 
 
-def _replaced(claim: Claim, window: Window, passages: Sequence[Passage]) -> str | None:
+def _replaced(claim: Claim, window: Window, chunks: Chunks) -> str | None:
     """Return a reason if the claim has an unknown word just where the chunk has another one."""
     said = claim.unit.words
     held = window.held
     for at, (word, stem) in enumerate(zip(said, claim.unit.stems, strict=True)):
         if not stem or stem in held or word in _LIGHT:
             continue
-        if any(is_known(stem, passage) for passage in passages):
+        if any(is_known(stem, passage) for passage in chunks):
             continue
         before, after = said[at - 1 : at], said[at + 1 : at + 2]
         for unit in window.units:

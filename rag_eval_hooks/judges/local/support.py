@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from math import fsum
 from typing import Final
 
 from rag_eval_hooks.findings import ClaimVerdict, Support
 from rag_eval_hooks.judges.local.readings import Reading, read
 from rag_eval_hooks.judges.local.support_model import support_model
-from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written, has_form
+from rag_eval_hooks.judges.local.units import Chunks, Claim, Passage, Unit, as_written, has_form
 from rag_eval_hooks.judges.local.windows import RULES, Rules, weights
 from rag_eval_hooks.text.languages import language
 from rag_eval_hooks.text.measures import agree, is_total
@@ -34,7 +35,7 @@ _CONTRADICTED, _UNSURE = ClaimVerdict.CONTRADICTED, ClaimVerdict.UNSURE
 
 def supports(
     claim: Claim,
-    passages: Sequence[Passage],
+    chunks: Chunks,
     neutral: frozenset[str] = frozenset(),
     rules: Rules = RULES,
     readings: Sequence[Reading] | None = None,
@@ -43,26 +44,26 @@ def supports(
 
     Args:
         claim: The claim.
-        passages: The chunks.
+        chunks: The chunks.
         neutral: Terms that need no support, such as those of the question.
         rules: Constants.
         readings: The claim read against each passage, if that is done.
     """
     if denied := FALSE.match(claim.unit.text):
         inner = Claim.of(claim.unit.text[denied.end() :])
-        return _turned(supports(inner, passages, neutral, rules), len(passages))
+        return _turned(supports(inner, chunks, neutral, rules), len(chunks))
     weight = weights(claim, neutral, rules)
     if not weight:
-        return _literal(claim, passages)
+        return _literal(claim, chunks)
     if len(weight) <= _FEW and weight.keys() <= neutral:
-        return _unsure(len(passages), "it only repeats words of the question")
-    readings = readings or read(claim, passages, neutral, rules)
-    missing = _unknown(claim, passages, neutral)
+        return _unsure(len(chunks), "it only repeats words of the question")
+    readings = readings or read(claim, chunks, neutral, rules)
+    missing = _unknown(claim, chunks, neutral)
     verdicts = tuple(missing is None and _is_supporting(reading) for reading in readings)
     if any(verdicts):
         return _supported(verdicts, readings)
-    if _is_foreign(claim.unit, passages):
-        return _unsure(len(passages), "the claim is in another language than the chunks")
+    if _is_foreign(claim.unit, chunks):
+        return _unsure(len(chunks), "the claim is in another language than the chunks")
     return _unsupported(claim, weight, readings, missing, rules)
 
 
@@ -126,31 +127,29 @@ def _turned(found: Support, chunks: int) -> Support:
     return replace(found, reason=reason, verdict=_UNSURE)
 
 
-def _literal(claim: Claim, passages: Sequence[Passage]) -> Support:
+def _literal(claim: Claim, chunks: Chunks) -> Support:
     """Return the support of a claim without content words, such as "it is": only word for word."""
     verdicts = tuple(
-        any(_in_a_row(claim.unit.words, unit.words) for unit in passage.units)
-        for passage in passages
+        any(_in_a_row(claim.unit.words, unit.words) for unit in passage.units) for passage in chunks
     )
     if any(verdicts):
         return Support(verdicts, reason="a chunk says it word for word")
-    return _unsure(len(passages), "it has no content word and no chunk says it word for word")
+    return _unsure(len(chunks), "it has no content word and no chunk says it word for word")
 
 
 def _in_a_row(words: Sequence[str], sentence: Sequence[str]) -> bool:
     return f" {' '.join(words)} " in f" {' '.join(sentence)} "
 
 
-def _unknown(claim: Claim, passages: Sequence[Passage], neutral: frozenset[str]) -> str | None:
+def _unknown(claim: Claim, chunks: Chunks, neutral: frozenset[str]) -> str | None:
     """Return as a reason the quantity or name of the claim that no passage holds, or None."""
     for said in claim.unit.measures:
         if said.text.isalpha() and said.number <= _COUNTED:
             continue  # "three ways" may count what the chunk lists
-        stated = [m for passage in passages for unit in passage.units for m in unit.measures]
-        if not any(agree(said, m) for m in stated) and not is_total(said, stated):
+        if not any(agree(said, m) for m in chunks.measures) and not is_total(said, chunks.measures):
             return f"the number {said.text} is in no chunk"
     for phrase, parts in claim.names.items():
-        if not any(_has_name(passage, parts - neutral) for passage in passages):
+        if not any(_has_name(passage, parts - neutral) for passage in chunks):
             return f"the name {phrase!r} is in no chunk"
     return None
 
@@ -159,12 +158,12 @@ def _has_name(passage: Passage, parts: frozenset[str]) -> bool:
     return all(has_form(passage, part) for part in parts)
 
 
-def _is_foreign(claim: Unit, passages: Sequence[Passage]) -> bool:
+def _is_foreign(claim: Unit, chunks: Chunks) -> bool:
     """Return whether claim and chunks are in different languages, as far as that can be known."""
     said = language(claim.words)
     if said is None:
         return False
-    stated = {passage.language for passage in passages}
+    stated = {passage.language for passage in chunks}
     return bool(stated - {None}) and said not in stated
 
 
@@ -185,7 +184,7 @@ def _joint(weight: dict[str, float], readings: Sequence[Reading]) -> float:
             for r in readings
             if r.clash is None
             and len(r.window.held) > 1
-            and sum(weight[term] for term in r.window.held & weight.keys()) >= least
+            and fsum(weight[term] for term in r.window.held & weight.keys()) >= least
         )
     )
-    return sum(weight[term] for term in held & weight.keys())
+    return fsum(weight[term] for term in held & weight.keys())

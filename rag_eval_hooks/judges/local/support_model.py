@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, TypeAlias
 
 from rag_eval_hooks.judges.local.features import NAMES
 
 __all__ = ["SupportModel", "support_model"]
 
 _FILE: Final = "support.json"
+_Node: TypeAlias = "float | tuple[int, float, _Node, _Node]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +24,23 @@ class SupportModel:
 
     Attributes:
         base: Log odds before the first tree.
-        trees: For each tree its nodes: (feature, threshold, left, right), values up to the
-            threshold going left; a leaf is (-1, value, 0, 0).
+        trees: The roots. A node is (feature, threshold, left, right), values up to the threshold
+            going left; a leaf is its value.
         unsure: Probabilities between which the judge cannot tell.
     """
 
     base: float
-    trees: tuple[tuple[tuple[int, float, int, int], ...], ...]
+    trees: tuple[_Node, ...]
     unsure: tuple[float, float]
 
     def log_odds(self, values: Sequence[float]) -> float:
         """Return the log odds of support."""
         total = self.base
-        for tree in self.trees:
-            feature, value, left, right = tree[0]
-            while feature >= 0:
-                feature, value, left, right = tree[left if values[feature] <= value else right]
-            total += value
+        for node in self.trees:
+            while isinstance(node, tuple):
+                feature, threshold, left, right = node
+                node = left if values[feature] <= threshold else right
+            total += node
         return total
 
     def probability(self, values: Sequence[float]) -> float:
@@ -58,9 +59,15 @@ def support_model() -> SupportModel:
     data = json.loads(text)
     if tuple(data["features"]) != NAMES:
         raise ValueError(f"{_FILE} belongs to other features: {data['features']}")
-    trees = tuple(tuple((int(f), v, int(a), int(b)) for f, v, a, b in t) for t in data["trees"])
     low, high = data["unsure"]
+    trees = tuple(_node(nodes, 0) for nodes in data["trees"])
     return SupportModel(data["base"], trees, (low, high))
+
+
+def _node(nodes: Sequence[tuple[int, float, int, int]], at: int) -> _Node:
+    """Return a node of a tree whose nodes name each other by number, a leaf by feature -1."""
+    feature, value, left, right = nodes[at]
+    return value if feature < 0 else (feature, value, _node(nodes, left), _node(nodes, right))
 
 
 # At import: the evaluator's event loop waits for no file.

@@ -20,7 +20,7 @@ from rag_eval_hooks.text.measures import Measure, measures
 from rag_eval_hooks.text.numbers import Number, numbers
 from rag_eval_hooks.text.sentences import sentences
 
-__all__ = ["Claim", "Passage", "Unit", "as_written", "has_form"]
+__all__ = ["Chunks", "Claim", "Passage", "Unit", "as_written", "has_form"]
 
 _GERMAN = word_set(
     "der das ein eine einen einem einer und ist sind wurde wurden hat haben nicht von vom mit im "
@@ -31,7 +31,7 @@ _WRITTEN = re.compile(r"[0-9]+(?:[.,][0-9]+)*|[^\W_](?:[^\s,;:()\"]*[^\W_])?")
 _ADDRESS = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://[^\s<>()]*[^\s<>().,;:!?]")
 _MAY = re.compile(r"(?<=\w[\s,])May\b|\bMay(?=,? [0-9])")
 _LETTER = re.compile(
-    r"[B-HJ-Z](?<=[a-z]{3} .)(?![\w'’.])|A(?<=[a-z]{3} .)(?=[ ,.;]+(?:[a-z]+s |$|[,;]))"
+    r"[A-HJ-Z](?<=[a-z]{3} .)(?:(?<!A)(?![\w'’.])|(?<=A)(?=[ ,.;]+(?:[a-z]+s |$|[,;])))"
 )
 _LABEL = re.compile(r"(?:passage|document|source|chunk|context)s? [0-9]+", re.IGNORECASE)
 _BARE = 3  # words; in an answer as short as this a capital means a name
@@ -142,7 +142,7 @@ class Claim:
         }
         if month := _month(text):
             names["May"] = frozenset(month)
-        for address in _ADDRESS.findall(text):
+        for address in _ADDRESS.findall(text) if "@" in text or "://" in text else ():
             names[address] = frozenset(terms(address)) & unit.terms
         return cls(unit, names)
 
@@ -185,6 +185,11 @@ class Passage:
         return index
 
     @cached_property
+    def measures(self) -> Sequence[tuple[int, Measure]]:
+        """All quantities, each behind the number of its sentence."""
+        return [(at, measure) for at, unit in enumerate(self.units) for measure in unit.measures]
+
+    @cached_property
     def joined(self) -> str:
         """Its terms, each behind a space."""
         return " " + " ".join(self.index)
@@ -202,7 +207,7 @@ class Passage:
     @cached_property
     def pairs(self) -> frozenset[tuple[str, ...]]:
         """Neighbouring words of its sentences."""
-        return frozenset(pair for unit in self.units for pair in pairwise(unit.words))
+        return frozenset().union(*(unit.pairs for unit in self.units))
 
     @cached_property
     def denied(self) -> frozenset[str]:
@@ -217,6 +222,28 @@ class Passage:
     def has_number(self, number: Number) -> bool:
         """Return whether the text states the value, in digits or as a word."""
         return number in self.numbers or (not number.percent and str(number) in self.index)
+
+
+class Chunks(tuple[Passage, ...]):
+    """All chunks of a sample, with what claims are compared with in all of them at once."""
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """For each term the number of sentences that hold it."""
+        counts: Counter[str] = Counter()
+        for passage in self:
+            counts.update({term: len(at) for term, at in passage.index.items()})
+        return counts
+
+    @cached_property
+    def pairs(self) -> frozenset[tuple[str, ...]]:
+        """Neighbouring words of all sentences."""
+        return frozenset().union(*(passage.pairs for passage in self))
+
+    @cached_property
+    def measures(self) -> Sequence[Measure]:
+        """All quantities."""
+        return [measure for passage in self for _, measure in passage.measures]
 
 
 def has_form(passage: Passage, part: str) -> bool:

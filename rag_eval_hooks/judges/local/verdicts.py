@@ -14,7 +14,7 @@ from rag_eval_hooks.judges.local.entailed import Entailment, with_entailment
 from rag_eval_hooks.judges.local.readings import Reading, read
 from rag_eval_hooks.judges.local.support import supports
 from rag_eval_hooks.judges.local.terms import terms
-from rag_eval_hooks.judges.local.units import Claim, Passage, Unit, as_written
+from rag_eval_hooks.judges.local.units import Chunks, Claim, Passage, Unit, as_written
 from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors, best_window
 from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.key_terms import Searched
@@ -33,7 +33,7 @@ class Verification:
         self.rules = rules
         self.vectors = NO_VECTORS
         self.entailment: Entailment | None = None
-        self.passages = [Passage(chunk) for chunk in task.chunks]
+        self.passages = Chunks(Passage(chunk) for chunk in task.chunks)
         self._claims: dict[str, Claim] = {}
         self.question = frozenset(terms(task.question))
 

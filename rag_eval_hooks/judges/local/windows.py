@@ -129,8 +129,8 @@ def _converted(claim: Unit, passage: Passage) -> Iterator[tuple[int, str]]:
     for said, wanted in claim.measured:
         if all(term in passage.index for term in wanted):
             continue
-        for at, unit in enumerate(passage.units):
-            if any(agree(said, stated) for stated in unit.measures):
+        for at, stated in passage.measures:
+            if agree(said, stated):
                 yield from ((at, term) for term in wanted)
 
 
