@@ -133,6 +133,7 @@ stuck_judge_QUICK = --offers 5000
 spool_cost_QUICK = --offers 200
 sinks_cost_QUICK = --samples 20 --rounds 1
 kill9_QUICK = --kills 5
+kill9_FULL = --kills 30
 peers_QUICK = --rounds 5 --requests 50 --samples 8
 peers_FULL = --page
 bench: $(VENV)/.installed
