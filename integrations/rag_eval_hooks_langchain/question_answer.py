@@ -29,6 +29,7 @@ __all__ = [
     "other_answers",
     "query_text",
     "question_of",
+    "texts_in_state",
     "written",
 ]
 
@@ -77,6 +78,16 @@ def asked_in(state: Any) -> str | None:
     if isinstance(state, list | tuple):
         return question_of([item for item in state if not isinstance(item, str)])
     return None
+
+
+def texts_in_state(state: Any) -> Iterator[str]:
+    """Yield texts of a state one of which may be the question: no texts in lists but messages."""
+    for value in (entries(state) or {}).values():
+        text = value if isinstance(value, str) else None
+        if isinstance(value, list) and any(isinstance(item, BaseMessage) for item in value):
+            text = asked_in(value)
+        if text:
+            yield text
 
 
 def answer_of(outputs: Any, given: Any = None, said: Said = lambda _: False) -> str | None:

@@ -25,6 +25,7 @@ from rag_eval_hooks_langchain.graphs import (
     update_in,
 )
 from rag_eval_hooks_langchain.passing_texts import input_texts
+from rag_eval_hooks_langchain.question_answer import texts_in_state
 
 __all__ = ["Turns"]
 
@@ -95,6 +96,8 @@ class Turns:
             )
         if not graph.query:
             self._recorder.question(graph, asked)
+        if first and not graph.query and state_of(graph).is_resuming:
+            self._recorder.kept(graph, list(texts_in_state(state_of(run).given)))
 
     def _become_graph(self, run: Run) -> None:
         if run.state is None:

@@ -201,6 +201,7 @@ class Interaction:
         opened: When its root, or the last of its roots, began; nanoseconds since the epoch.
         chosen: The contexts, where the application chose them itself.
         asked: Texts of the root's input one of which may be the question.
+        kept: Texts of the state that a root without an input goes on with; likewise.
         candidates: Further texts that the root gave out, one of which may be the answer.
         written: Texts that the last step of the root wrote.
         structured: Output of the root as JSON, if nothing in it is known as the answer.
@@ -241,6 +242,7 @@ class Interaction:
     written: tuple[str, ...] = ()
     structured: str | None = None
     asked: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     interrupted: bool = False
     resumable: bool = False
     stops: set[str] = field(default_factory=set)

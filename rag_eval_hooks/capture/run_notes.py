@@ -54,6 +54,11 @@ class RunNotes:
             # Prompts mostly hold them again.
             interaction.asked = tuple([self._prompt_text(interaction, text) for text in texts])
 
+    def kept(self, run: Run, texts: Sequence[str]) -> None:
+        """Note the texts of the state that an outermost run without an input goes on with."""
+        interaction = run.interaction
+        interaction.kept = tuple([self._prompt_text(interaction, text) for text in texts])
+
     def answer(self, run: Run, text: str | None, *, unknown: bool = False) -> None:
         """Note the text that a run gave out.
 

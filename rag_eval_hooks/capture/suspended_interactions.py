@@ -189,6 +189,7 @@ def _resume(interaction: Interaction, earlier: Interaction) -> None:
     interaction.runs[1:1] = earlier.runs[1:]
     interaction.lists[:0] = earlier.lists
     interaction.asked = interaction.asked or earlier.asked
+    interaction.kept = interaction.kept or earlier.kept
     interaction.chosen = earlier.chosen
     interaction.left_out |= earlier.left_out
     interaction.cut_texts |= earlier.cut_texts
@@ -205,7 +206,7 @@ def _remainder(broken: Interaction) -> Interaction:
         if not found.run.within(RunKind.RETRIEVER)
     ]
     kept.chosen, kept.left_out, kept.stops = broken.chosen, broken.left_out, broken.stops
-    kept.status, kept.asked = broken.status, broken.asked
+    kept.status, kept.asked, kept.kept = broken.status, broken.asked, broken.kept
     kept.kept_chars, kept.cut_texts = broken.kept_chars, broken.cut_texts
     return kept
 
@@ -216,6 +217,7 @@ def _try_again(interaction: Interaction, earlier: Interaction) -> None:
     interaction.metadata = {**earlier.metadata, **interaction.metadata}
     interaction.tags = tuple(dict.fromkeys((*earlier.tags, *interaction.tags)))
     interaction.asked = interaction.asked or earlier.asked
+    interaction.kept = interaction.kept or earlier.kept
     interaction.lists[:0] = earlier.lists
     interaction.chosen = interaction.chosen or earlier.chosen
     interaction.left_out |= earlier.left_out

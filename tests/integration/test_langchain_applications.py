@@ -381,3 +381,31 @@ def test_a_graph_that_only_indexes_is_no_request(world: World, enabled: bool, se
     graph.invoke({documents: given}, {} if enabled else config(world))
     stats = world.evals.stats()
     assert (world.seen(), stats.offered, stats.incidents) == ([], 0, {})
+
+
+@varied
+@pytest.mark.parametrize("shown", ["question", "neither", "both"])
+def test_a_graph_resumed_by_another_process_has_its_question_in_the_state(
+    world: World, shown: str, seed: int
+) -> None:
+    """Under any key: the text that the prompt shows; where that leaves doubts there is none."""
+    drawn = Variation(seed)
+    question, passages, answer = drawn.question(), drawn.passages(2), answer_of(drawn)
+    asked, note, found, reply = (drawn.name() for _ in range(4))
+    schema = state(**{asked: str, note: str, found: list[Document], reply: str})
+    told = {"question": [asked], "neither": [], "both": [note, asked]}[shown]
+
+    steps: list[Any] = [
+        lambda state: {found: [Document(text) for text in passages]},
+        lambda state: {reply: say(answer, *passages, *(state[key] for key in told))},
+    ]
+    memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
+    graph = line(schema, steps, checkpointer=memory, interrupt_before=["step1"])
+    thread = {"configurable": {"thread_id": str(uuid4())}}
+    given = {note: drawn.sentence(), asked: question}
+    graph.invoke(dict(drawn.chance.sample(list(given.items()), 2)), thread)
+    graph.invoke(None, {**config(world), **thread})
+    if shown == "question":
+        assert only(world) == (question, passages, answer)
+    else:
+        assert world.evals.stats().dropped == {"no_question": 1}

@@ -30,9 +30,14 @@ from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
 from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
     PASSAGES,
     PROMPT,
     QUESTION,
+    SAID,
+    SHOWN,
+    TRIES,
     WORDS,
     Chat,
     answer_to,
@@ -81,7 +86,7 @@ def test_the_session_is_found_in_metadata_and_in_configurable(
 def test_a_graph_tells_its_thread(world: World) -> None:
     """The thread of a graph's checkpoints is the session."""
     graphs.direct().invoke(
-        {"question": QUESTION}, {**config(world), "configurable": {"thread_id": "t7"}}
+        {ASKED: QUESTION}, {**config(world), "configurable": {"thread_id": "t7"}}
     )
     assert only(world).session_id == "t7"
 
@@ -101,8 +106,8 @@ def test_a_rewritten_question_is_kept_beside_the_question(world: World) -> None:
     better = WORDS("At what time does the ferry to Skarn leave?")
     retriever = store().as_retriever(search_kwargs={"k": 2})
     inputs: Any = {
-        "context": RunnableLambda(lambda _: better) | retriever | joined,
-        "question": RunnablePassthrough(),
+        SHOWN: RunnableLambda(lambda _: better) | retriever | joined,
+        ASKED: RunnablePassthrough(),
     }
     (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
     assert only(world).question == QUESTION
@@ -113,7 +118,7 @@ def test_stages_before_the_last_are_kept(world: World) -> None:
     """Documents before a reranker are in the metadata, with the retriever that found them."""
     retriever = store().as_retriever(search_kwargs={"k": 4})
     best: Any = RunnableLambda(lambda documents: documents[2:3])
-    inputs: Any = {"context": retriever | best | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | best | joined, ASKED: RunnablePassthrough()}
     (inputs | PROMPT | reader()).invoke(QUESTION, config(world))
     assert texts(only(world)) == top(k=4)[2:3]
     (stage,) = only(world).metadata["retrieved"]
@@ -316,11 +321,11 @@ def test_a_structured_answer_is_kept_without_what_stands_beside_it(key: str, wor
 @pytest.mark.parametrize("key", ["answer", "verdict"])
 def test_a_structured_answer_in_the_state_of_a_graph_is_kept(key: str, world: World) -> None:
     """Under any name of the state's own."""
-    made = graphs.graph(dict)
+    made = import_module("langgraph.graph").StateGraph(dict)
     made.add_node("retrieve", lambda state: {**state, **graphs.searched(state)})
     made.add_node("judge", lambda state: {**state, key: VERDICT})
     graph = graphs.chained(made, "retrieve", "judge").compile()
-    graph.invoke({"question": QUESTION}, config(world))
+    graph.invoke({ASKED: QUESTION}, config(world))
     assert json.loads(only(world).answer or "") == WRITTEN
 
 
@@ -470,9 +475,9 @@ def test_a_new_question_gives_up_what_waits_in_its_thread(world: World) -> None:
     """An interrupt that is passed over by a new question is counted as interrupted."""
     app = interrupts.approving()
     told = {**config(world), "configurable": {"thread_id": "t1"}}
-    app.invoke({"question": QUESTION}, told)
+    app.invoke({ASKED: QUESTION}, told)
     assert world.seen() == []
-    app.invoke({"question": "And something else?"}, told)
+    app.invoke({ASKED: "And something else?"}, told)
     assert [(s.sample.question, s.sample.status) for s in world.seen()] == [
         (QUESTION, Status.INTERRUPTED)
     ]
@@ -484,11 +489,11 @@ def test_what_ran_before_an_interrupt_has_its_span(world: World) -> None:
     steps = import_module("langgraph.types")
 
     def retrieve(state: Any) -> dict[str, Any]:
-        return {"documents": store().as_retriever().invoke(state["question"])}
+        return {FOUND: store().as_retriever().invoke(state[ASKED])}
 
     def approve(state: Any) -> dict[str, Any]:
         steps.interrupt("May I answer?")
-        return {"tries": 1}
+        return {TRIES: 1}
 
     made = graphs.graph()
     for name, node in (("retrieve", retrieve), ("approve", approve), ("say", graphs.generate)):
@@ -496,7 +501,7 @@ def test_what_ran_before_an_interrupt_has_its_span(world: World) -> None:
     saver = import_module("langgraph.checkpoint.memory").MemorySaver()
     app = graphs.chained(made, "retrieve", "approve", "say").compile(checkpointer=saver)
     told = {**config(world), "configurable": {"thread_id": "t1"}}
-    app.invoke({"question": QUESTION}, told)
+    app.invoke({ASKED: QUESTION}, told)
     app.invoke(steps.Command(resume=True), told)
     [seen] = world.seen()
     assert [name.split()[0] for name in seen.spans] == ["chat", "retrieval"]
@@ -511,7 +516,7 @@ def test_interrupts_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
     app = interrupts.approving()
     for number in range(5):
         told = {**config(world), "configurable": {"thread_id": f"t{number}"}}
-        app.invoke({"question": f"{QUESTION} {number}"}, told)
+        app.invoke({ASKED: f"{QUESTION} {number}"}, told)
     assert [s.sample.question[-1] for s in world.seen()] == ["0", "1"]
     assert world.evals.stats().dropped == {"interrupted": 2}
     world.close()
@@ -560,8 +565,8 @@ def crowd_chain(delay: float) -> Any:
         return str((await Chat(reply=crowd_reply, delay=delay / 20).ainvoke(prompt)).content)
 
     inputs: Any = {
-        "context": RunnableLambda(find) | joined,
-        "question": RunnablePassthrough(),
+        SHOWN: RunnableLambda(find) | joined,
+        ASKED: RunnablePassthrough(),
     }
     return inputs | PROMPT | RunnableLambda(answer) | StrOutputParser()
 
@@ -576,15 +581,15 @@ def crowd_reply(messages: list[BaseMessage]) -> str:
 def crowd_graph(delay: float) -> Any:
     async def find(state: Any) -> dict[str, Any]:
         await asyncio.sleep(random.random() * delay)
-        if state["question"].endswith("retrieval"):
+        if state[ASKED].endswith("retrieval"):
             raise Unlucky("retrieval")
-        about = f"about <{state['question']}> alone."
-        return {"documents": [Document(f"The {n}th passage, {about}") for n in range(3)]}
+        about = f"about <{state[ASKED]}> alone."
+        return {FOUND: [Document(f"The {n}th passage, {about}") for n in range(3)]}
 
     async def answer(state: Any) -> dict[str, Any]:
         model = PROMPT | Chat(reply=crowd_reply, delay=delay)
-        given = {"context": joined(state["documents"]), "question": state["question"]}
-        return {"generation": (await model.ainvoke(given)).content}
+        given = {SHOWN: joined(state[FOUND]), ASKED: state[ASKED]}
+        return {SAID: (await model.ainvoke(given)).content}
 
     made = graphs.graph()
     made.add_node("find", find)
@@ -630,7 +635,7 @@ class Crowd:
 
     async def _ask_graph(self, question: str) -> None:
         assert self._graph is not None
-        await self._graph.ainvoke({"question": question}, self._told)
+        await self._graph.ainvoke({ASKED: question}, self._told)
 
     async def _by_hand(self, question: str) -> None:
         async with self._evals.interaction(question) as it:

@@ -28,7 +28,21 @@ from rag_eval_hooks_langchain.callback_handler import CONTEXTS_EVENT
 from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import PROMPT, QUESTION, WORDS, Chat, answer_to, joined, store, top
+from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
+    PROMPT,
+    QUESTION,
+    SAID,
+    SHOWN,
+    TRIES,
+    WORDS,
+    Chat,
+    answer_to,
+    joined,
+    store,
+    top,
+)
 from tests.matrix.world import World
 from tests.support.size import size
 
@@ -127,9 +141,9 @@ for _name in EVENTS:
 
 
 def simple() -> Any:
-    inputs: Any = {"context": store().as_retriever(search_kwargs={"k": 2}) | joined}
+    inputs: Any = {SHOWN: store().as_retriever(search_kwargs={"k": 2}) | joined}
     answering = PROMPT | Chat(reply=lambda _: ANSWER) | StrOutputParser()
-    return {**inputs, "question": RunnablePassthrough()} | answering
+    return {**inputs, ASKED: RunnablePassthrough()} | answering
 
 
 def nested() -> Any:
@@ -143,7 +157,7 @@ def nested() -> Any:
         return store().similarity_search(QUESTION, k=2)
 
     found = RunnableLambda(condensed) | RunnableLambda(search) | joined
-    inner = {"context": found, "question": RunnablePassthrough()}
+    inner = {SHOWN: found, ASKED: RunnablePassthrough()}
     answering = PROMPT | Chat(reply=lambda _: ANSWER) | StrOutputParser()
     chain: Any = inner | answering
     return RunnableLambda(lambda question: chain.invoke(question))
@@ -151,16 +165,16 @@ def nested() -> Any:
 
 def graph() -> Any:
     def retrieve(state: Any) -> dict[str, Any]:
-        found = store().as_retriever(search_kwargs={"k": 2}).invoke(state["question"])
-        return {"documents": found}
+        found = store().as_retriever(search_kwargs={"k": 2}).invoke(state[ASKED])
+        return {FOUND: found}
 
     def grade(state: Any) -> dict[str, Any]:
-        Chat(reply=lambda _: "yes").invoke(f"Of use? {joined(state['documents'])}")
-        return {"tries": 1}
+        Chat(reply=lambda _: "yes").invoke(f"Of use? {joined(state[FOUND])}")
+        return {TRIES: 1}
 
     def generate(state: Any) -> dict[str, Any]:
-        prompt = f"{joined(state['documents'])}\n{state['question']}"
-        return {"generation": Chat(reply=lambda _: ANSWER).invoke(prompt).content}
+        prompt = f"{joined(state[FOUND])}\n{state[ASKED]}"
+        return {SAID: Chat(reply=lambda _: ANSWER).invoke(prompt).content}
 
     made = graphs.graph()
     for name, node in (("retrieve", retrieve), ("grade", grade), ("generate", generate)):
@@ -200,7 +214,7 @@ def troubled() -> Any:
     plain: Any = FakeListLLM(responses=[ANSWER])
     models = Chat(reply=fail).with_fallbacks([plain])
     step: Any = RunnableLambda(fail).with_fallbacks([RunnableLambda(search)])
-    inputs: Any = {"context": step, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: step, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | models | StrOutputParser()
 
 
@@ -225,12 +239,10 @@ PIPELINES: dict[str, tuple[Callable[[], Any], list[Any]]] = {
     "simple": (simple, [QUESTION]),
     "nested": (nested, [QUESTION]),
     "troubled": (troubled, [QUESTION]),
-    **({} if NO_GRAPHS else {"graph": (graph, [{"question": QUESTION}])}),
+    **({} if NO_GRAPHS else {"graph": (graph, [{ASKED: QUESTION}])}),
     **({} if AGENTS_MISSING else {"agent": (searching, [{"messages": [HumanMessage(QUESTION)]}])}),
-    **(
-        {} if NO_GRAPHS else {"asking": (interrupts.approving, [{"question": QUESTION}, resumed()])}
-    ),
-    **({} if NO_WAITING else {"waiting": (interrupts.stopping, [{"question": QUESTION}, None])}),
+    **({} if NO_GRAPHS else {"asking": (interrupts.approving, [{ASKED: QUESTION}, resumed()])}),
+    **({} if NO_WAITING else {"waiting": (interrupts.stopping, [{ASKED: QUESTION}, None])}),
 }
 
 
@@ -408,7 +420,7 @@ def test_a_part_of_a_batch_waits_for_what_encloses_it(way: str, is_asked: bool) 
 def test_a_lost_beginning_is_counted_once() -> None:
     """Steps of a root whose start was lost are one failed capture and no samples."""
     world = World()
-    graph().invoke({"question": QUESTION}, {"callbacks": [Faulty(world.evals, 0, "lost")]})
+    graph().invoke({ASKED: QUESTION}, {"callbacks": [Faulty(world.evals, 0, "lost")]})
     assert world.seen() == []
     assert world.evals.stats().dropped == {"capture_failed": 1}
     assert import_module("langgraph.graph")

@@ -18,7 +18,18 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain import graphs
 from tests.matrix.langchain.agents import pick
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, agent
-from tests.matrix.langchain.kit import QUESTION, WORDS, Chat, joined, store, top
+from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
+    QUESTION,
+    SAID,
+    TRIES,
+    WORDS,
+    Chat,
+    joined,
+    store,
+    top,
+)
 from tests.matrix.world import World
 from tests.support.langchain_requests import texts
 
@@ -125,14 +136,14 @@ def test_items_of_a_graphs_store_are_documents(world: World) -> None:
         memory.put(("docs",), f"k{number}", {"text": text})
 
     def answer(state: Any) -> dict[str, Any]:
-        told = "\n".join(item.value["text"] for item in state["documents"])
-        return {"generation": Chat(reply=lambda messages: REPLY).invoke(told).content}
+        told = "\n".join(item.value["text"] for item in state[FOUND])
+        return {SAID: Chat(reply=lambda messages: REPLY).invoke(told).content}
 
     made = graphs.graph()
-    made.add_node("retrieve", lambda state: {"documents": memory.search(("docs",), limit=2)})
+    made.add_node("retrieve", lambda state: {FOUND: memory.search(("docs",), limit=2)})
     made.add_node("generate", answer)
     graph = graphs.chained(made, "retrieve", "generate").compile()
-    graph.invoke({"question": QUESTION}, config(world))
+    graph.invoke({ASKED: QUESTION}, config(world))
     (seen,) = world.seen()
     assert sorted((c.text, c.id) for c in seen.sample.contexts or ()) == sorted(
         (text, f"k{number}") for number, text in enumerate(top(k=2))
@@ -148,12 +159,12 @@ def approved(secret: str) -> Any:
 
     def answer(state: Any) -> dict[str, Any]:
         types.interrupt("may I?")
-        prompt = joined(state["documents"])
-        return {"generation": Chat(reply=lambda messages: REPLY).invoke(prompt).content}
+        prompt = joined(state[FOUND])
+        return {SAID: Chat(reply=lambda messages: REPLY).invoke(prompt).content}
 
     made = graphs.graph()
     found = [Document(page_content=f"The tariff of the tenant {secret} is known to nobody else.")]
-    made.add_node("retrieve", lambda state: {"documents": found})
+    made.add_node("retrieve", lambda state: {FOUND: found})
     made.add_node("generate", answer)
     return graphs.chained(made, "retrieve", "generate").compile(checkpointer=memory.MemorySaver())
 
@@ -163,7 +174,7 @@ def test_one_user_goes_on_with_nothing_of_another(world: World) -> None:
     """Tenants have threads of one name and ask the same: what one left is not the other's."""
     ours, theirs = approved("A"), approved("B")
     thread = {"configurable": {"thread_id": "1"}}
-    asked = {"question": QUESTION}
+    asked = {ASKED: QUESTION}
     resume = import_module("langgraph.types").Command(resume="yes")
     ours.invoke(asked, thread)
     theirs.invoke(asked, config(world, **thread, metadata={"user_id": "B"}))
@@ -182,21 +193,21 @@ def test_documents_that_the_caller_hands_on_unused_are_no_retrieval(world: World
     """A small client gives back the whole state of the last turn; this turn asks for nothing."""
 
     def retrieve(state: Any) -> dict[str, Any]:
-        if WORDS("ferry") not in state["question"]:
-            return {"tries": 1}
-        return {"documents": store().similarity_search(state["question"], k=2)}
+        if WORDS("ferry") not in state[ASKED]:
+            return {TRIES: 1}
+        return {FOUND: store().similarity_search(state[ASKED], k=2)}
 
     def answer(state: Any) -> dict[str, Any]:
-        shown = state["documents"] if WORDS("ferry") in state["question"] else []
-        prompt = f"{joined(shown)}\n{state['question']}"
-        return {"generation": Chat(reply=lambda messages: REPLY).invoke(prompt).content}
+        shown = state[FOUND] if WORDS("ferry") in state[ASKED] else []
+        prompt = f"{joined(shown)}\n{state[ASKED]}"
+        return {SAID: Chat(reply=lambda messages: REPLY).invoke(prompt).content}
 
     made = graphs.graph()
     made.add_node("retrieve", retrieve)
     made.add_node("generate", answer)
     graph = graphs.chained(made, "retrieve", "generate").compile()
-    state = graph.invoke({"question": QUESTION}, config(world))
-    graph.invoke({**state, "question": "Thank you very much!"}, config(world))
+    state = graph.invoke({ASKED: QUESTION}, config(world))
+    graph.invoke({**state, ASKED: "Thank you very much!"}, config(world))
     (seen,) = world.seen()
     assert (seen.sample.question, texts(seen.sample)) == (QUESTION, top())
 

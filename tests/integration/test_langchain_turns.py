@@ -25,10 +25,14 @@ from tests.matrix.langchain import graphs, interrupts
 from tests.matrix.langchain.agents import asks, pick, search, stepping
 from tests.matrix.langchain.compat import AGENTS_MISSING, GRAPHS_MISSING, MIDDLEWARE_MISSING, agent
 from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
     PASSAGES,
     PROMPT,
     QUESTION,
     QUESTIONS,
+    SHOWN,
+    TRIES,
     Chat,
     answer_to,
     joined,
@@ -143,7 +147,7 @@ def test_documents_of_an_earlier_turn_are_not_found_in_the_course_of_a_conversat
     def find(query: str, runtime: Any) -> Any:
         documents = store().similarity_search(query, k=2)
         message = ToolMessage(joined(documents), tool_call_id=runtime.tool_call_id)
-        return command(update={"documents": documents, "messages": [message]})
+        return command(update={FOUND: documents, "messages": [message]})
 
     find.__annotations__["runtime"] = runtime
 
@@ -166,10 +170,10 @@ def test_a_resumed_graph_keeps_the_spans_of_before(world: World) -> None:
 
     def approve(state: Any) -> dict[str, Any]:
         types.interrupt("May I?")
-        return {"tries": 1}
+        return {TRIES: 1}
 
     def rewrite(state: Any) -> dict[str, Any]:
-        Chat(reply=lambda messages: "rewritten").invoke(state["question"])
+        Chat(reply=lambda messages: "rewritten").invoke(state[ASKED])
         return graphs.searched(state)
 
     made = graphs.graph()
@@ -177,7 +181,7 @@ def test_a_resumed_graph_keeps_the_spans_of_before(world: World) -> None:
         made.add_node(name, node)
     saver = import_module("langgraph.checkpoint.memory").MemorySaver()
     app = graphs.chained(made, "find", "ok", "tell").compile(checkpointer=saver)
-    app.invoke({"question": QUESTION}, in_thread(world))
+    app.invoke({ASKED: QUESTION}, in_thread(world))
     app.invoke(types.Command(resume=True), in_thread(world))
     (seen,) = world.seen()
     assert seen.spans == ("chat scripted", "chat scripted")
@@ -190,9 +194,9 @@ def test_what_a_command_brings_counts(world: World) -> None:
     """Documents of the update are candidates; its `goto` is no question."""
     command = import_module("langgraph.types").Command
     app = interrupts.approving()
-    app.invoke({"question": QUESTION}, in_thread(world))
+    app.invoke({ASKED: QUESTION}, in_thread(world))
     more = [Document(PASSAGES[4])]
-    app.invoke(command(resume=True, update={"documents": more}), in_thread(world))
+    app.invoke(command(resume=True, update={FOUND: more}), in_thread(world))
     if interrupts.NO_EVENTS is None:  # older versions send only to nodes of their own choice
         app.invoke(command(goto="generate"), in_thread(world))
     assert {sample.question for sample in samples(world)} == {QUESTION}
@@ -203,7 +207,7 @@ def test_what_a_command_brings_counts(world: World) -> None:
 def test_a_finished_graph_that_is_called_again_is_nothing(world: World) -> None:
     """There is nothing left to do, and the documents in its state are of before."""
     app = interrupts.approving()
-    app.invoke({"question": QUESTION}, in_thread(world))
+    app.invoke({ASKED: QUESTION}, in_thread(world))
     app.invoke(import_module("langgraph.types").Command(resume=True), in_thread(world))
     app.invoke(None, in_thread(world))
     assert len(samples(world)) == 1
@@ -213,8 +217,8 @@ def test_a_finished_graph_that_is_called_again_is_nothing(world: World) -> None:
 def test_a_new_question_gives_up_what_waits(world: World) -> None:
     """An interaction that waits is counted as interrupted as soon as a new question comes."""
     app = interrupts.approving()
-    app.invoke({"question": QUESTION}, in_thread(world))
-    app.invoke({"question": OTHER}, in_thread(world))
+    app.invoke({ASKED: QUESTION}, in_thread(world))
+    app.invoke({ASKED: OTHER}, in_thread(world))
     assert [(s.question, s.status) for s in samples(world)] == [(QUESTION, Status.INTERRUPTED)]
 
 
@@ -290,7 +294,7 @@ def test_record_contexts_is_heard_once_inside_a_run_in_a_block(world: World) -> 
 
     def ask(question: str) -> str:
         assert record_contexts(store().similarity_search(question, k=2))
-        reply = (PROMPT | reader()).invoke({"context": joined([]), "question": question})
+        reply = (PROMPT | reader()).invoke({SHOWN: joined([]), ASKED: question})
         return message_text(reply)
 
     with world.evals.interaction(QUESTION):
@@ -315,7 +319,7 @@ def test_tags_and_metadata_are_the_users(world: World) -> None:
 def test_metadata_of_a_graphs_server_is_told_from_the_users(world: World) -> None:
     """Keys that only look like the framework's are kept."""
     told = {"langgraph_tier": "gold", "checkpoint_age": 3, "langgraph_plan": "x", "free": True}
-    graphs.direct().invoke({"question": QUESTION}, config(world, metadata=told))
+    graphs.direct().invoke({ASKED: QUESTION}, config(world, metadata=told))
     (sample,) = samples(world)
     assert sample.metadata == {"langgraph_tier": "gold", "checkpoint_age": 3, "free": True}
 
@@ -356,10 +360,10 @@ def test_a_named_question_is_read_in_the_state_too(world: World) -> None:
         import_module("langgraph.types").interrupt("May I?")
         return {}
 
-    made = graphs.graph(dict)
-    made.add_node("find", lambda s: {**s, "documents": store().similarity_search(s["topic"], k=2)})
+    made = import_module("langgraph.graph").StateGraph(dict)
+    made.add_node("find", lambda s: {**s, FOUND: store().similarity_search(s["topic"], k=2)})
     made.add_node("ok", lambda s: {**s, **node(s)})
-    made.add_node("tell", lambda s: {**s, **graphs.generate({**s, "question": s["topic"]})})
+    made.add_node("tell", lambda s: {**s, **graphs.generate({**s, ASKED: s["topic"]})})
     saver = import_module("langgraph.checkpoint.memory").MemorySaver()
     app = graphs.chained(made, "find", "ok", "tell").compile(checkpointer=saver)
     elsewhere = World()

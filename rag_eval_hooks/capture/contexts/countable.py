@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.joined_texts import separated
+from rag_eval_hooks.capture.contexts.questions import question_of
 from rag_eval_hooks.capture.contexts.text_forms import (
     fold,
     is_telling,
@@ -60,7 +61,7 @@ def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
     if not said.makes_up(interaction.root.text):
         return []
     given = [fold(text) for text in interaction.asked]
-    question = fold(interaction.root.query or "")
+    question = fold(question_of(interaction)[0])
     whole = {fold(text) for run in interaction.runs for text in run.prompt}
 
     def is_new(text: str, run: Run) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypedDict, get_type_hints
 
 from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -23,11 +23,14 @@ from tests.matrix.langchain.compat import (
     classic,
 )
 from tests.matrix.langchain.kit import (
+    ASKED,
     COUNT,
+    FOUND,
     GRAPH_WAYS,
     PASSAGES,
     PROMPT,
     SEARCH,
+    SHOWN,
     WORDS,
     Chat,
     answer_to,
@@ -155,18 +158,18 @@ def dynamic_prompt(record: Callable[[Any], object]) -> Callable[[], Any]:
 def before_model() -> Any:
     middleware = import_module("langchain.agents.middleware")
 
-    class Documents(middleware.AgentState):  # type: ignore[name-defined, misc]
-        docs: list[Any]
+    make: Any = TypedDict
+    keys = get_type_hints(middleware.AgentState, include_extras=True)
 
     class Retrieving(middleware.AgentMiddleware):  # type: ignore[name-defined, misc]
-        state_schema = Documents
+        state_schema = make("Documents", {**keys, FOUND: list[Any]})
 
         def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
             documents = store().similarity_search(str(state["messages"][-1].content), k=2)
             asked = state["messages"][-1]
             text = f"{asked.content}"
             context = import_module("langchain_core.messages").SystemMessage(joined(documents))
-            return {"docs": documents, "messages": [context, HumanMessage(text)]}
+            return {FOUND: documents, "messages": [context, HumanMessage(text)]}
 
     return agent(stepping(), [], middleware=[Retrieving()])
 
@@ -208,7 +211,7 @@ def agentic() -> Any:
 
     def generate(state: Any) -> dict[str, Any]:
         question, context = (message_text(state["messages"][n]) for n in (0, -1))
-        prompt = PROMPT.invoke({"context": context, "question": question})
+        prompt = PROMPT.invoke({SHOWN: context, ASKED: question})
         return {"messages": [reader().invoke(prompt)]}
 
     made: Any = graph.StateGraph(graph.MessagesState)

@@ -12,10 +12,12 @@ from langchain_core.runnables import RunnableLambda
 
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.kit import (
+    ASKED,
     CHAIN_WAYS,
     PROMPT,
     QUESTION,
     QUESTIONS,
+    SHOWN,
     WORDS,
     Chat,
     answer_to,
@@ -114,14 +116,14 @@ def in_constructors(world: World, way: str) -> None:
     async def ask() -> None:
         with world.evals.interaction(QUESTION):
             found = await retriever.ainvoke(QUESTION)
-            await model.ainvoke(PROMPT.invoke({"context": joined(found), "question": QUESTION}))
+            await model.ainvoke(PROMPT.invoke({SHOWN: joined(found), ASKED: QUESTION}))
 
     if way == "ainvoke":
         asyncio.run(ask())
         return
     with world.evals.interaction(QUESTION):
         found = retriever.invoke(QUESTION)
-        prompt = PROMPT.invoke({"context": joined(found), "question": QUESTION})
+        prompt = PROMPT.invoke({SHOWN: joined(found), ASKED: QUESTION})
         if way == "invoke":
             model.invoke(prompt)
         else:
@@ -189,7 +191,7 @@ def lost_context(world: World, way: str) -> None:
 
 
 def no_retrieval(world: World, way: str) -> None:
-    call(way, PROMPT | reader(), [{"context": "nothing", "question": QUESTION}], config(world))
+    call(way, PROMPT | reader(), [{SHOWN: "nothing", ASKED: QUESTION}], config(world))
 
 
 def retriever_alone(world: World, way: str) -> None:

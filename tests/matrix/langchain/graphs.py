@@ -16,9 +16,14 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
     GRAPH_WAYS,
     PROMPT,
     QUESTION,
+    SAID,
+    SHOWN,
+    TRIES,
     WORDS,
     Chat,
     answer_to,
@@ -39,25 +44,19 @@ SEASON = WORDS("season")
 BETTER = WORDS("What does a season ticket cost at the office beside the gate?")
 
 
-class State(TypedDict, total=False):
-    """State of a tutorial's graph."""
-
-    question: str
-    documents: list[Any]
-    generation: str
-    tries: int
+KEYS = {ASKED: str, FOUND: list[Any], SHOWN: str, SAID: str, TRIES: int}
+ADDED = {FOUND: Annotated[list[Any], operator.add]}
+"""Of a state into which parallel nodes write."""
 
 
-class Gathered(TypedDict, total=False):
-    """A state into which parallel nodes write."""
-
-    question: str
-    documents: Annotated[list[Any], operator.add]
-    generation: str
+def state(**keys: Any) -> Any:
+    """A state of the drawn keys; some of another kind, or more of them."""
+    make: Any = TypedDict
+    return make("State", {**KEYS, **keys}, total=False)
 
 
-def graph(schema: Any = State) -> Any:
-    return import_module("langgraph.graph").StateGraph(schema)
+def graph(**keys: Any) -> Any:
+    return import_module("langgraph.graph").StateGraph(state(**keys))
 
 
 def chained(made: Any, *names: str) -> Any:
@@ -70,24 +69,24 @@ def chained(made: Any, *names: str) -> Any:
 
 def generate(state: Any) -> dict[str, Any]:
     chain = PROMPT | reader() | StrOutputParser()
-    context = joined(state["documents"])
-    return {"generation": chain.invoke({"context": context, "question": state["question"]})}
+    context = joined(state[FOUND])
+    return {SAID: chain.invoke({SHOWN: context, ASKED: state[ASKED]})}
 
 
 def with_retriever() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
     made = graph()
-    made.add_node("retrieve", lambda state: {"documents": retriever.invoke(state["question"])})
+    made.add_node("retrieve", lambda state: {FOUND: retriever.invoke(state[ASKED])})
     made.add_node("generate", generate)
     return chained(made, "retrieve", "generate").compile()
 
 
 def searched(state: Any) -> dict[str, Any]:
-    return {"documents": store().similarity_search(state["question"], k=2)}
+    return {FOUND: store().similarity_search(state[ASKED], k=2)}
 
 
 async def asearched(state: Any) -> dict[str, Any]:
-    return {"documents": await store().asimilarity_search(state["question"], k=2)}
+    return {FOUND: await store().asimilarity_search(state[ASKED], k=2)}
 
 
 def direct(node: Any = searched) -> Any:
@@ -113,12 +112,12 @@ def texts_in_state() -> Any:
     """A state of plain texts, found by the name of its key."""
 
     def retrieve(state: Any) -> dict[str, Any]:
-        return {"documents": top(state["question"])}
+        return {FOUND: top(state[ASKED])}
 
     def answer(state: Any) -> dict[str, Any]:
         chain = PROMPT | reader() | StrOutputParser()
-        context = "\n\n".join(state["documents"])
-        return {"generation": chain.invoke({"context": context, "question": state["question"]})}
+        context = "\n\n".join(state[FOUND])
+        return {SAID: chain.invoke({SHOWN: context, ASKED: state[ASKED]})}
 
     made = graph()
     made.add_node("retrieve", retrieve)
@@ -138,16 +137,16 @@ def graded() -> Any:
 
     def keep(state: Any) -> dict[str, Any]:
         grader = Chat(reply=grade)
-        kept = [d for d in state["documents"] if said(grader, d.page_content) == "yes"]
-        return {"documents": kept}
+        kept = [d for d in state[FOUND] if said(grader, d.page_content) == "yes"]
+        return {FOUND: kept}
 
     def approve(state: Any) -> dict[str, Any]:
-        Chat(reply=grade).invoke(f"Is this grounded? {state['generation']}")
-        return {"tries": 1}
+        Chat(reply=grade).invoke(f"Is this grounded? {state[SAID]}")
+        return {TRIES: 1}
 
     retriever = store().as_retriever(search_kwargs={"k": 3})
     made = graph()
-    made.add_node("retrieve", lambda state: {"documents": retriever.invoke(state["question"])})
+    made.add_node("retrieve", lambda state: {FOUND: retriever.invoke(state[ASKED])})
     made.add_node("grade", keep)
     made.add_node("generate", generate)
     made.add_node("approve", approve)
@@ -163,12 +162,12 @@ def corrective() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
 
     def retrieve(state: Any) -> dict[str, Any]:
-        asked = BETTER if state.get("tries") else state["question"]
-        return {"documents": retriever.invoke(asked), "tries": state.get("tries", 0) + 1}
+        asked = BETTER if state.get(TRIES) else state[ASKED]
+        return {FOUND: retriever.invoke(asked), TRIES: state.get(TRIES, 0) + 1}
 
     def rewrite(state: Any) -> dict[str, Any]:
-        Chat(reply=lambda messages: BETTER).invoke(state["question"])
-        return {"documents": []}
+        Chat(reply=lambda messages: BETTER).invoke(state[ASKED])
+        return {FOUND: []}
 
     made = graph()
     made.add_node("retrieve", retrieve)
@@ -176,7 +175,7 @@ def corrective() -> Any:
     made.add_node("generate", generate)
     made.add_edge("__start__", "retrieve")
     made.add_conditional_edges(
-        "retrieve", lambda state: "rewrite" if state["tries"] == 1 else "generate"
+        "retrieve", lambda state: "rewrite" if state[TRIES] == 1 else "generate"
     )
     made.add_edge("rewrite", "retrieve")
     made.add_edge("generate", "__end__")
@@ -187,7 +186,7 @@ def filtered_out() -> Any:
     """The grader leaves nothing: the model saw no context."""
     made = graph()
     made.add_node("retrieve", searched)
-    made.add_node("grade", lambda state: {"documents": []})
+    made.add_node("grade", lambda state: {FOUND: []})
     made.add_node("generate", generate)
     return chained(made, "retrieve", "grade", "generate").compile()
 
@@ -197,13 +196,13 @@ def fan_out() -> Any:
     send = import_module("langgraph.types").Send
 
     def one(state: Any) -> dict[str, Any]:
-        return {"documents": store().similarity_search(state["question"], k=1)}
+        return {FOUND: store().similarity_search(state[ASKED], k=1)}
 
-    made = graph(Gathered)
+    made = graph(**ADDED)
     made.add_node("retrieve", one)
     made.add_node("generate", generate)
     made.add_conditional_edges(
-        "__start__", lambda state: [send("retrieve", {"question": q}) for q in asked], ["retrieve"]
+        "__start__", lambda state: [send("retrieve", {ASKED: q}) for q in asked], ["retrieve"]
     )
     made.add_edge("retrieve", "generate")
     made.add_edge("generate", "__end__")
@@ -228,11 +227,11 @@ def modes() -> Shape:
         config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
         _, how, mode = way.split()
         if how == "stream":
-            list(direct().stream({"question": QUESTION}, config, stream_mode=mode))
+            list(direct().stream({ASKED: QUESTION}, config, stream_mode=mode))
             return
 
         async def read() -> None:
-            async for _ in direct().astream({"question": QUESTION}, config, stream_mode=mode):
+            async for _ in direct().astream({ASKED: QUESTION}, config, stream_mode=mode):
                 pass
 
         asyncio.run(read())
@@ -266,13 +265,13 @@ def closed() -> Shape:
     def run(world: World, way: str) -> None:
         config: Any = {"callbacks": [RagEvalCallbackHandler(world.evals)]}
         if way == "stream":
-            stream = direct().stream({"question": QUESTION}, config, stream_mode="messages")
+            stream = direct().stream({ASKED: QUESTION}, config, stream_mode="messages")
             next(stream)
             stream.close()
             return
 
         async def read() -> None:
-            stream = direct().astream({"question": QUESTION}, config, stream_mode="messages")
+            stream = direct().astream({ASKED: QUESTION}, config, stream_mode="messages")
             await anext(stream)
             await stream.aclose()
             await asyncio.sleep(0.05)
@@ -294,7 +293,7 @@ def closed() -> Shape:
 
 ASYNC_WAYS = tuple(way for way in GRAPH_WAYS if way.startswith("a"))
 GRAPH: dict[str, Any] = {
-    "inputs": lambda question: {"question": question},
+    "inputs": lambda question: {ASKED: question},
     "missing": GRAPHS_MISSING,
 }
 ONE = ("chat scripted",)

@@ -10,7 +10,11 @@ from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.compat import GRAPHS_MISSING, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
-from tests.matrix.langchain.kit import QUESTION
+from tests.matrix.langchain.kit import (
+    ASKED,
+    QUESTION,
+    TRIES,
+)
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
@@ -33,7 +37,7 @@ def approving() -> Any:
 
     def approve(state: Any) -> dict[str, Any]:
         interrupt("May I answer?")
-        return {"tries": 1}
+        return {TRIES: 1}
 
     made = graph()
     made.add_node("retrieve", searched)
@@ -58,7 +62,7 @@ def interrupted(
             "configurable": {"thread_id": "t1"},
         }
         goes_on = resume if build is approving else None
-        for inputs in ({"question": QUESTION}, goes_on)[: 1 + resumed]:
+        for inputs in ({ASKED: QUESTION}, goes_on)[: 1 + resumed]:
             call_graph(app, inputs, config, way)
         if not resumed:
             world.evals.recorder.suspensions.sweep(2**63)  # the time limit, without waiting for it

@@ -11,7 +11,14 @@ from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.compat import GRAPHS_MISSING
 from tests.matrix.langchain.graphs import chained, due, generate, graph, searched
 from tests.matrix.langchain.interrupts import call_graph
-from tests.matrix.langchain.kit import QUESTION, answer_to, top
+from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
+    QUESTION,
+    SAID,
+    answer_to,
+    top,
+)
 from tests.matrix.langchain.resumed import config, one, saver
 from tests.matrix.world import World
 
@@ -40,44 +47,44 @@ def cached(thread: bool) -> Callable[[World, str], None]:
             told = config(world, name)
             if not thread:
                 del told["configurable"]
-            call_graph(app, {"question": QUESTION}, told, way)
+            call_graph(app, {ASKED: QUESTION}, told, way)
 
     return body
 
 
 def cached_without_model(world: World, way: str) -> None:
-    """The answer is made by what no callback tells of."""
+    """No callback tells of what makes the answer, nor does its key: there is none."""
     policy = import_module("langgraph.types").CachePolicy()
     made = graph()
     made.add_node("retrieve", searched, cache_policy=policy)
-    made.add_node("generate", lambda state: {"generation": answer_to(QUESTION, top())})
+    made.add_node("generate", lambda state: {SAID: answer_to(QUESTION, top())})
     cache = import_module("langgraph.cache.memory").InMemoryCache()
     app = chained(made, "retrieve", "generate").compile(cache=cache)
     for _ in range(2):
         handler = RagEvalCallbackHandler(world.evals)
-        call_graph(app, {"question": QUESTION}, {"callbacks": [handler]}, way)
+        call_graph(app, {ASKED: QUESTION}, {"callbacks": [handler]}, way)
 
 
 def routed(*questions: str) -> Callable[[World, str], None]:
     """Retrieves where nothing is kept, answers thanks without documents."""
 
     def route(state: Any) -> str:
-        if "?" not in state["question"]:
+        if "?" not in state[ASKED]:
             return "chat"
-        return "generate" if state.get("documents") else "retrieve"
+        return "generate" if state.get(FOUND) else "retrieve"
 
     def body(world: World, way: str) -> None:
         made = graph()
         made.add_node("retrieve", searched)
         made.add_node("generate", generate)
-        made.add_node("chat", lambda state: {"generation": "You are welcome."})
+        made.add_node("chat", lambda state: {SAID: "You are welcome."})
         made.add_conditional_edges("__start__", route, ["retrieve", "generate", "chat"])
         made.add_edge("retrieve", "generate")
         made.add_edge("generate", "__end__")
         made.add_edge("chat", "__end__")
         app, told = made.compile(checkpointer=saver()), config(world)
         for question in questions:
-            call_graph(app, {"question": question}, told, way)
+            call_graph(app, {ASKED: question}, told, way)
 
     return body
 
@@ -93,7 +100,7 @@ SHAPES = (
     one(
         "a cached retrieve node, no model seen",
         cached_without_model,
-        [due(spans=()), due(spans=())],
+        [due(answer=None, spans=())] * 2,
         CACHE_MISSING,
     ),
     one(

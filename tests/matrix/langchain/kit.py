@@ -26,19 +26,25 @@ from tests.matrix.world import World
 from tests.support.variation import Variation, Wording, run_seed
 
 __all__ = [
+    "ASKED",
     "CHAIN_WAYS",
     "COUNT",
+    "FOUND",
     "GRAPH_WAYS",
     "NAMED",
     "PASSAGES",
     "PROMPT",
     "QUESTION",
     "QUESTIONS",
+    "SAID",
     "SEARCH",
+    "SHOWN",
     "SYNC_WAYS",
+    "TRIES",
     "WORDS",
     "Chat",
     "answer_to",
+    "as_reply",
     "ask",
     "call",
     "joined",
@@ -55,6 +61,8 @@ NAMED = Variation(run_seed() + 1_000_003)
 """Draws names of keys, steps and tools, of which none is a word of the texts."""
 SEARCH, COUNT = NAMED.name(), NAMED.name()
 """Names of the tools of agents."""
+ASKED, FOUND, SHOWN, SAID, TRIES = (NAMED.name() for _ in range(5))
+"""Keys of what pipelines hand on: question, documents, their joined text, answer, a number."""
 _PASSAGES = (
     "The ferry to Skarn leaves at 07:40 from the north quay on every working day of the year.",
     "The ferry from Skarn to the mainland returns at 18:15, and in summer also at 21:30.",
@@ -209,6 +217,11 @@ def answer_to(question: str, contexts: Sequence[str]) -> str:
     return WORDS.answer(question, len(contexts))
 
 
+def as_reply(text: str, **more: Any) -> str:
+    """The structured reply with a text under the drawn key, as JSON."""
+    return json.dumps({SAID: text, **more}, ensure_ascii=False)
+
+
 def reader(question: str | None = None, **more: Any) -> Chat:
     """A model that counts the passages in its prompt and repeats the question after `Question:`."""
 
@@ -220,7 +233,7 @@ def reader(question: str | None = None, **more: Any) -> Chat:
     return Chat(reply=reply, **more)
 
 
-PROMPT = ChatPromptTemplate.from_template("Use only:\n{context}\n\nQuestion: {question}")
+PROMPT = ChatPromptTemplate.from_template(f"Use only:\n{{{SHOWN}}}\n\nQuestion: {{{ASKED}}}")
 
 
 def joined(documents: Sequence[Document]) -> str:
@@ -231,7 +244,7 @@ def joined(documents: Sequence[Document]) -> str:
 def ask(question: str, documents: Sequence[Document]) -> str:
     """Return the answer of a chain of prompt, model and parser over documents."""
     chain = PROMPT | reader() | StrOutputParser()
-    return chain.invoke({"context": joined(documents), "question": question})
+    return chain.invoke({SHOWN: joined(documents), ASKED: question})
 
 
 SYNC_WAYS = ("invoke", "batch", "stream")

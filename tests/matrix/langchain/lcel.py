@@ -16,15 +16,20 @@ from langchain_core.runnables import (
     RunnableLambda,
     RunnablePassthrough,
 )
-from pydantic import BaseModel
+from pydantic import create_model
 
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
     PASSAGES,
     PROMPT,
     QUESTIONS,
+    SAID,
+    SHOWN,
     Chat,
     answer_to,
+    as_reply,
     joined,
     prompt_text,
     reader,
@@ -44,7 +49,7 @@ MODEL_ONLY = ("chat scripted",)
 def plain(k: int = 2, model: Runnable[Any, Any] | None = None) -> Runnable[Any, str]:
     """Retriever, prompt, model, parser."""
     retriever = store().as_retriever(search_kwargs={"k": k})
-    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
     chain: Runnable[Any, str] = inputs | PROMPT | (model or reader()) | StrOutputParser()
     return chain
 
@@ -65,11 +70,9 @@ def generated() -> Any:
     return plain() | RunnableGenerator(shout, ashout)
 
 
-class Reply(BaseModel):
-    """A structured answer."""
-
-    answer: str
-    certain: bool
+FIELDS: dict[str, Any] = {SAID: (str, ...), "certain": (bool, ...)}
+Reply = create_model("Reply", **FIELDS)
+"""A structured answer."""
 
 
 def structured() -> Any:
@@ -77,19 +80,19 @@ def structured() -> Any:
 
     def reply(messages: list[BaseMessage]) -> AIMessage:
         text = str(inner.reply(messages))
-        call = {"name": "Reply", "args": {"answer": text, "certain": True}, "id": "c1"}
+        call = {"name": "Reply", "args": {SAID: text, "certain": True}, "id": "c1"}
         return AIMessage(content="", tool_calls=[{**call, "type": "tool_call"}])
 
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | Chat(reply=reply).with_structured_output(Reply)
 
 
 def from_dict() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
     inputs: Any = {
-        "context": itemgetter("question") | retriever | joined,
-        "question": itemgetter("question"),
+        SHOWN: itemgetter(ASKED) | retriever | joined,
+        ASKED: itemgetter(ASKED),
         "language": itemgetter("language"),
     }
     return inputs | PROMPT | reader() | StrOutputParser()
@@ -102,31 +105,31 @@ def from_blocks() -> Any:
 def with_sources() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
     answer: Any = PROMPT | reader() | StrOutputParser()
-    inputs: Any = {"docs": retriever, "question": RunnablePassthrough()}
-    context = RunnablePassthrough.assign(context=lambda found: joined(found["docs"]))
-    return inputs | context | RunnablePassthrough.assign(answer=answer)
+    inputs: Any = {FOUND: retriever, ASKED: RunnablePassthrough()}
+    context = RunnablePassthrough.assign(**{SHOWN: lambda found: joined(found[FOUND])})
+    return inputs | context | RunnablePassthrough.assign(**{SAID: answer})
 
 
 def own_names() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
     answer: Any = PROMPT | reader() | StrOutputParser()
-    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
-    return inputs | RunnablePassthrough.assign(reply_to_the_user=answer)
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
+    return inputs | RunnablePassthrough.assign(**{SAID: answer})
 
 
 def given_documents(question: str) -> dict[str, Any]:
-    return {"docs": [Document(text) for text in top(question)], "question": question}
+    return {FOUND: [Document(text) for text in top(question)], ASKED: question}
 
 
 def of_the_caller() -> Any:
-    context = RunnablePassthrough.assign(context=lambda given: joined(given["docs"]))
+    context = RunnablePassthrough.assign(**{SHOWN: lambda given: joined(given[FOUND])})
     return context | PROMPT | reader() | StrOutputParser()
 
 
 def direct() -> Any:
     found = store()
     search: Any = RunnableLambda(lambda question: found.similarity_search(question, k=2))
-    inputs: Any = {"context": search | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: search | joined, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | reader() | StrOutputParser()
 
 
@@ -135,8 +138,8 @@ def one_function() -> Any:
 
     def ask(question: str) -> dict[str, Any]:
         documents = found.similarity_search(question, k=2)
-        text = chain.invoke({"context": joined(documents), "question": question})
-        return {"answer": text, "sources": documents}
+        text = chain.invoke({SHOWN: joined(documents), ASKED: question})
+        return {SAID: text, "sources": documents}
 
     return RunnableLambda(ask)
 
@@ -149,14 +152,14 @@ def with_scores() -> Any:
     found = store()
     search: Any = RunnableLambda(lambda question: found.similarity_search_with_score(question, k=2))
     text: Any = RunnableLambda(_texts_of_pairs)
-    inputs: Any = {"context": search | text, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: search | text, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | reader() | StrOutputParser()
 
 
 def reranked() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 5})
     best: Any = RunnableLambda(lambda documents: [documents[3], documents[1]])
-    inputs: Any = {"context": retriever | best | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | best | joined, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | reader() | StrOutputParser()
 
 
@@ -173,7 +176,7 @@ def map_reduce() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 3})
     shorten: Any = RunnableLambda(lambda document: document.page_content) | Chat(reply=summary)
     context = retriever | shorten.map() | (lambda found: "\n".join(m.content for m in found))
-    inputs: Any = {"context": context, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: context, ASKED: RunnablePassthrough()}
     counting = Chat(reply=counted)
     return inputs | PROMPT | counting | StrOutputParser()
 
@@ -250,13 +253,13 @@ def far_joined(documents: Any) -> str:
 
 def none_pass() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    given = {"context": retriever | far | joined, "question": RunnablePassthrough()}
+    given = {SHOWN: retriever | far | joined, ASKED: RunnablePassthrough()}
     return given | PROMPT | reader() | StrOutputParser()
 
 
 def none_written() -> Any:
     retriever = store().as_retriever(search_kwargs={"k": 2})
-    given = {"context": retriever | far_joined, "question": RunnablePassthrough()}
+    given = {SHOWN: retriever | far_joined, ASKED: RunnablePassthrough()}
     return given | PROMPT | reader() | StrOutputParser()
 
 
@@ -275,12 +278,17 @@ SHAPES = (
     shape(GROUP, "retriever, prompt, model, parser", plain),
     shape(GROUP, "post-processing by lambda", upper, answer=shouted),
     shape(GROUP, "RunnableGenerator", generated, answer=shouted),
-    shape(GROUP, "answer as structured output", structured),
+    shape(
+        GROUP,
+        "answer as structured output",
+        structured,
+        answer=lambda question: as_reply(answer_to(question, top(question)), certain=True),
+    ),
     shape(
         GROUP,
         "question as dict",
         from_dict,
-        inputs=lambda question: {"question": question, "language": "en"},
+        inputs=lambda question: {ASKED: question, "language": "en"},
     ),
     shape(GROUP, "question as content blocks", from_blocks, inputs=blocks),
     shape(GROUP, "answer beside its sources", with_sources),

@@ -24,7 +24,19 @@ from tests.matrix.langchain.agents import (
 from tests.matrix.langchain.compat import GRAPHS_MISSING, MIDDLEWARE_MISSING, agent, has
 from tests.matrix.langchain.graphs import GROUP, chained, due, generate, graph, searched
 from tests.matrix.langchain.interrupts import NO_EVENTS, approving, call_graph, stopping
-from tests.matrix.langchain.kit import QUESTION, QUESTIONS, SEARCH, Chat, answer_to, ask, store, top
+from tests.matrix.langchain.kit import (
+    ASKED,
+    QUESTION,
+    QUESTIONS,
+    SAID,
+    SEARCH,
+    TRIES,
+    Chat,
+    answer_to,
+    ask,
+    store,
+    top,
+)
 from tests.matrix.shape import Expected, Shape
 from tests.matrix.world import World
 
@@ -91,7 +103,7 @@ def failing_once() -> Any:
 def recovered(world: World, way: str) -> None:
     app, told = failing_once(), config(world)
     with contextlib.suppress(ConnectionError):
-        call_graph(app, {"question": QUESTION}, told, way)
+        call_graph(app, {ASKED: QUESTION}, told, way)
     call_graph(app, None, told, way)
     call_graph(app, None, told, way)  # there is nothing left to do
 
@@ -99,15 +111,15 @@ def recovered(world: World, way: str) -> None:
 def recovered_elsewhere(world: World, way: str) -> None:
     app = failing_once()
     with another_process() as told, contextlib.suppress(ConnectionError):
-        call_graph(app, {"question": QUESTION}, told, way)
+        call_graph(app, {ASKED: QUESTION}, told, way)
     call_graph(app, None, config(world), way)
 
 
 def resumed_elsewhere(world: World, way: str) -> None:
     app = approving()
     with another_process() as told:
-        call_graph(app, {"question": QUESTION}, told, way)
-    call_graph(app, resume(update={"tries": 3}), config(world), way)
+        call_graph(app, {ASKED: QUESTION}, told, way)
+    call_graph(app, resume(update={TRIES: 3}), config(world), way)
 
 
 def edited(build: Callable[[], Any]) -> Callable[[World, str], None]:
@@ -115,8 +127,8 @@ def edited(build: Callable[[], Any]) -> Callable[[World, str], None]:
 
     def body(world: World, way: str) -> None:
         app, told = build(), config(world)
-        call_graph(app, {"question": QUESTION}, told, way)
-        app.update_state({"configurable": told["configurable"]}, {"tries": 3})
+        call_graph(app, {ASKED: QUESTION}, told, way)
+        app.update_state({"configurable": told["configurable"]}, {TRIES: 3})
         call_graph(app, resume() if build is approving else None, told, way)
 
     return body
@@ -125,9 +137,9 @@ def edited(build: Callable[[], Any]) -> Callable[[World, str], None]:
 def planning() -> Any:
     """Another graph, with the same default name."""
     made = graph()
-    made.add_node("plan", lambda state: {"tries": 1})
+    made.add_node("plan", lambda state: {TRIES: 1})
     made.add_node("find", searched)
-    made.add_node("answer", lambda state: {"generation": generate(state)["generation"]})
+    made.add_node("answer", lambda state: {SAID: generate(state)[SAID]})
     chain = chained(made, "plan", "find", "answer")
     return chain.compile(checkpointer=saver(), interrupt_before=["answer"])
 
@@ -135,8 +147,8 @@ def planning() -> Any:
 def side_by_side(world: World, way: str) -> None:
     told = config(world)
     first, second = approving(), planning()
-    call_graph(first, {"question": QUESTION}, told, way)
-    call_graph(second, {"question": OTHER}, told, way)
+    call_graph(first, {ASKED: QUESTION}, told, way)
+    call_graph(second, {ASKED: OTHER}, told, way)
     call_graph(first, resume(), told, way)
     call_graph(second, None, told, way)
 
@@ -145,15 +157,15 @@ def twins(world: World, way: str) -> None:
     """Two graphs of the same code in one thread."""
     told = config(world)
     first, second = approving(), approving()
-    call_graph(first, {"question": QUESTION}, told, way)
-    call_graph(second, {"question": OTHER}, told, way)
+    call_graph(first, {ASKED: QUESTION}, told, way)
+    call_graph(second, {ASKED: OTHER}, told, way)
     call_graph(second, resume(), told, way)
     call_graph(first, resume(), told, way)
 
 
 def approve(state: Any) -> dict[str, Any]:
     import_module("langgraph.types").interrupt("May I?")
-    return {"tries": 1}
+    return {TRIES: 1}
 
 
 def waiting_twice(world: World, way: str) -> None:
@@ -162,7 +174,7 @@ def waiting_twice(world: World, way: str) -> None:
     for name, node in nodes.items():
         made.add_node(name, node)
     app, told = chained(made, *nodes).compile(checkpointer=saver()), config(world)
-    for inputs in ({"question": QUESTION}, resume(), resume()):
+    for inputs in ({ASKED: QUESTION}, resume(), resume()):
         call_graph(app, inputs, told, way)
 
 
@@ -176,7 +188,7 @@ def waiting_inside(world: World, way: str) -> None:
     made.add_node("generate", generate)
     app = chained(made, "find", "generate").compile(checkpointer=saver())
     told = config(world)
-    for inputs in ({"question": QUESTION}, resume()):
+    for inputs in ({ASKED: QUESTION}, resume()):
         call_graph(app, inputs, told, way)
 
 
@@ -187,7 +199,7 @@ def from_a_checkpoint(world: World, way: str) -> None:
     made.add_node("generate", generate)
     app = chained(made, "retrieve", "generate").compile(checkpointer=saver())
     told = config(world)
-    call_graph(app, {"question": QUESTION}, told, way)
+    call_graph(app, {ASKED: QUESTION}, told, way)
     where = {"configurable": told["configurable"]}
     middle = next(s for s in app.get_state_history(where) if s.next == ("generate",))
     call_graph(app, None, {**told, **middle.config}, way)
@@ -209,7 +221,7 @@ def cancelled(world: World, way: str) -> None:
     app, told = chained(made, "retrieve", "generate").compile(checkpointer=saver()), config(world)
 
     async def requests() -> None:
-        task = asyncio.create_task(app.ainvoke({"question": QUESTION}, told))
+        task = asyncio.create_task(app.ainvoke({ASKED: QUESTION}, told))
         while not begun:
             await asyncio.sleep(0.01)
         task.cancel()
@@ -276,7 +288,7 @@ def entrypoint(first: Callable[[World], Any]) -> Callable[[World, str], None]:
         def rag(question: str) -> dict[str, Any]:
             documents = find_task(question).result()
             approved = interrupt("May I?")
-            return {"answer": tell_task(question, documents).result(), "approved": approved}
+            return {SAID: tell_task(question, documents).result(), "approved": approved}
 
         app = func.entrypoint(checkpointer=saver())(rag)
         call_graph(app, QUESTION, first(world), way)

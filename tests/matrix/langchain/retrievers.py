@@ -15,8 +15,10 @@ from langchain_core.vectorstores import InMemoryVectorStore
 
 from tests.matrix.langchain.compat import CLASSIC_MISSING, classic, has
 from tests.matrix.langchain.kit import (
+    ASKED,
     PASSAGES,
     PROMPT,
+    SHOWN,
     WORDS,
     Bags,
     Chat,
@@ -35,7 +37,7 @@ MISSING = CLASSIC_MISSING
 
 
 def answering(retriever: Any) -> Any:
-    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | reader() | StrOutputParser()
 
 
@@ -133,7 +135,7 @@ def parallel() -> Any:
     both = RunnableParallel(one=base(1), two=other) | (
         lambda found: joined([*found["one"], *found["two"]])
     )
-    inputs: Any = {"context": both, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: both, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | reader() | StrOutputParser()
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import operator
 from collections.abc import Callable
 from importlib import import_module
 from inspect import signature
-from typing import Annotated, Any, TypedDict
+from operator import attrgetter
+from typing import Any, TypedDict
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
-from pydantic import BaseModel
+from pydantic import create_model
 
 from rag_eval_hooks_langchain.question_answer import message_text
 from tests.matrix.langchain.agents import (
@@ -25,14 +25,28 @@ from tests.matrix.langchain.agents import (
     this_turn,
 )
 from tests.matrix.langchain.compat import MIDDLEWARE_MISSING, agent, has
-from tests.matrix.langchain.graphs import GRAPH, ONE, chained, generate, graph, searched
+from tests.matrix.langchain.graphs import (
+    ADDED,
+    GRAPH,
+    ONE,
+    chained,
+    generate,
+    graph,
+    searched,
+    state,
+)
 from tests.matrix.langchain.kit import (
+    ASKED,
+    FOUND,
     GRAPH_WAYS,
     QUESTION,
     QUESTIONS,
+    SAID,
     SEARCH,
+    SHOWN,
     Chat,
     answer_to,
+    as_reply,
     ask,
     joined,
     prompt_text,
@@ -64,29 +78,15 @@ def deep() -> Any:
     return chained(made, "find", "generate").compile()
 
 
-class Narrow(TypedDict):
-    """All that comes out."""
-
-    answer: str
-
-
-class Joining(TypedDict, total=False):
-    """A state in which texts are joined."""
-
-    question: str
-    documents: Annotated[list[Any], operator.add]
-    context: str
-    answer: str
-
-
 def narrow() -> Any:
     """Two nodes retrieve side by side; only the answer comes out."""
     kind = import_module("langgraph.graph").StateGraph
     name = "output_schema" if "output_schema" in signature(kind).parameters else "output"
-    made = kind(Joining, **{name: Narrow})
-    made.add_node("one", lambda s: {"documents": store().similarity_search(s["question"], k=1)})
-    made.add_node("two", lambda s: {"documents": store().similarity_search(OTHER, k=1)})
-    made.add_node("tell", lambda s: {"answer": ask(s["question"], s["documents"])})
+    make: Any = TypedDict
+    made = kind(state(**ADDED), **{name: make("Narrow", {SAID: str})})
+    made.add_node("one", lambda s: {FOUND: store().similarity_search(s[ASKED], k=1)})
+    made.add_node("two", lambda s: {FOUND: store().similarity_search(OTHER, k=1)})
+    made.add_node("tell", lambda s: {SAID: ask(s[ASKED], s[FOUND])})
     made.add_edge("__start__", "one")
     made.add_edge("__start__", "two")
     made.add_edge(["one", "two"], "tell")
@@ -102,15 +102,15 @@ def joining(documents: bool) -> Callable[[], Any]:
     """The context is one text in the state, with or without the documents of before."""
 
     def build() -> Any:
-        made = graph(Joining)
+        made = graph()
         if documents:
             made.add_node("find", searched)
-            made.add_node("join", lambda s: {"context": joined(s["documents"])})
+            made.add_node("join", lambda s: {SHOWN: joined(s[FOUND])})
         else:
-            made.add_node("find", lambda s: {"question": s["question"]})
-            found = lambda s: {"context": joined(searched(s)["documents"])}  # noqa: E731
+            made.add_node("find", lambda s: {ASKED: s[ASKED]})
+            found = lambda s: {SHOWN: joined(searched(s)[FOUND])}  # noqa: E731
             made.add_node("join", found)
-        made.add_node("tell", lambda s: {"answer": told().invoke(s)})
+        made.add_node("tell", lambda s: {SAID: told().invoke(s)})
         return chained(made, "find", "join", "tell").compile()
 
     return build
@@ -125,8 +125,8 @@ def compressing() -> Any:
 
     def compress(state: Any) -> dict[str, Any]:
         model = Chat(reply=lambda messages: prompt_text(messages)[:70])
-        found = store().similarity_search(state["question"], k=2)
-        return {"documents": [Document(message_text(model.invoke(d.page_content))) for d in found]}
+        found = store().similarity_search(state[ASKED], k=2)
+        return {FOUND: [Document(message_text(model.invoke(d.page_content))) for d in found]}
 
     made = graph()
     made.add_node("retrieve", compress)
@@ -138,18 +138,12 @@ def compressed(question: str) -> list[str]:
     return [text[:70] for text in top(question)]
 
 
-class Fields(BaseModel):
-    """A state with fields."""
-
-    question: str
-    documents: list[Any] = []
-    answer: str = ""
-
-
 def with_fields() -> Any:
-    made = graph(Fields)
-    made.add_node("find", lambda s: {"documents": store().similarity_search(s.question, k=2)})
-    made.add_node("tell", lambda s: {"answer": ask(s.question, s.documents)})
+    fields: dict[str, Any] = {ASKED: (str, ...), FOUND: (list[Any], []), SAID: (str, "")}
+    made = import_module("langgraph.graph").StateGraph(create_model("Fields", **fields))
+    asked, found = attrgetter(ASKED), attrgetter(FOUND)
+    made.add_node("find", lambda s: {FOUND: store().similarity_search(asked(s), k=2)})
+    made.add_node("tell", lambda s: {SAID: ask(asked(s), found(s))})
     return chained(made, "find", "tell").compile()
 
 
@@ -157,12 +151,12 @@ def gathered() -> Any:
     """A node asks two retrievers at once."""
 
     async def find(state: Any) -> dict[str, Any]:
-        found = await asyncio.gather(base(1).ainvoke(state["question"]), base(1).ainvoke(OTHER))
-        return {"documents": [document for documents in found for document in documents]}
+        found = await asyncio.gather(base(1).ainvoke(state[ASKED]), base(1).ainvoke(OTHER))
+        return {FOUND: [document for documents in found for document in documents]}
 
     async def tell(state: Any) -> dict[str, Any]:
-        inputs = {"context": joined(state["documents"]), "question": state["question"]}
-        return {"generation": await told().ainvoke(inputs)}
+        inputs = {SHOWN: joined(state[FOUND]), ASKED: state[ASKED]}
+        return {SAID: await told().ainvoke(inputs)}
 
     made = graph()
     made.add_node("find", find)
@@ -227,11 +221,9 @@ def updating() -> Any:
     return agent(searching(), [tool(SEARCH, description="Searches.")(find)])
 
 
-class Said(BaseModel):
-    """A structured reply."""
-
-    answer: str
-    sources: list[str]
+FIELDS: dict[str, Any] = {SAID: (str, ...), "sources": (list[str], ...)}
+Said = create_model("Said", **FIELDS)
+"""A structured reply."""
 
 
 def formatted() -> Any:
@@ -243,7 +235,7 @@ def formatted() -> Any:
         question = str(turn[0].content)
         if len(turn) == 1:
             return pick((SEARCH, question))
-        arguments = {"answer": answer_to(question, top(question)), "sources": ["p0"]}
+        arguments = {SAID: answer_to(question, top(question)), "sources": ["p0"]}
         call = {"name": "Said", "args": arguments, "id": "c9", "type": "tool_call"}
         return AIMessage("", tool_calls=[call])
 
@@ -300,5 +292,10 @@ SHAPES = (
         spans=("chat scripted", f"execute_tool {SEARCH}"),
     ),
     agents("a tool that updates the state", updating, missing=NO_RUNTIME),
-    agents("a structured reply", formatted, missing=MIDDLEWARE_MISSING),
+    agents(
+        "a structured reply",
+        formatted,
+        answer=lambda q: as_reply(answer_to(q, top(q)), sources=["p0"]),
+        missing=MIDDLEWARE_MISSING,
+    ),
 )

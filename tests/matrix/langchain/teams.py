@@ -25,11 +25,16 @@ from tests.matrix.langchain.compat import (
 )
 from tests.matrix.langchain.graphs import ONE, chained, generate, graph, searched
 from tests.matrix.langchain.kit import (
+    ASKED,
     CHAIN_WAYS,
+    FOUND,
+    NAMED,
     PASSAGES,
     PROMPT,
     QUESTION,
     QUESTIONS,
+    SAID,
+    SHOWN,
     WORDS,
     Bags,
     Chat,
@@ -50,6 +55,7 @@ __all__ = ["SHAPES"]
 
 GROUP = "as teams build them"
 OTHER = QUESTIONS[1]
+OTHERS = NAMED.name()
 TWO = ("chat scripted", "retrieval InMemoryVectorStore", "retrieval InMemoryVectorStore")
 
 
@@ -63,9 +69,9 @@ def told() -> Any:
 
 def parallel() -> Any:
     """Two retrievers side by side, their documents put together."""
-    found: Any = RunnableParallel(best=base(1), more=base(3), question=RunnablePassthrough())
-    context = RunnablePassthrough.assign(context=lambda x: joined([*x["best"], *x["more"]]))
-    return found | context | RunnablePassthrough.assign(answer=told())
+    found: Any = RunnableParallel({FOUND: base(1), OTHERS: base(3), ASKED: RunnablePassthrough()})
+    context = RunnablePassthrough.assign(**{SHOWN: lambda x: joined([*x[FOUND], *x[OTHERS]])})
+    return found | context | RunnablePassthrough.assign(**{SAID: told()})
 
 
 def branching() -> Any:
@@ -83,7 +89,7 @@ def function() -> Any:
     @as_chain
     def rag(question: str) -> dict[str, Any]:
         documents = base().invoke(question)
-        return {"answer": ask(question, documents), "context": documents}
+        return {SAID: ask(question, documents), SHOWN: documents}
 
     return rag
 
@@ -101,13 +107,13 @@ class AsyncOnly(BaseRetriever):
 
 
 def async_only() -> Any:
-    inputs: Any = {"context": AsyncOnly() | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: AsyncOnly() | joined, ASKED: RunnablePassthrough()}
     return inputs | told()
 
 
 def diverse() -> Any:
     retriever = store().as_retriever(search_type="mmr", search_kwargs={"k": 2, "lambda_mult": 1.0})
-    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
     return inputs | told()
 
 
@@ -123,7 +129,7 @@ def several_vectors() -> Any:
     short = [Document(text[:50], metadata={"doc": str(n)}) for n, text in enumerate(PASSAGES)]
     vectors.add_documents(short)
     retriever.docstore.mset([(str(n), Document(text)) for n, text in enumerate(PASSAGES)])
-    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
     return inputs | told()
 
 
@@ -204,11 +210,11 @@ def lists_of_modes(world: World, way: str) -> None:
     app = chained(made, "retrieve", "generate").compile()
     modes = ["values", "updates", "messages"]
     if way == "stream":
-        list(app.stream({"question": QUESTION}, config(world), stream_mode=modes, subgraphs=True))
+        list(app.stream({ASKED: QUESTION}, config(world), stream_mode=modes, subgraphs=True))
         return
 
     async def read() -> None:
-        async for _ in app.astream({"question": QUESTION}, config(world), stream_mode=modes):
+        async for _ in app.astream({ASKED: QUESTION}, config(world), stream_mode=modes):
             pass
 
     asyncio.run(read())
@@ -223,9 +229,9 @@ def endless(world: World, way: str) -> None:
     app, told_config = made.compile(), config(world, recursion_limit=3)
     with contextlib.suppress(RecursionError):
         if way == "invoke":
-            app.invoke({"question": QUESTION}, told_config)
+            app.invoke({ASKED: QUESTION}, told_config)
         else:
-            asyncio.run(app.ainvoke({"question": QUESTION}, told_config))
+            asyncio.run(app.ainvoke({ASKED: QUESTION}, told_config))
 
 
 def too_slow(world: World, way: str) -> None:
@@ -241,7 +247,7 @@ def too_slow(world: World, way: str) -> None:
     app = chained(made, "retrieve", "slow").compile()
     app.step_timeout = 0.2
     with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-        asyncio.run(app.ainvoke({"question": QUESTION}, config(world)))
+        asyncio.run(app.ainvoke({ASKED: QUESTION}, config(world)))
 
 
 def due(question: str = QUESTION, **more: Any) -> Expected:

@@ -20,9 +20,13 @@ from rag_eval_hooks import Status
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
 from tests.matrix.langchain.application import SPANS, config, due
 from tests.matrix.langchain.kit import (
+    ASKED,
     CHAIN_WAYS,
+    FOUND,
     PROMPT,
     QUESTION,
+    SAID,
+    SHOWN,
     Chat,
     answer_to,
     call,
@@ -81,7 +85,7 @@ def down(messages: list[BaseMessage]) -> str:
 
 
 def answering(retriever: Any, model: Any = None) -> Any:
-    inputs: Any = {"context": retriever | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever | joined, ASKED: RunnablePassthrough()}
     return inputs | PROMPT | (model or reader()) | StrOutputParser()
 
 
@@ -239,13 +243,13 @@ class Odd:
 def odd_payload(question: str) -> dict[str, Any]:
     cycle: dict[str, Any] = {}
     cycle["cycle"] = [cycle, (cycle,)]
-    return {"question": question, "odd": Odd(), "lock": object(), "tree": cycle, "docs": Odd()}
+    return {ASKED: question, "odd": Odd(), "lock": object(), "tree": cycle, FOUND: Odd()}
 
 
 def odd_chain() -> Any:
     def ask(given: dict[str, Any]) -> dict[str, Any]:
-        text = plain().invoke(given["question"])
-        return {**given, "answer": text}
+        text = plain().invoke(given[ASKED])
+        return {**given, SAID: text}
 
     return RunnableLambda(ask)
 
