@@ -16,7 +16,7 @@ from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 from rag_eval_hooks.capture.sample_texts import SampleTexts
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.redaction import Session
-from rag_eval_hooks.sample import Context, Sample
+from rag_eval_hooks.sample import Context, Sample, Status
 
 __all__ = ["answer_of", "assemble", "traits_of_interaction"]
 
@@ -84,7 +84,7 @@ def assemble(
             **texts.metadata("metadata", golden.metadata),
         },
         latency=seconds(interaction.root),
-        truncated=texts.truncated(*sorted(interaction.left_out)),
+        truncated=texts.truncated(*sorted(interaction.left_out | _to_come(interaction, answer))),
         context_source=source,
         question_source=question_source,
         trace_id=trace_id,
@@ -141,6 +141,15 @@ def answer_of(interaction: Interaction) -> str | None:
     else:
         answer = _said(interaction)
     return next((text for text in (answer, root.text) if text is not None), interaction.structured)
+
+
+def _to_come(interaction: Interaction, answer: str | None) -> set[str]:
+    """Return the part that is missing where a graph of a thread ended without an answer.
+
+    It may wait for somebody: only an event tells of that, and that event may be lost.
+    """
+    ended = interaction.status is Status.OK and answer is None and interaction.resumable
+    return {"answer"} if ended and interaction.metadata.get("thread_id") is not None else set()
 
 
 def _response_id(interaction: Interaction, answer: str | None) -> str | None:

@@ -344,6 +344,8 @@ def test_one_bad_event_gives_no_false_sample(pipeline: str, fault: str, way: str
     # Of a graph that waits nothing tells but its interrupt: without it the first call is over.
     asked = Counter(s.metadata.get("number") for s in finished)
     assert max(asked.values()) <= len(PIPELINES[pipeline][1]), "one call gives one sample"
+    sure = Counter(s.metadata.get("number") for s in finished if judged(s) == "right")
+    assert max(sure.values(), default=0) <= 1, "one request gives one sample without a mark"
     told = Counter(judged(sample) for sample in samples)
     line = (
         f"{pipeline}, {way}, {fault}: {count} events, {dict(told)}, {count - len(samples)} none\n"
