@@ -4,7 +4,7 @@ Application processes share a spool, a JSONL file, a platform and a judge server
 them at a time is killed at a random moment and started again, so that there are always leftovers.
 At the end a last process scores what is left, and the files are compared with what the
 applications had seen accepted. A killed process may lose what it accepted in the last
-50 ms, on a machine under load 100 ms.
+50 ms, on an overloaded machine some hundred.
 
     python -m benchmarks.kill9 [--kills 100] [--processes 3] [--platform-ms 50] [--json FILE]
 """
