@@ -104,7 +104,7 @@ class Documents:
     def in_artifact(self, artifact: Any, is_known: IsKnown) -> Lists:
         """Return the lists in a tool's artifact, also of documents written as mappings."""
         found = self.found_in(artifact, artifacts=False, is_known=is_known)
-        return found or self.passing(artifact)
+        return found if found or holds_documents(artifact) else self.passing(artifact)
 
     def typed(self, value: Any) -> tuple[Context, ...] | None:
         """Return the contexts in a value that should hold documents or texts, possibly none."""

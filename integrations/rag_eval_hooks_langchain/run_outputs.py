@@ -94,6 +94,9 @@ class RunOutputs:
         found = self._documents.found_in(outputs, given, artifacts=fresh, resets=resets)
         for contexts in found:
             self._recorder.documents(run, contexts)
+        graph = _outermost(run)
+        if found and run.kind is RunKind.TOOL and graph.state is not None:
+            graph.state.read.update(_artifacts_in([outputs]))
         return bool(found)
 
     def note_text(self, run: Run, text: Context | None) -> None:
@@ -208,11 +211,7 @@ class RunOutputs:
     def _artifacts(self, messages: Sequence[BaseMessage] | str, graph: Run) -> Lists:
         """Return unknown documents in messages of tools; each message is read once a graph."""
         read: set[tuple[str, int]] = set() if graph.state is None else graph.state.read
-        tools = {
-            (m.tool_call_id, id(m.artifact)): m.artifact
-            for m in _this_turn(messages)
-            if isinstance(m, ToolMessage) and m.artifact is not None
-        }
+        tools = _artifacts_in(_this_turn(messages))
         unread = [artifact for key, artifact in tools.items() if key not in read]
         if not unread:
             return []
@@ -231,6 +230,15 @@ class RunOutputs:
         }
         longest = self._recorder.longest
         return lambda text: text in known or (len(text) > longest and text[:longest] in known)
+
+
+def _artifacts_in(messages: Iterable[Any]) -> dict[tuple[str, int], Any]:
+    """Return the artifacts in messages of tools, each by the call and its identity."""
+    return {
+        (m.tool_call_id, id(m.artifact)): m.artifact
+        for m in messages
+        if isinstance(m, ToolMessage) and m.artifact is not None
+    }
 
 
 def _has_retrieved(interaction: Interaction) -> bool:
