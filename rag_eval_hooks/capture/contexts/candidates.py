@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling, words
+from rag_eval_hooks.capture.contexts.text_forms import distinct_words, fold, is_telling
 from rag_eval_hooks.capture.interaction import DocumentList
 from rag_eval_hooks.sample import Context
 
@@ -42,10 +42,11 @@ def candidates_of(lists: Sequence[DocumentList]) -> dict[str, Candidate]:
         Candidates by their folded text.
     """
     distinct: dict[str, Candidate] = {}
+    folded = {text: fold(text) for text in {c.text for found in lists for c in found.contexts}}
     for found in lists:
         listed: dict[str, Candidate] = {}
         for index, context in enumerate(found.contexts):
-            text = fold(context.text)
+            text = folded[context.text]
             if text in listed:
                 continue
             bare = context.id is None and context.score is None and not context.metadata
@@ -101,7 +102,7 @@ def likeliest(
 
 
 def _words(text: str) -> set[str]:
-    return {word for word, _ in words(fold(text).lower())}
+    return distinct_words(fold(text).lower())
 
 
 def once(contexts: Iterable[Context]) -> tuple[Context, ...]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from rag_eval_hooks.capture.contexts.joined_texts import separated
 from rag_eval_hooks.capture.contexts.questions import question_of
 from rag_eval_hooks.capture.contexts.text_forms import (
+    distinct_words,
     fold,
     is_telling,
     is_telling_text,
@@ -97,8 +98,8 @@ class _Said:
 
     def makes_up(self, answer: str | None) -> bool:
         """Return whether at least half of the words of an answer are those of models."""
-        own = {word for word, _ in words(fold(answer or "").lower())}
-        said = {word for _, text in self._texts for word, _ in words(text.lower())}
+        own = distinct_words(fold(answer or "").lower())
+        said = {word for _, text in self._texts for word in distinct_words(text.lower())}
         return not own or not said or 2 * len(own & said) >= len(own)
 
     def _parts(self, said: Sequence[str]) -> set[str]:
@@ -139,7 +140,7 @@ def _is_receipt(text: str) -> bool:
 
 def _mostly(text: str, arguments: str) -> bool:
     """Return whether at least half of a tool's words are those of its arguments."""
-    given = {word for word, _ in words(arguments)}
+    given = distinct_words(arguments)
     # A wide character alone stands in many texts.
     own = [word for word, _ in words(text) if len(word) > 1]
     return 2 * sum(word in given for word in own) >= len(own) > 0

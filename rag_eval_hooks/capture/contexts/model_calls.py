@@ -85,7 +85,8 @@ def _prompt(run: Run, folded: dict[str, str], *, fresh: bool = False) -> str:
 def _given_out(interaction: Interaction) -> Sequence[str]:
     """Return the texts of the documents that steps gave out, folded."""
     lists = (found for found in interaction.lists if found.origin is Origin.DOCUMENTS)
-    return list({fold(context.text) for found in lists for context in found.contexts})
+    texts = {context.text for found in lists for context in found.contexts}
+    return list(set(map(fold, texts)))
 
 
 class _Quotes:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 __all__ = [
     "TELLING",
+    "distinct_words",
     "fold",
     "forms",
     "is_telling",
@@ -85,6 +86,11 @@ def words(text: str) -> Iterator[tuple[str, int]]:
         yield match[0], match.start()
 
 
+def distinct_words(text: str) -> set[str]:
+    """Return the words of a text as `words` yields them, each once."""
+    return set(_WORD.findall(text.lower() if text.isascii() else text))
+
+
 def shingles(text: str) -> dict[str, int]:
     """Return each four words, or ten wide characters, in a row with the offset of the first."""
     found: dict[str, int] = {}
@@ -104,7 +110,7 @@ def shingles(text: str) -> dict[str, int]:
 
 def is_telling(folded: str) -> bool:
     """Return whether a text is long enough not to be in a prompt by chance."""
-    return len(folded) + _wide(folded[:TELLING]) >= TELLING
+    return len(folded) >= TELLING or len(folded) + _wide(folded) >= TELLING
 
 
 def is_telling_text(text: str) -> bool:
