@@ -210,7 +210,7 @@ def fan_out() -> Any:
 
 
 def fanned(_question: str) -> list[str]:
-    return [*top(QUESTION, 1), *top(BETTER, 1)]
+    return list(dict.fromkeys([*top(QUESTION, 1), *top(BETTER, 1)]))
 
 
 def subgraph() -> Any:

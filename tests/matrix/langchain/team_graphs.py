@@ -95,7 +95,7 @@ def narrow() -> Any:
 
 
 def side_by_side(_: str) -> list[str]:
-    return [*top(QUESTION, 1), *top(OTHER, 1)]
+    return list(dict.fromkeys([*top(QUESTION, 1), *top(OTHER, 1)]))
 
 
 def joining(documents: bool) -> Callable[[], Any]:
