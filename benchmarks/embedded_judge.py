@@ -468,6 +468,8 @@ def main() -> int:
     judge = LocalJudge(embedder, entailer=entailer)
     if given.own:
         rows = read(given.own)[: given.limit]
+        if len({bool(row["labels"]["hallucinated"]) for row in rows}) < 2:
+            parser.error(f"{given.own} has answers of one label only; agreement needs both")
         print(asyncio.run(report_ragtruth(judge, rows)).replace("RAGTruth QA", given.own.name))
         return 0
     if not (given.data / "ragtruth_qa.jsonl").is_file():

@@ -10,7 +10,12 @@ import pytest
 
 from rag_eval_hooks.calls import BreakerState
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
-from rag_eval_hooks.judges.calls.failures import JudgeHealth, health_of, requested_pause
+from rag_eval_hooks.judges.calls.failures import (
+    JudgeHealth,
+    describe,
+    health_of,
+    requested_pause,
+)
 from rag_eval_hooks.judges.calls.gate import CallLimits, Gate
 
 
@@ -64,6 +69,15 @@ async def many(subject: Gate, count: int, **end: Any) -> list[BaseException | No
 def test_what_an_error_tells_of_the_judge(error: BaseException, health: JudgeHealth) -> None:
     """A refusal of one request is a sign of life, a cancelled call is no sign at all."""
     assert health_of(error) is health
+
+
+def test_a_used_up_quota_is_no_rate_limit() -> None:
+    """Who has no credit left is not advised to ask less often, and the other way round."""
+    used_up, limited = (describe(StatusError(429, code=c)) for c in ("insufficient_quota", "x"))
+    assert "used up" in used_up
+    assert "concurrency" not in used_up
+    assert "used up" not in limited
+    assert "concurrency" in limited
 
 
 @pytest.mark.parametrize(

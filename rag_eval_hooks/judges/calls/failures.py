@@ -32,13 +32,14 @@ __all__ = [
 
 LONGEST_WAIT: Final = 60.0
 """Seconds. A server that asks for a longer pause gets this one."""
-_ADVICE: Final = {
+_NO_CREDIT: Final = "insufficient_quota"
+_ADVICE: Final[dict[object, str]] = {
     401: "the key was not accepted; set api_key",
     403: "the key has no access; check the key and the model",
     404: "no such model or path; check the model and base_url",
     429: "rate limit or quota; lower the concurrency or the sample rate",
+    _NO_CREDIT: "the account's quota is used up; look at its billing",
 }
-_NO_CREDIT: Final = "insufficient_quota"
 _TIME_OUT: Final = ("Timeout", "TimeoutError", "TimeoutException")
 _STATUS: Final = ("status_code", "status", "code", "http_status", "HTTPStatusCode")
 _HEADERS: Final = ("headers", "HTTPHeaders")
@@ -159,7 +160,8 @@ def describe(error: BaseException) -> str:
     if status is None:
         return type(error).__name__
     plain = isinstance(code, str) and re.fullmatch(r"[a-z_]{1,40}", code)
-    return ", ".join(filter(None, (f"HTTP {status}", code if plain else None, _ADVICE.get(status))))
+    advice = _ADVICE[code] if code == _NO_CREDIT else _ADVICE.get(status)
+    return ", ".join(filter(None, (f"HTTP {status}", code if plain else None, advice)))
 
 
 def requested_pause(error: BaseException) -> float:
