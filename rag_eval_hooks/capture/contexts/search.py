@@ -133,11 +133,9 @@ class _Finder:
 
     def _beside_sources(self, seen: Found) -> Found:
         """Add sources of the answer that were too short to follow, or shown to another call."""
-        contexts = seen.contexts or ()
-        if not all(map(is_telling, self._candidates)):
-            contexts = with_short_texts(contexts, self._lists)
+        contexts = with_short_texts(seen.contexts or (), self._lists)
+        known = {fold(context.text) for context in contexts}
         sources = candidates_of(self._of(Origin.SOURCES))
-        known = {fold(context.text) for context in contexts} if sources else set()
         missing = {t: c for t, c in sources.items() if t not in known and not c.stands_in(known)}
         if not missing:
             return Found(contexts, seen.source)
