@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.joined_texts import separated
@@ -83,7 +83,7 @@ class _Said:
     def __init__(self, interaction: Interaction) -> None:
         models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
         self._texts = [(run, text) for run in models for text in _texts_of(run)]
-        self._shingles: dict[str, Set[str]] = {}
+        self._shingles: dict[str, set[str]] = {}
 
     def echoes(self, text: str, run: Run) -> bool:
         """Return whether at least half of a text stands in what models said before a run's end."""
@@ -93,8 +93,9 @@ class _Said:
         folded = fold(text)
         if any(folded in said for said in before):
             return True
-        own = shingles(folded)
-        return bool(own) and 2 * len(own.keys() & self._parts(before)) >= len(own)
+        parts = self._parts(before)
+        own = shingles(folded) if parts else set()
+        return bool(own) and 2 * len(own & parts) >= len(own)
 
     def makes_up(self, answer: str | None) -> bool:
         """Return whether at least half of the words of an answer are those of models."""
@@ -106,7 +107,7 @@ class _Said:
         parts: set[str] = set()
         for text in said:
             if text not in self._shingles:
-                self._shingles[text] = shingles(text).keys()
+                self._shingles[text] = shingles(text)
             parts |= self._shingles[text]
         return parts
 
@@ -135,15 +136,15 @@ def _is_nearly(reply: str, text: str) -> bool:
 def _is_receipt(text: str) -> bool:
     """Return whether a text only names what was done to something: an id or a path, few words."""
     rest, names = _NAMES.subn(" ", text)
-    return names > 0 and sum(1 for _ in words(rest)) <= _MOST_IN_RECEIPT
+    return names > 0 and len(words(rest)) <= _MOST_IN_RECEIPT
 
 
 def _mostly(text: str, arguments: str) -> bool:
     """Return whether at least half of a tool's words are those of its arguments."""
     given = distinct_words(arguments)
     # A wide character alone stands in many texts.
-    own = [word for word, _ in words(text) if len(word) > 1]
-    return 2 * sum(word in given for word in own) >= len(own) > 0
+    own = [word for word in words(text) if len(word) > 1]
+    return 2 * len([word for word in own if word in given]) >= len(own) > 0
 
 
 def _texts_of(model: Run) -> Iterator[str]:

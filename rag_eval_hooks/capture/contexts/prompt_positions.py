@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from rag_eval_hooks.capture.contexts.text_forms import TELLING, shingles
+from rag_eval_hooks.capture.contexts.text_forms import TELLING, shingle_offsets, shingles
 
 __all__ = ["Position", "Prompts"]
 
@@ -99,13 +99,20 @@ class Prompts:
         """Return whether a text is in any prompt."""
         return any(text in prompt for prompt in self._texts)
 
-    def shingles(self) -> dict[str, Position]:
-        """Return the first position of each four words in a row."""
-        found: dict[str, Position] = {}
+    def shingles(self) -> set[str]:
+        """Return each four words in a row that tell of documents: those asked do not."""
+        asked = self.asked()
+        return {part for text in self._texts for part in shingles(text) if part not in asked}
+
+    def stretch(self, parts: Collection[str]) -> Position:
+        """Return where the words of a text stand, in the first prompt that has any of them."""
         for number, text in enumerate(self._texts):
-            for part, start in shingles(text).items():
-                found.setdefault(part, Position(number, start, len(part)))
-        return found
+            offsets = shingle_offsets(text)
+            places = [(offsets[part], len(part)) for part in parts if part in offsets]
+            if places:
+                start = min(places)[0]
+                return Position(number, start, max(map(sum, places)) - start)
+        raise ValueError(parts)
 
     def asked(self) -> set[str]:
         """Return each four words in a row that were asked: they tell nothing of documents."""

@@ -291,18 +291,16 @@ class _Match:
 
     def _by_shingles(self, rest: Mapping[str, Candidate]) -> None:
         """Find texts that a formatter numbered, excerpted, divided or wrapped."""
-        prompts = self._prompts.shingles()
-        asked = self._prompts.asked()
-        parts = {text: shingles(text).keys() - asked for text in self._candidates}
+        held = self._prompts.shingles()
+        if all(held.isdisjoint(shingles(text)) for text in rest):
+            return
+        parts = {text: shingles(text) - self._prompts.asked() for text in self._candidates}
         owners = Counter(part for own in parts.values() for part in own)
         for text, candidate in rest.items():
             own = [part for part in parts[text] if owners[part] == 1]
-            places = [prompts[part] for part in own if part in prompts]
-            if places and len(places) >= min(_LEAST_SHINGLES, len(own)):
-                start = min(places, key=lambda place: (place.prompt, place.start))
-                end = max(place.end for place in places if place.prompt == start.prompt)
-                where = Position(start.prompt, start.start, end - start.start)
-                self._note(text, where, candidate.context)
+            seen = held.intersection(own)
+            if seen and len(seen) >= min(_LEAST_SHINGLES, len(own)):
+                self._note(text, self._prompts.stretch(seen), candidate.context)
 
 
 def _outermost(sources: Sequence[DocumentList]) -> Sequence[DocumentList]:

@@ -6,7 +6,7 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 __all__ = [
     "TELLING",
@@ -16,6 +16,7 @@ __all__ = [
     "is_telling",
     "is_telling_text",
     "least_shown",
+    "shingle_offsets",
     "shingles",
     "words",
 ]
@@ -29,8 +30,8 @@ _ENOUGH = 400
 _WORD_WEIGHT = 5
 _WIDE_WEIGHT = 2
 """Words of Chinese, Japanese and Korean are two or three characters."""
-_SHINGLE = 4 * _WORD_WEIGHT
-"""Weight of the words in a row by which a part of a text is known."""
+_SHINGLE = 4
+"""Words in a row by which a part of a text is known."""
 
 _MARKED = re.compile(r"[*`~#|<\[>_]")
 _MARKS = re.compile(r"<br ?/?>|^[ \t]*>[> \t]*|^[ \t]*#+ |\*\*|__|[*`~|]", re.MULTILINE)
@@ -80,32 +81,50 @@ def _written(text: str) -> Iterator[str]:
     yield " ".join(text.split())
 
 
-def words(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the words of a text in lower case with their offsets; a wide character is a word."""
-    for match in _WORD.finditer(text.lower() if text.isascii() else text):
-        yield match[0], match.start()
+def words(text: str) -> list[str]:
+    """Return the words of a text in lower case; a wide character is a word."""
+    return _WORD.findall(_lowered(text))
 
 
 def distinct_words(text: str) -> set[str]:
-    """Return the words of a text as `words` yields them, each once."""
-    return set(_WORD.findall(text.lower() if text.isascii() else text))
+    """Return the words of a text as `words` does, each once."""
+    return set(words(text))
 
 
-def shingles(text: str) -> dict[str, int]:
-    """Return each four words, or ten wide characters, in a row with the offset of the first."""
+def shingles(text: str) -> set[str]:
+    """Return each four words, or ten wide characters, in a row."""
+    return set(_in_a_row(words(text)))
+
+
+def shingle_offsets(text: str) -> dict[str, int]:
+    """Return each of the `shingles` of a text with the offset of its first place."""
+    matches = list(_WORD.finditer(_lowered(text)))
     found: dict[str, int] = {}
-    listed = list(words(text))
-    weights = [_WIDE_WEIGHT if word >= _FIRST_WIDE else _WORD_WEIGHT for word, _ in listed]
+    for match, part in zip(matches, _in_a_row([match[0] for match in matches]), strict=False):
+        found.setdefault(part, match.start())
+    return found
+
+
+def _lowered(text: str) -> str:
+    # The lower case of other texts may be longer, with other offsets.
+    return text.lower() if text.isascii() else text
+
+
+def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
+    """Yield what begins with each word, but for the last few, and weighs enough."""
+    if max(listed, default="") < _FIRST_WIDE:
+        yield from map(" ".join, zip(*(listed[n:] for n in range(_SHINGLE)), strict=False))
+        return
+    weights = [_WIDE_WEIGHT if word >= _FIRST_WIDE else _WORD_WEIGHT for word in listed]
     weight = end = 0
-    for start, (_, offset) in enumerate(listed):
-        while weight < _SHINGLE and end < len(listed):
+    for start, own in enumerate(weights):
+        while weight < _SHINGLE * _WORD_WEIGHT and end < len(listed):
             weight += weights[end]
             end += 1
-        if weight < _SHINGLE:
-            break
-        found.setdefault(" ".join([word for word, _ in listed[start:end]]), offset)
-        weight -= weights[start]
-    return found
+        if weight < _SHINGLE * _WORD_WEIGHT:
+            return
+        yield " ".join(listed[start:end])
+        weight -= own
 
 
 def is_telling(folded: str) -> bool:
