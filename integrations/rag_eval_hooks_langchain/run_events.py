@@ -150,8 +150,9 @@ class RunEvents(BaseCallbackHandler):
         if run.outermost:
             readers.turns.begin(run, inputs)
             return
-        readers.outputs.note_given(run, inputs)
-        if parent is not None and is_step(event.get("tags")):
+        begins_step = is_step(event.get("tags"))
+        readers.outputs.note_given(run, inputs, is_step=begins_step)
+        if parent is not None and begins_step:
             readers.turns.step(run, parent, event.get("metadata"))
         elif parent is not None and parent.checkpoint is not None:
             # A task of an entrypoint is a step of its own.

@@ -134,14 +134,24 @@ class RunOutputs:
         elif not state_of(run).holds_tool:
             self._note_step(run, values_of(outputs, given))
 
-    def note_given(self, run: Run, inputs: Any) -> None:
-        """Note rows and texts that a step's caller gave it without any step that found them."""
+    def note_given(self, run: Run, inputs: Any, *, is_step: bool) -> None:
+        """Note rows and texts that a run's caller gave it without any step that found them.
+
+        Args:
+            run: Any run but an outermost one.
+            inputs: Its input.
+            is_step: Whether it is a step of a graph.
+        """
         values = None if isinstance(inputs, BaseMessage) else entries(inputs)
         if values is None or run.parent is None or state_of(run.parent).is_graph:
             return
-        self._note_step(run, [v for v in values.values() if isinstance(v, str | list)])
+        texts = [value for value in values.values() if isinstance(value, str | list)]
+        graph = state_of(run.parent)
+        # What its first step is given and the input did not hold was in the state before.
+        earlier = is_step and run.parent.outermost and not graph.is_resuming
+        self._note_step(run, texts, Origin.EARLIER if earlier else Origin.STEP)
 
-    def _note_step(self, run: Run, values: Iterable[Any]) -> None:
+    def _note_step(self, run: Run, values: Iterable[Any], origin: Origin = Origin.STEP) -> None:
         """Note texts of a step. One that is handed on from step to step is read once."""
         known = run.interaction.step_texts
         for value in values:
@@ -150,7 +160,7 @@ class RunOutputs:
                     continue
                 known.add(key)
             for contexts in self._documents.rows(value):
-                self._recorder.documents(run, contexts, Origin.STEP)
+                self._recorder.documents(run, contexts, origin)
 
     def note_joined_text(self, run: Run, outputs: Any, given: Any) -> None:
         """Note documents that a step of a graph has joined to one text."""
@@ -225,7 +235,7 @@ class RunOutputs:
         known = {
             c.text
             for found in interaction.lists
-            if found.origin is not Origin.STEP
+            if not found.is_guessed
             for c in found.contexts
         }
         longest = self._recorder.longest
@@ -246,7 +256,7 @@ def _has_retrieved(interaction: Interaction) -> bool:
 
     A step that empties a list before may only clear the state of the turn before.
     """
-    return interaction.attempted or any(f.origin is not Origin.STEP for f in interaction.lists)
+    return interaction.attempted or not all(found.is_guessed for found in interaction.lists)
 
 
 def _is_said(interaction: Interaction, text: str) -> bool:

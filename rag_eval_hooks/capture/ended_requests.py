@@ -138,8 +138,8 @@ def _has_retrieved(interaction: Interaction) -> bool:
         interaction.lists = [f for f in interaction.lists if f.origin is not Origin.GIVEN]
     if countable(interaction, None):
         return True
-    steps = guesses(interaction, Origin.STEP)
-    return bool(prompt and steps and shown_in(prompt, steps))
+    guessed = (guesses(interaction, origin) for origin in (Origin.STEP, Origin.EARLIER))
+    return bool(prompt) and any(lists and shown_in(prompt, lists) for lists in guessed)
 
 
 def is_left(interaction: Interaction) -> bool:

@@ -137,7 +137,8 @@ class Origin(StrEnum):
     """The application said so itself."""
 
 
-_UNSURE = (Origin.GIVEN, Origin.TEXT, Origin.STEP, Origin.EARLIER)
+_GUESSED = (Origin.STEP, Origin.EARLIER)
+_UNSURE = (Origin.GIVEN, Origin.TEXT, *_GUESSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,11 @@ class DocumentList:
     origin: Origin = Origin.DOCUMENTS
     shown: Mapping[int, str] = field(default_factory=dict)
     named: bool = False
+
+    @property
+    def is_guessed(self) -> bool:
+        """True for texts of a state, of which any may or may not be a document."""
+        return self.origin in _GUESSED
 
 
 @dataclass(frozen=True, slots=True)

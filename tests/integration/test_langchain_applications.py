@@ -357,6 +357,7 @@ def test_the_text_of_an_earlier_turn_that_the_model_was_shown_is_the_context(
     graph.invoke({"messages": [("user", first)]}, thread)
     graph.invoke({"messages": [("user", question)]}, config(world, **thread))
     assert only(world) == (question, [passage], answer)
+    assert world.seen()[0].sample.context_source == "earlier_turn"
 
 
 @varied

@@ -25,7 +25,6 @@ _NAMES = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!
 """Ids and paths."""
 _MOST_IN_RECEIPT = 4
 """Words beside them in a text that reports what a tool did."""
-_GUESSED = (Origin.STEP, Origin.EARLIER)
 
 
 def countable(interaction: Interaction, answer: str | None) -> list[DocumentList]:
@@ -35,7 +34,7 @@ def countable(interaction: Interaction, answer: str | None) -> list[DocumentList
     what only they say. What repeats a model's words, relays those of an inner model or joins
     documents to one text does not count.
     """
-    sure = [found for found in interaction.lists if found.origin not in _GUESSED]
+    sure = [found for found in interaction.lists if not found.is_guessed]
     others = [found for found in sure if found.origin is not Origin.TEXT]
     if len(others) == len(sure):
         return others
