@@ -233,10 +233,7 @@ class RunOutputs:
     def _known(self, interaction: Interaction) -> IsKnown:
         """Return a test of whether a text is that of a document seen before, possibly cut."""
         known = {
-            c.text
-            for found in interaction.lists
-            if not found.is_guessed
-            for c in found.contexts
+            c.text for found in interaction.lists if not found.is_guessed for c in found.contexts
         }
         longest = self._recorder.longest
         return lambda text: text in known or (len(text) > longest and text[:longest] in known)

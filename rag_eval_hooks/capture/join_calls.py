@@ -103,8 +103,9 @@ def _question(
     documents = [text for one in retrievals for text in one.documents]
     if root.kind is RunKind.CHAIN and root.query and not _holds(fold(root.query), documents):
         return root.query
-    if asked := next((one for one in rewriting if picks_tool(one, retrievals)), None):
-        return asked.models[0].prompt[-1].strip()
+    picking = (one.models[0] for one in rewriting if picks_tool(one, retrievals))
+    if asked := next((run.prompt[-1] for run in picking if run.prompt), None):
+        return asked.strip()
     texts = answering.models[-1].prompt if answering.models else ()
     queries = [one.root.query for one in retrievals if one.root.query]
     last = fold(texts[-1]) if texts else ""
