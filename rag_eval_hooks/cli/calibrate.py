@@ -11,6 +11,7 @@ from statistics import mean
 from typing import Any
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.report_command import results_of
 from rag_eval_hooks.judges.calibration import (
     LEAST_AUROC,
     LEAST_LABELS,
@@ -20,7 +21,7 @@ from rag_eval_hooks.judges.calibration import (
     cross_fitted,
     fitted,
 )
-from rag_eval_hooks.results import ResultRow, read
+from rag_eval_hooks.results import ResultRow
 
 __all__ = ["register"]
 
@@ -28,7 +29,9 @@ __all__ = ["register"]
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
-        "calibrate", help="what a judge is worth by labels of your own", description=__doc__
+        "calibrate",
+        help="what a judge is worth by labels of your own",
+        description="Compares a judge's probabilities with labels of people.",
     )
     parser.add_argument("results", metavar="RESULTS", help="a file of results (JSON lines)")
     parser.add_argument(
@@ -44,7 +47,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def _run(arguments: argparse.Namespace) -> int:
     labels = _labels(arguments.labels)
-    rows = [row for row in read(arguments.results) if row.score(arguments.metric) is not None]
+    rows = [
+        row for row in results_of([arguments.results]) if row.score(arguments.metric) is not None
+    ]
     judged = [
         (*one, number) for number, row in enumerate(rows) for one in _judged(row, arguments, labels)
     ]
@@ -90,7 +95,7 @@ def _labels(path: Path) -> dict[tuple[str, str | None], bool]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not readable ({type(error).__name__})") from None
+        raise UsageError(f"{path}: cannot be read: {error}") from None
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import at_least, share
 from rag_eval_hooks.cli.report_command import results_of, write_text
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.comparison import Change, Comparison, Trend, compare
@@ -43,12 +44,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--fail-on-regression",
-        type=float,
+        type=share,
         metavar="MARGIN",
         help="fail where a mean, of 0 to 1, falls by more, and the samples show that it does",
     )
     parser.add_argument(
-        "--allow-different-judges", action="store_true", help="compare scores of unlike judges"
+        "--allow-different-judges", action="store_true", help="compare scores of different judges"
     )
     parser.add_argument("--format", choices=("text", "md", "json"), default="text")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
@@ -60,7 +61,9 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Follows a results file: requests, scores, failing claims. Ctrl-C ends it.",
     )
     parser.add_argument("results", type=Path, metavar="RESULTS", help="file of a jsonl: sink")
-    parser.add_argument("-n", type=int, default=5, metavar="N", help="earlier ones (default: 5)")
+    parser.add_argument(
+        "-n", type=at_least(0), default=5, metavar="N", help="earlier ones (default: 5)"
+    )
     parser.set_defaults(run=_tail)
 
 
@@ -121,7 +124,7 @@ def _followed(path: Path, earlier: int) -> Iterator[bytes]:
         UsageError: There is no such file.
     """
     if not path.exists():
-        raise UsageError(f"{path}: there is no file yet")
+        raise UsageError(f"{path}: no such file yet")
     rest = b""
     file = path.open("rb")
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import at_least, url
 from rag_eval_hooks.cli.results import FAITHFULNESS
 from rag_eval_hooks.cli.rows import Corpus, built_in_corpus, corpus_from
 from rag_eval_hooks.cli.viewer import VIEWERS, jaeger_links, link, running, until_interrupted
@@ -58,7 +59,9 @@ def _add_input(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="further passages to retrieve from: JSON lines with text (only with --data)",
     )
-    group.add_argument("--limit", type=_count, metavar="N", help="ask only the first N questions")
+    group.add_argument(
+        "--limit", type=at_least(1), metavar="N", help="ask only the first N questions"
+    )
 
 
 def _add_pipeline(group: argparse._ArgumentGroup) -> None:
@@ -67,7 +70,7 @@ def _add_pipeline(group: argparse._ArgumentGroup) -> None:
         "--model", help=f"'{_QUOTING_MODEL}' or the name of an OpenAI model (default: see above)"
     )
     group.add_argument(
-        "--k", type=_count, default=5, metavar="N", help="passages to retrieve (default: 5)"
+        "--k", type=at_least(1), default=5, metavar="N", help="passages to retrieve (default: 5)"
     )
     group.add_argument(
         "--embeddings",
@@ -94,7 +97,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         help="folder for traces.jsonl and results.jsonl, which are written anew "
         "(default: ./demo-output)",
     )
-    group.add_argument("--otlp-endpoint", metavar="URL", help="send the spans there, too")
+    group.add_argument("--otlp-endpoint", type=url, metavar="URL", help="send the spans there, too")
     group.add_argument(
         "--sink",
         action="append",
@@ -232,13 +235,3 @@ def _model(requested: str | None, config: RagEvalConfig, framework: Framework) -
         return None if requested == _QUOTING_MODEL else requested
     # With a key but without the package the demo still runs, by the quoting model.
     return _OPENAI_MODEL if config.judge_api_key is not None and framework.has_openai() else None
-
-
-def _count(text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}; wants a whole number, 1 or more")
-    return number

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import at_least
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ _EVERY_S = 10.0
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
-        "evaluate", help="evaluate a data set, or a pipeline on its questions", description=__doc__
+        "evaluate",
+        help="evaluate a data set, or a pipeline on its questions",
+        description="Evaluates a data set, or a pipeline on its questions. Exit code 1 where a row "
+        "failed.",
     )
     parser.add_argument(
         "data", type=Path, help="JSON lines, CSV or Parquet, or a folder of Hugging Face datasets"
@@ -53,8 +57,14 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--chain", metavar="MODULE:OBJECT", help="ask this pipeline instead of reading answers"
     )
-    parser.add_argument("--concurrency", type=int, default=4, help="questions at once (default: 4)")
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N rows only")
+    parser.add_argument(
+        "--concurrency",
+        type=at_least(1),
+        default=4,
+        metavar="N",
+        help="questions at once (default: 4)",
+    )
+    parser.add_argument("--limit", type=at_least(1), metavar="N", help="the first N rows only")
     parser.add_argument("--metrics", metavar="IDS", help="suites or metrics, by commas")
     parser.add_argument("--judge", help="'local' or 'openai:<model>'")
     parser.add_argument(
@@ -70,7 +80,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     data: Path = arguments.data
     if not data.exists():
-        raise UsageError(f"{data}: there is no file or folder")
+        raise UsageError(f"{data}: no such file or folder")
     output = arguments.output or data.with_name(f"{data.stem}.results.jsonl")
     config = _config(arguments)
     rows = itertools.islice(data_rows(data, _mapped(arguments.map)), arguments.limit)
@@ -134,7 +144,7 @@ def _print_end(run: DatasetRun, output: Path, seconds: float) -> None:
     if run.resumed:
         parts.append(f"{run.resumed} were there already")
     if run.unreadable:
-        parts.append(f"{run.unreadable} are no samples")
+        parts.append(f"{run.unreadable} cannot be read")
     if run.failed:
         parts.append(f"{run.failed} failed")
     if run.partial:

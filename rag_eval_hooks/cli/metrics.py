@@ -26,7 +26,9 @@ _WIDTH: Final = 96
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand."""
     parser = subparsers.add_parser(
-        "metrics", help="list the metrics, or explain one", description=__doc__
+        "metrics",
+        help="list the metrics, or explain one",
+        description="Lists the metrics, or explains one with a worked example.",
     )
     parser.add_argument("metric", nargs="?", help="a metric id or a suite; all by default")
     parser.add_argument(

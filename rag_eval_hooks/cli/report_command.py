@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import at_least
 from rag_eval_hooks.results import (
     Cuts,
     ResultRow,
@@ -32,7 +33,9 @@ _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "md", ".json": "json
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommands."""
     parser = subparsers.add_parser(
-        "report", help="what results say: a page, a terminal, a pull request", description=__doc__
+        "report",
+        help="what results say: a page, a terminal, a pull request",
+        description="Shows results as a page, in a terminal or in a pull request.",
     )
     add_results(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
@@ -68,11 +71,15 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--title", default="RAG evaluation")
     parser.set_defaults(run=_report)
     parser = subparsers.add_parser(
-        "worst", help="the worst answers, with what is wrong with them", description=__doc__
+        "worst",
+        help="the worst answers, with what is wrong with them",
+        description="Shows the samples that score worst, with claims and reasons.",
     )
     add_results(parser)
     parser.add_argument("--metric", metavar="ID", help="rank by this metric (default: by all)")
-    parser.add_argument("-n", type=int, default=20, metavar="N", help="how many (default: 20)")
+    parser.add_argument(
+        "-n", type=at_least(1), default=20, metavar="N", help="how many (default: 20)"
+    )
     parser.set_defaults(run=_worst)
 
 
@@ -173,7 +180,7 @@ def _report(arguments: argparse.Namespace) -> int:
     results = results_of(arguments.results)
     known = _selected(results, arguments, arguments.metric)
     if not known:
-        raise UsageError(_nothing(results))
+        raise UsageError(_nothing(results, arguments, arguments.metric))
     names = {name for row in known for name in row.outcomes}
     if unknown := {metric for metric, _ in arguments.cut} - names:
         raise UsageError(f"--cut: got {min(unknown)!r}; scored are: {', '.join(sorted(names))}")
@@ -216,7 +223,7 @@ def _labels(path: Path | None, rows: list[ResultRow]) -> Labels | None:
     try:
         labels = read_labels(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: not readable ({type(error).__name__})") from None
+        raise UsageError(f"{path}: cannot be read: {error}") from None
     if not labelled_means(rows, labels):
         raise UsageError(f"{path}: no metric has labels of two scored samples; {len(labels)} read")
     return labels
@@ -229,18 +236,20 @@ def _worst(arguments: argparse.Namespace) -> int:
     known = _selected(results, arguments)
     ranked = worst(known, arguments.metric)
     if not ranked:
-        if known and arguments.metric:
-            names = sorted({name for row in known for name in row.outcomes})
-            raise UsageError(
-                f"--metric: got {arguments.metric!r}; scored are: {', '.join(names) or 'none'}"
-            )
-        raise UsageError(_nothing(results))
+        raise UsageError(
+            _nothing(results, arguments, [arguments.metric] if arguments.metric else [])
+        )
     for row in ranked[: arguments.n]:
         print("\n".join(sample_lines(row)), end="\n\n")
     print(f"{min(arguments.n, len(ranked))} of {len(ranked)} scored samples, {len(known)} in all")
     return 0
 
 
-def _nothing(results: Results) -> str:
+def _nothing(results: Results, arguments: argparse.Namespace, metrics: Sequence[str]) -> str:
+    """Return why there is nothing to show."""
+    scored = sorted({name for row in _selected(results, arguments) for name in row.outcomes})
+    if scored and metrics:
+        return f"--metric: got {', '.join(metrics)!r}; scored are: {', '.join(scored)}"
+    number = sum(1 for _ in results)
     skipped = ", ".join(f"{count} {reason}" for reason, count in results.skipped.items())
-    return f"no results with a score to show; lines skipped: {skipped or 'none'}"
+    return f"no result with a score, of {number} read; lines skipped: {skipped or 'none'}"

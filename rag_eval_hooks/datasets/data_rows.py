@@ -6,6 +6,7 @@ The names of columns that ragas, DeepEval, LangSmith and LlamaIndex use are unde
 from __future__ import annotations
 
 import ast
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -85,14 +86,14 @@ def data_rows(path: Path, mapped: Mapping[str, str] | None = None) -> Iterator[D
         mapped: Name of the column by field, where it is not one of `COLUMNS`.
 
     Raises:
-        ConfigError: The file is of another kind, or a mapped column is not in the first row.
-        OSError: The file cannot be read.
+        ConfigError: The file cannot be read or is of another kind, or a mapped column is not in
+            the first row.
     """
     mapped = mapped or {}
     for field in mapped:
         if field not in COLUMNS:
             raise ConfigError("map", field, "one of " + ", ".join(COLUMNS))
-    for number, values in enumerate(_values(path)):
+    for number, values in enumerate(_read(path)):
         if not number and isinstance(values, Mapping):
             _check(mapped, values)
         yield _row(number, values, mapped)
@@ -106,7 +107,9 @@ def count_rows(path: Path) -> int | None:
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        return int(pq.read_metadata(path).num_rows)
+        # A damaged file is named when it is read.
+        with contextlib.suppress(ValueError):
+            return int(pq.read_metadata(path).num_rows)
     return None
 
 
@@ -121,7 +124,7 @@ def _row(number: int, values: object, mapped: Mapping[str, str]) -> DataRow:
     data = text.encode("utf-8", "replace")
     digest = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest()) or 1
     if not isinstance(values, Mapping):
-        return DataRow(number, digest, error=f"row {number + 1}: wants an object")
+        return DataRow(number, digest, error=f"row {number + 1}: wants a JSON object")
     try:
         return DataRow(number, digest, _sample(values, mapped, f"{number}-{digest:016x}"))
     except (TypeError, ValueError) as error:
@@ -234,6 +237,15 @@ def _metadata(values: Mapping[str, Any], used: set[str]) -> dict[str, Any]:
 def _inner(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     inner = values.get(name)
     return inner if isinstance(inner, Mapping) else {}
+
+
+def _read(path: Path) -> Iterator[Any]:
+    try:
+        yield from _values(path)
+    except ConfigError:
+        raise
+    except (OSError, ValueError, csv.Error) as error:
+        raise ConfigError("data", str(path), f"a file that can be read; {error}") from error
 
 
 def _values(path: Path) -> Iterator[Any]:

@@ -151,7 +151,7 @@ def _places(source: Any) -> list[Any]:
         return sorted(each for each in path.iterdir() if each.name.endswith(names))
     rotated = rotated_files(path)
     if not path.exists() and not rotated:
-        raise FileNotFoundError(f"{path}: there is no file, folder or spool")
+        raise FileNotFoundError(f"{path}: no such file, folder or spool")
     return [*rotated, *([path] if path.exists() else [])]
 
 
@@ -159,7 +159,7 @@ def _rows_of(place: Any, skipped: Counter[str]) -> Iterator[ResultRow]:
     if not isinstance(place, Path):
         return _checked(_of_frame(place), row_of, skipped)
     if place.suffix == ".parquet":
-        return _checked(_of_parquet(place), row_of, skipped)
+        return _checked(_of_parquet(place, skipped), row_of, skipped)
     if place.is_dir() or spool_files(spool_folder(place)):
         return _checked(spool_evaluations(place), _row_of_spool, skipped)
     return _checked(_of_lines(place, skipped), row_of, skipped)
@@ -217,10 +217,16 @@ def _of_frame(frame: pd.DataFrame) -> Iterator[Mapping[str, Any]]:
         yield {str(name): _parsed(str(name), value) for name, value in values.items()}
 
 
-def _of_parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+def _of_parquet(path: Path, skipped: Counter[str]) -> Iterator[Mapping[str, Any]]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    try:
+        file = pq.ParquetFile(path)
+    except pa.ArrowInvalid:
+        skipped["unreadable"] += 1
+        return
+    with file:
         for batch in file.iter_batches(batch_size=500):
             yield from _of_frame(batch.to_pandas())
 

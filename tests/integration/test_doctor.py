@@ -188,7 +188,10 @@ def test_a_receiver_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     assert "cannot be reached" in rows["exporter"]["text"]
 
 
-@pytest.mark.parametrize("arguments", [["--set", "x"], ["--timeout", "0"], ["--spans", "gone"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--set", "x"], ["--timeout", "0"], ["--spans", "gone"], ["--otlp-endpoint", "h:1"]],
+)
 def test_wrong_arguments_are_wrong_usage(arguments: list[str], tmp_path: Path) -> None:
     """Arguments that the command cannot use end with code 2."""
     assert doctor(tmp_path, *arguments)[0] == 2

@@ -84,7 +84,7 @@ def test_rows_that_are_no_samples_end_with_code_1(tmp_path: Path) -> None:
     done = run_command(tmp_path, "evaluate", str(path), "--metrics", "lexical", variables={})
     assert done.code == 1
     assert "5 rows evaluated" in done.out
-    assert "2 are no samples" in done.out
+    assert "2 cannot be read" in done.out
     assert "row 6: question" in done.err
 
 
@@ -234,17 +234,24 @@ def test_a_chain_is_asked_and_captured(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere.jsonl",), "there is no file"),
+        (("nowhere.jsonl",), "nowhere.jsonl: no such file"),
         (("d.jsonl", "--map", "answer"), "wants FIELD=COLUMN"),
         (("d.jsonl", "--chain", "nomodule_xyz:chain"), "can be imported"),
         (("d.jsonl", "--chain", "json:nothing"), "has none so called"),
         (("d.jsonl", "--chain", "json"), "module:object"),
         (("d.jsonl", "--metrics", "ragas.faithful"), "metrics"),
+        (("d.jsonl", "--concurrency", "0"), "--concurrency: got '0'; wants a whole number, 1"),
+        (("d.jsonl", "--limit", "-1"), "--limit: got '-1'; wants a whole number, 1"),
+        (("noise.jsonl",), "data: got 'noise.jsonl'; wants a file that can be read"),
+        (("noise.parquet",), "data: got 'noise.parquet'; wants a file that can be read"),
+        (("noise.jsonl.gz",), "data: got 'noise.jsonl.gz'; wants a file that can be read"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     """Wrong arguments end with code 2 before anything is evaluated."""
     data(tmp_path, 2)
+    for name in ("noise.jsonl", "noise.parquet", "noise.jsonl.gz"):
+        (tmp_path / name).write_bytes(b"\xff" + random.Random(SEED).randbytes(300))
     done = run_command(tmp_path, "evaluate", *arguments, variables={})
     assert done.code == 2
     assert words in done.err

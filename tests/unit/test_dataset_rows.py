@@ -165,7 +165,7 @@ def test_a_wrong_map_is_refused_before_the_first_row(tmp_path: Path) -> None:
         ({"question": Q, "contexts": 7}, "contexts: got int"),
         ({"question": Q, "contexts": [{"title": "x"}]}, "contexts: got title"),
         ({"question": Q, "answer": {"deep": 1}}, "answer: got dict"),
-        (["a list"], "wants an object"),
+        (["a list"], "wants a JSON object"),
     ],
 )
 def test_a_row_that_is_no_sample_is_named(tmp_path: Path, row: Any, words: str) -> None:

@@ -166,6 +166,7 @@ def command(folder: Path, *arguments: str) -> Finished:
         (("--fail-on-regression", "0.02"), 0),
         (("--fail-on-regression", "0.02", "--by", "kind"), 1),
         (("--fail-on-regression", "0.05", "--by", "kind"), 0),
+        (("--fail-on-regression", "5"), 2),
         (("--fail-on", "faithfulness below 1"), 2),
         (("--fail-on", "ragas.recall<0.5"), 2),
     ],

@@ -252,13 +252,18 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
         (("report", "r.jsonl", "--cut", "ragas.faithful=0.1:0.2"), "scored are: own.other, ragas"),
         (("report", "r.jsonl", "--cut", "ragas.faithfulness=2"), "wants METRIC=LOW:HIGH"),
         (("report", "r.jsonl", "--where", "beta"), "wants KEY=VALUE"),
-        (("report", "r.jsonl", "--labels", "none.jsonl"), "none.jsonl: not readable"),
+        (("report", "r.jsonl", "--labels", "none.jsonl"), "none.jsonl: cannot be read"),
         (("report", "r.jsonl", "--labels", "other.jsonl"), "no metric has labels"),
         (("report", "r.jsonl", "--labels", "bad.jsonl"), "labels: line 2"),
-        (("worst", "nowhere.jsonl"), "nowhere.jsonl: there is no file"),
+        (("worst", "nowhere.jsonl"), "nowhere.jsonl: no such file"),
         (("worst", "r.jsonl", "--metric", "ragas.recall"), "scored are: own.other, ragas.faith"),
         (("report", "r.jsonl", "--since", "yesterdayish"), "wants 24h, 90m, 7d, today"),
-        (("report", "r.jsonl", "--since", "2126-01-01"), "no results with a score"),
+        (("worst", "r.jsonl", "-n", "-3"), "-n: got '-3'; wants a whole number, 1 or more"),
+        (("tail", "r.jsonl", "-n", "-3"), "-n: got '-3'; wants a whole number, 0 or more"),
+        (("report", "r.jsonl", "--metric", "ragas.recall"), "scored are: own.other, ragas.faith"),
+        (("report", "noise.parquet"), "of 0 read; lines skipped: 1 unreadable"),
+        (("calibrate", "nowhere.jsonl", "other.jsonl"), "nowhere.jsonl: no such file"),
+        (("report", "r.jsonl", "--since", "2126-01-01"), "no result with a score, of "),
         (("report", "r.jsonl", "-o", "no/such/folder.html"), "cannot be written"),
     ],
 )
@@ -267,6 +272,7 @@ def test_wrong_input_is_named(tmp_path: Path, arguments: tuple[str, ...], words:
     results(tmp_path)
     label = '{"sample_id": "of nobody", "supported": true}\n'
     (tmp_path / "other.jsonl").write_text(label)
+    (tmp_path / "noise.parquet").write_bytes(os.urandom(300))
     (tmp_path / "bad.jsonl").write_text(label + '{"sample_id": "s1", "value": "high"}')
     done = command(tmp_path, *arguments)
     assert done.code == 2

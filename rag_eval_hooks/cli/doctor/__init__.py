@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.cli.arguments import url
 from rag_eval_hooks.cli.doctor.check_environment import (
     check_clock,
     check_exporter,
@@ -42,7 +43,7 @@ __all__ = ["register"]
 _DESCRIPTION: Final = """\
 Checks settings, packages, judge, embedder, token scorer, the receiver of spans, sinks, spool,
 golden questions, budget, redaction and clock, by small real calls. The exit code is 0 when nothing
-has failed, 1 when something has. With --trace it tells instead why a trace has no score, with
+has failed, 1 when something has. With --trace it says instead why a trace has no score, with
 --capture what is captured of a question to a pipeline."""
 
 _CHECKS: Final[tuple[tuple[str, Check], ...]] = (
@@ -84,7 +85,10 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting; repeatable"
     )
     parser.add_argument(
-        "--otlp-endpoint", metavar="URL", help="receiver of spans, such as http://localhost:4318"
+        "--otlp-endpoint",
+        type=url,
+        metavar="URL",
+        help="receiver of spans, such as http://localhost:4318",
     )
     parser.add_argument(
         "--timeout", metavar="S", type=float, default=15.0, help="seconds a call (default: 15)"

@@ -191,8 +191,8 @@ def _compared(skew: float) -> CheckResult:
 
 def _skew(url: str, timeout: float) -> float | None:
     """Return the seconds by which our clock is ahead, or None without a `Date` header."""
-    request = urllib.request.Request(url, method="HEAD")
     try:
+        request = urllib.request.Request(url, method="HEAD")
         with urllib.request.urlopen(request, timeout=timeout) as response:
             date = response.headers.get("Date")
     except urllib.error.HTTPError as refusal:
