@@ -54,8 +54,8 @@ class Sample:
         tags: Free labels.
         metadata: Free keys.
         latency: Seconds from the request's beginning to its end, if known.
-        truncated: Fields that were cut to the content limits, such as `contexts[2].text`;
-            `contexts` if some are missing, `prompt` if the model's prompt was cut.
+        truncated: Fields that a limit cut, such as `contexts[2].text`, and the parts `question`,
+            `contexts`, `answer` or `prompt` that a limit or a lost event left incomplete.
         context_source: Rule by which the contexts were found: `recorded` and `chosen` by the
             application, `prompt`, `shingles`, `structure`, `last_list`, `step`,
             `earlier_turn`; None where no retrieval ran.
@@ -109,7 +109,7 @@ class Sample:
 
     @property
     def cut_parts(self) -> tuple[str, ...]:
-        """Parts among `question`, `contexts`, `answer` and `prompt` that limits cut."""
+        """Parts among `question`, `contexts`, `answer` and `prompt` that `truncated` names."""
         cut = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in self.truncated}
         return tuple(part for part in _PARTS if part in cut)
 

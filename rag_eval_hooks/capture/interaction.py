@@ -218,7 +218,7 @@ class Interaction:
         attempted: Whether a retriever was asked, whatever came of it.
         configured: Whether the framework's config has been read.
         is_readable: Whether it can become a sample; one whose beginning was lost cannot.
-        left_out: Parts of which text was left out, as it held as much as it may.
+        left_out: Parts of which text is missing, by a limit or a lost event.
         cut_texts: Texts that were cut when they were noted.
         step_texts: Hashes of the texts of steps that were noted already.
         kept_chars: Characters of text held so far.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import builtins
-import importlib.util
 import json
 import os
 import re
@@ -15,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,8 @@ RUN_BY_OTHERS = {"promql", "text", "mermaid", "traceql"}
 NOT_RUN_HERE = {
     "pip install": "needs a package index; the names of its extras are checked",
     "make": "makes environments, and is run by `.ci/run`; its target is checked",
-    "cd examples/observability": "needs Docker; `tests/viewers/test_compose.py` reads its files",
-    "docker compose": "the same",
+    "cd examples/observability": "followed by `docker compose`",
+    "docker compose": "needs Docker; its profiles are checked, `make viewers` reads its files",
     "phoenix serve": "a viewer: `make viewers` runs it",
     "mlflow server": "a viewer: `make viewers` runs it",
     "opentelemetry-instrument": "`make servers` runs it, before real servers",
@@ -43,7 +42,7 @@ NOT_RUN_HERE = {
     "python examples": "`tests/e2e/test_examples.py` runs them",
     "celery": "needs a broker: `tests/integration/test_fleet.py` runs it",
     "python -m benchmarks.house": "reads the whole source, for half a minute: `.ci/run` runs it",
-    "python app.py": "the reader's own application",
+    "python app.py --otlp": "that of `examples/observability`, which `make viewers` runs",
 }
 """Beginnings of commands that are shown and not run by this test, with the reason."""
 TRACE = "ab" * 16
@@ -73,6 +72,7 @@ def test_every_block_has_a_language_that_is_tested() -> None:
         text = page.read_text(encoding="utf-8")
         opened = re.findall(r"^ *```(.*)$", text, re.M)[::2]
         assert set(opened) <= known, page.name
+        assert not re.search(r"^ +```", text, re.M), f"{page.name}: an indented block is not run"
 
 
 # The scripts of the first page are the examples, which `test_examples.py` runs.
@@ -127,9 +127,9 @@ def test_json_is_json(page: Path) -> None:
         json.loads(block)
 
 
-@pages_with("sh")
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
 def test_commands_exist(page: Path) -> None:
-    """Every command of ours that a page shows takes the arguments that are shown."""
+    """Every command of ours that a page shows, in a text too, takes the arguments shown."""
     for command in commands(page):
         check(command)
 
@@ -138,7 +138,8 @@ def commands(page: Path) -> Iterator[list[str]]:
     for line in lines(page):
         words = shlex.split(line, comments=True)
         yield [word for word in words if not re.fullmatch(r"[A-Z_]+=.*", word)]
-    yield from map(shlex.split, re.findall(r"`(rag-eval-hooks [a-z][^`]*)`", page.read_text()))
+    ours = r"`((?:rag-eval-hooks|make|pip install|python) [-a-z.\"][^`]*)`"
+    yield from map(shlex.split, re.findall(ours, page.read_text(encoding="utf-8")))
 
 
 def lines(page: Path) -> Iterator[str]:
@@ -185,18 +186,46 @@ def prepare(folder: Path) -> None:
 
 def check(words: list[str]) -> None:
     """Check a command line that is ours, and what is ours in those of others."""
-    if words[:1] == ["rag-eval-hooks"]:
-        try:
-            build_parser().parse_args(words[1:])
-        except (SystemExit, argparse.ArgumentError):
+    checks = {
+        "rag-eval-hooks": check_arguments,
+        "make": check_targets,
+        "pip": check_extras,
+        "python": check_file,
+        "docker": check_profiles,
+    }
+    if words and words[0] in checks:
+        checks[words[0]](words[1:])
+
+
+def check_arguments(words: list[str]) -> None:
+    try:
+        # A command without arguments may be only named.
+        build_parser().parse_args(words if len(words) > 1 else [*words, "--help"])
+    except SystemExit as ended:
+        if ended.code:
             pytest.fail(f"not accepted: {shlex.join(words)}")
-    elif words[:1] == ["make"]:
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        targets = [word for word in words[1:] if "=" not in word]
-        assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets), words
-    elif words[:2] == ["python", "-m"] and words[2].startswith(("benchmarks", "tests")):
-        assert importlib.util.find_spec(words[2]), words
-    elif words[:2] == ["pip", "install"]:
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        for extras in re.findall(r"rag-eval-hooks\[([\w,-]+)\]", " ".join(words)):
-            assert set(extras.split(",")) <= project["optional-dependencies"].keys(), words
+
+
+def check_targets(words: list[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = [word for word in words if "=" not in word]
+    assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets), words
+
+
+def check_extras(words: list[str]) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extras in re.findall(r"(?:rag-eval-hooks|\.)\[([\w,-]+)\]", " ".join(words)):
+        assert set(extras.split(",")) <= project["optional-dependencies"].keys(), words
+
+
+def check_file(words: list[str]) -> None:
+    if words[0] == "-m":
+        assert not words[1].startswith(("benchmarks", "tests")) or find_spec(words[1]), words
+    else:
+        assert "/" not in words[0] or (ROOT / words[0]).is_file(), words
+
+
+def check_profiles(words: list[str]) -> None:
+    compose = (ROOT / "examples/observability/docker-compose.yml").read_text(encoding="utf-8")
+    known = set(re.findall(r"profiles: \[(\w+)\]", compose))
+    assert {words[at + 1] for at, word in enumerate(words) if word == "--profile"} <= known
