@@ -26,7 +26,7 @@ from rag_eval_hooks_llama_index.sources import (
 
 __all__ = ["Call", "RunDocuments"]
 
-_FRAMEWORK = "llama_index."
+_CORE = "llama_index.core."
 _QUERIES = ("query", "aquery")
 _MOST_ALONE = 10_000
 """Nodes that retrievers outside of any call gave out, as far as they are remembered."""
@@ -125,8 +125,7 @@ class RunDocuments:
         names = options.retrieval_tools
         if getattr(output, "is_error", False) or (names is not None and run.name not in names):
             return
-        tool_function = getattr(getattr(tool, "fn", None), "__module__", None) or ""
-        if tool_function.startswith(_FRAMEWORK):
+        if _is_of_core(tool):
             return
         text = str(getattr(output, "content", None) or "")
         raw = getattr(output, "raw_output", None)
@@ -136,3 +135,13 @@ class RunDocuments:
             telling = [context for context in contexts if is_telling_text(context.text)]
             if telling:
                 self._recorder.documents(run, telling, Origin.TEXT, named=named)
+
+
+def _is_of_core(tool: Any) -> bool:
+    """Return whether the framework wrote a tool, such as one that hands over to another agent.
+
+    Of an application's function, sync or async, the other form is a wrapper of the framework.
+    """
+    functions = (getattr(tool, name, None) for name in ("fn", "async_fn"))
+    modules = [str(function.__module__) for function in functions if function is not None]
+    return bool(modules) and all(module.startswith(_CORE) for module in modules)

@@ -12,6 +12,7 @@ from llama_index.core import __version__
 from llama_index.core import agent as agents
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.query_engine import RouterQueryEngine
+from llama_index.core.schema import Document
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolMetadata
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
@@ -124,6 +125,48 @@ async def test_spans_of_tools_have_the_ids_of_their_calls(world: World, seed: in
         if span.attributes and "gen_ai.tool.name" in span.attributes
     }
     assert shown == calls
+
+
+def search_tool(draw: Variation, name: str, hits: Sequence[object]) -> FunctionTool:
+    """Return a tool whose function, sync or async, is the application's or a package's.
+
+    No event shows what it finds.
+    """
+
+    def look(subject: str) -> Sequence[object]:
+        return hits
+
+    async def look_later(subject: str) -> Sequence[object]:
+        return hits
+
+    package = draw.chance.choice(["llama_index.tools", draw.name()])
+    look.__module__ = look_later.__module__ = f"{package}.{draw.name()}"
+    if draw.chance.random() < 0.5:
+        return FunctionTool.from_defaults(look, name=name, description=draw.name())
+    return FunctionTool.from_defaults(async_fn=look_later, name=name, description=draw.name())
+
+
+@pytest.mark.parametrize("seed", seeds(size(6, 30)))
+async def test_a_tool_that_searches_without_events_is_read(world: World, seed: int) -> None:
+    """What a tool gave the agent is context, whoever wrote its function and in whichever form."""
+    workflow_agents = pytest.importorskip("llama_index.core.agent.workflow")
+    draw = Variation(seed)
+    texts = draw.passages(draw.chance.randint(1, 4))
+    name, question, answer = draw.name(), draw.question(), draw.short()
+    rows = [{draw.name(): text, "url": f"https://{draw.name()}"} for text in texts]
+    documents = [Document(text=text) for text in texts]
+    hits: Sequence[object] = draw.chance.choice([rows, documents])
+
+    def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        done = any(message.role == MessageRole.TOOL for message in messages)
+        return answer if done else picking(name, "call-1", subject=draw.name())
+
+    tools = [search_tool(draw, name, hits)]
+    agent = workflow_agents.FunctionAgent(tools=tools, llm=Scripted(reply=reply))
+    await agent.run(user_msg=question)
+    (sample,) = samples(world)
+    assert [context.text for context in sample.contexts or ()] == texts
+    assert (sample.question, sample.answer) == (question, answer)
 
 
 @pytest.mark.parametrize("seed", seeds(size(2, 5)))
