@@ -43,6 +43,7 @@ from rag_eval_hooks.score import (
     NotScored,
     Outcome,
     Outcomes,
+    Scale,
     Score,
     result_id,
     score_id,
@@ -51,12 +52,16 @@ from rag_eval_hooks.telemetry.tracing import setup_tracing
 
 if TYPE_CHECKING:
     from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
+    from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
+    from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
     from rag_eval_hooks.judges.bert_scorer import BertScorer
     from rag_eval_hooks.judges.callable_judge import CallableJudge
     from rag_eval_hooks.judges.cascade import Cascade
+    from rag_eval_hooks.judges.local.local_judge import LocalJudge
     from rag_eval_hooks.judges.memo import Memo
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
+    from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
     from rag_eval_hooks.redaction.presidio import Presidio
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -85,13 +90,16 @@ __all__ = [
     "JudgeSettings",
     "LangfuseSink",
     "LimitSettings",
+    "LocalJudge",
     "Match",
     "Memo",
     "MemorySink",
     "Metric",
+    "MlflowSink",
     "NotScored",
     "Outcome",
     "Outcomes",
+    "PhoenixSink",
     "Presidio",
     "PrivacySettings",
     "RagEval",
@@ -102,9 +110,11 @@ __all__ = [
     "RuleSettings",
     "Sample",
     "SamplingSettings",
+    "Scale",
     "Score",
     "ScoringSettings",
     "ScriptedJudge",
+    "SentenceEmbedder",
     "Sink",
     "Stats",
     "Status",
@@ -125,13 +135,17 @@ _LAZY: Final = {
     "CallableJudge": "rag_eval_hooks.judges.callable_judge",
     "Cascade": "rag_eval_hooks.judges.cascade",
     "LangfuseSink": "rag_eval_hooks.delivery.platforms.langfuse",
+    "LocalJudge": "rag_eval_hooks.judges.local.local_judge",
     "Memo": "rag_eval_hooks.judges.memo",
     "MemorySink": "rag_eval_hooks.testing",
+    "MlflowSink": "rag_eval_hooks.delivery.platforms.mlflow",
     "OpenAIEmbedder": "rag_eval_hooks.judges.openai_embedder",
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
+    "PhoenixSink": "rag_eval_hooks.delivery.platforms.phoenix",
     "Presidio": "rag_eval_hooks.redaction.presidio",
     "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",
     "ScriptedJudge": "rag_eval_hooks.testing",
+    "SentenceEmbedder": "rag_eval_hooks.judges.sentence_embedder",
 }
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+import rag_eval_hooks
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.cli.main import build_parser
 from tests.servers.judge_server import JudgeServer
@@ -45,6 +46,7 @@ NOT_RUN_HERE = {
     "python app.py --otlp": "that of `examples/observability`, which `make viewers` runs",
 }
 """Beginnings of commands that are shown and not run by this test, with the reason."""
+INTEGRATIONS = ("rag_eval_hooks_langchain", "rag_eval_hooks_llama_index")
 TRACE = "ab" * 16
 ROW = {
     "question": "How long is the guarantee?",
@@ -111,6 +113,17 @@ def names_of(code: str) -> tuple[set[str], set[str]]:
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     made |= {alias.asname or alias.name for node in imports for alias in node.names}
     return {node.id for node in names if isinstance(node.ctx, ast.Load)}, made
+
+
+def test_classes_that_pages_call_are_public() -> None:
+    """What a text calls, outside of a block, can be imported from us, or is another's."""
+    others = {"CallbackManager", "ChatAnthropic", "ChatBedrockConverse", "ChatGoogleGenerativeAI"}
+    packages = [rag_eval_hooks, *map(pytest.importorskip, INTEGRATIONS)]
+    for page in PAGES:
+        text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+        called = set(re.findall(r"\b([A-Z][a-z]\w+)\(", " ".join(re.findall(r"`[^`]+`", text))))
+        unknown = {name for name in called if not any(hasattr(one, name) for one in packages)}
+        assert unknown <= others, page.name
 
 
 @pages_with("toml")

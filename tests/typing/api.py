@@ -34,15 +34,18 @@ from rag_eval_hooks import (
     JudgeSettings,
     LangfuseSink,
     LimitSettings,
+    LocalJudge,
     Match,
     Memo,
     MemorySink,
     Metric,
+    MlflowSink,
     NotScored,
     OpenAIEmbedder,
     OpenAIJudge,
     Outcome,
     Outcomes,
+    PhoenixSink,
     Presidio,
     PrivacySettings,
     RagEval,
@@ -54,9 +57,11 @@ from rag_eval_hooks import (
     RuleSettings,
     Sample,
     SamplingSettings,
+    Scale,
     Score,
     ScoringSettings,
     ScriptedJudge,
+    SentenceEmbedder,
     Sink,
     Stats,
     Status,
@@ -205,17 +210,24 @@ def protocols(url: str) -> None:
     """Objects of the application's own fit the protocols."""
     own: list[Sink] = [OwnSink(), MemorySink()]
     langfuse = LangfuseSink(url, public_key="p", secret_key="s")
+    platforms = (langfuse, MlflowSink(url, token="t"), PhoenixSink(url, api_key="k"))
     taking: FeedbackSink = OwnSink()
     resumable: Resumable = OwnSink()
     findings = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
     judges: list[Judge] = [ScriptedJudge(findings), OpenAIJudge("m"), CallableJudge(str)]
+    judges.append(LocalJudge(calibration="made.json"))
+    embedder: Embedder = SentenceEmbedder(process=False)
     scorer: TokenScorer = BertScorer(layer=9)
     metric = Metric(
-        id="own.length", score=lambda *_: Score(value=1.0, normalised=1.0), needs=frozenset()
+        id="own.length",
+        score=lambda *_: Score(value=1.0, normalised=1.0),
+        needs=frozenset(),
+        scale=Scale(1, 5),
     )
     asked: AskedMetric = evaluator_metric(str, needs=[Field.ANSWER])
-    RagEval([metric, asked], judges[0], sinks=own, token_scorer=scorer, redact=OwnRule())
-    RagEval(sinks=[OwnSinkOfTwoArguments(), OwnSink(), langfuse])
+    RagEval([metric, asked], judges[0], 1.0, own, embedder=embedder, token_scorer=scorer)
+    RagEval(redact=OwnRule())
+    RagEval(sinks=[OwnSinkOfTwoArguments(), OwnSink(), *platforms])
     assert [taking, resumable]
 
 
