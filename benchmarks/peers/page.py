@@ -47,10 +47,17 @@ _TITLES = {
     "judging": "Judge calls and faults",
     "install": "Import time and installed size",
     "missing": "Not measured",
+    "handler_overhead": "Handler of LangChain",
+    "llama_index_overhead": "Handler of LlamaIndex",
+    "judge_calls": "Judge calls",
+    "stuck_judge": "Stuck judge",
+    "spool_cost": "Cost of the spool",
+    "sinks_cost": "Cost of sinks",
+    "kill9": "Killed processes",
 }
 _OWN = {
     "handler_overhead": "CPU and wall time in ms that a handler adds to requests of LangChain.",
-    "llama_index_overhead": "The same for LlamaIndex.",
+    "llama_index_overhead": "CPU and wall time in ms that a handler adds to LlamaIndex.",
     "judge_calls": "Judge calls and characters a sample.",
     "stuck_judge": "Offers at full speed to a judge that never answers.",
     "spool_cost": "Time of an offer, without and with a spool.",
@@ -90,8 +97,9 @@ def page(results: Results, own: Mapping[str, list[Row]], date: str, machine: str
     parts.append(f"## What peers do better\n\n{_BY_HAND}\n\n{better}\n".rstrip() + "\n")
     for part, rows in own.items():
         table = _table(list(rows[0]), (map(shown, row.values()) for row in rows))
-        title = part.replace("_", " ").capitalize()
-        parts.append(f"## {title}\n\n{_OWN[part]} `python -m benchmarks.{part}`\n\n{table}\n")
+        parts.append(
+            f"## {_TITLES[part]}\n\n{_OWN[part]} `python -m benchmarks.{part}`\n\n{table}\n"
+        )
     return "\n".join(parts)
 
 
@@ -113,12 +121,12 @@ def peers_do_better(results: Results) -> list[str]:
 
 
 _NAMES = {
-    "calls": "judge calls",
-    "chars": "prompt characters",
-    "wall_s": "wall time",
-    "cpu_s": "CPU",
-    "import_s": "import time",
-    "size_mb": "installed size",
+    "calls": "fewer judge calls",
+    "chars": "fewer prompt characters",
+    "wall_s": "less wall time",
+    "cpu_s": "less CPU",
+    "import_s": "shorter import time",
+    "size_mb": "smaller installation",
 }
 
 
@@ -140,7 +148,7 @@ def _ahead(rows: Iterable[Row], fields: Sequence[str], group: str = "") -> list[
         better = [_NAMES[field] for field in fields if row[field] < base[field]]
         if better:
             place = f" ({row[group]})" if group else ""
-            lines.append(f"{row['peer']}{place}: less {', '.join(better)}.")
+            lines.append(f"{row['peer']}{place}: {', '.join(better)}.")
     return lines
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import rag_eval_hooks
-from rag_eval_hooks import RagEval, RagEvalConfig
+from rag_eval_hooks import RagEval, RagEvalConfig, results
 from rag_eval_hooks.cli.main import build_parser
 from tests.servers.judge_server import JudgeServer
 from tests.servers.otlp_collector import OtlpCollector
@@ -124,6 +124,16 @@ def test_classes_that_pages_call_are_public() -> None:
         called = set(re.findall(r"\b([A-Z][a-z]\w+)\(", " ".join(re.findall(r"`[^`]+`", text))))
         unknown = {name for name in called if not any(hasattr(one, name) for one in packages)}
         assert unknown <= others, page.name
+
+
+def test_functions_of_results_are_public() -> None:
+    """Each function that the page on results lists is exported."""
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"^\| .*`rag_eval_hooks.results` \|\n(.*?)\n\n", page, re.S | re.M)
+    named = {
+        name for row in table.split("\n") for name in re.findall(r"`(\w+)`", row.split("|")[3])
+    }
+    assert {"worst", "compare"} <= named <= set(results.__all__)
 
 
 @pages_with("toml")

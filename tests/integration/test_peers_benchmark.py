@@ -95,5 +95,5 @@ def test_what_peers_do_better_is_what_the_figures_say() -> None:
     ahead = {"peer": "first", "version": "1", "size_mb": 40.0, "import_s": 0.6}
     behind = {"peer": "second", "version": "1", "size_mb": 60.0, "import_s": 0.6}
     results = {"requests": [], "memory": [], "judging": [], "install": [own, ahead, behind]}
-    assert peers_do_better(results) == ["first: less installed size."]
+    assert peers_do_better(results) == ["first: smaller installation."]
     assert list(tables(results)) == ["install"]
