@@ -23,7 +23,7 @@ _PARTS = ("question", "contexts", "answer", "prompt")
 
 
 class Status(StrEnum):
-    """End of an interaction. Only `OK` is scored; the others are counted."""
+    """End of an interaction. Only `OK` is scored, and `ERROR` where a rule selects it."""
 
     OK = "ok"
     ERROR = "error"
