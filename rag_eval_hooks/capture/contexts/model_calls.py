@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
+from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling
 from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
 
 __all__ = ["Grounding", "grounding_of"]
@@ -50,7 +50,7 @@ def grounding_of(interaction: Interaction, answer: str | None, texts: Iterable[s
     folded: dict[str, str] = {}
     prompts = {run: _prompt(run, folded) for run in calls}
     telling = [text for text in texts if is_telling(text)]
-    answering = _answering_calls(calls, fold(answer or ""), prompts, telling)
+    answering = _answering_calls(calls, answer or "", prompts, telling)
     made = _Quotes(prompts, telling, _given_out(interaction)).calls(answering)
     return Grounding(
         [prompts[call] for call in made],
@@ -222,16 +222,17 @@ def _word_place(prompt: str, output: str) -> int:
 
 
 def _answering_calls(
-    calls: Sequence[Run], answer: str, prompts: Mapping[Run, str], texts: Sequence[str]
+    calls: Sequence[Run], text: str, prompts: Mapping[Run, str], texts: Sequence[str]
 ) -> list[Run]:
     """Return the call that gave the answer, or those that it is made of; else the last.
 
     Of calls that gave the same the last count, as many as the answer says it: the others were
-    tries.
+    tries. A model that gave JSON has written it with escapes.
     """
     outputs = {call: fold(call.text or "") or _picked(call) for call in calls}
-    if answer:
-        whole = [call for call, output in outputs.items() if answer in output]
+    if answer := fold(text):
+        written = list(forms(text))
+        whole = [c for c, output in outputs.items() if any(form in output for form in written)]
         equal = [call for call in whole if outputs[call] == answer]
         if whole:
             return [_last(equal or whole, answer, prompts, texts)]
