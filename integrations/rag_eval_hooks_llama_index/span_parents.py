@@ -34,7 +34,7 @@ class SpanParents:
         tools: Calls of tools whose functions may run in threads.
 
     Attributes:
-        aside: Spans of offline tools.
+        aside: Spans of offline tools, and of steps that outlive their workflow.
         parts: Runs by the spans that are parts of them.
         ended_parts: The last of those that have ended.
         workflows: Spans of workflows that run.
@@ -96,18 +96,22 @@ class SpanParents:
     def began_unseen(
         self, span_id: str, parent_id: str | None, arguments: Mapping[str, Any]
     ) -> bool:
-        """Return whether a call is a part of a request whose beginning did not come.
+        """Return whether a call is a part of a request whose beginning did not come, or that ended.
 
         Others may begin anywhere: in a span of the application that began before capture did.
         """
         passed_over = parent_id in self.aside or parent_id in self.ended_parts
         if parent_id is None or passed_over or is_suppressed():
             return False
-        is_step = isinstance(arguments.get("ev"), Event)
-        if parent_id not in self._lost and not (
-            (is_step or is_step_of_request(parent_id)) and self._recorder.is_unknown(parent_id)
-        ):
-            return False
+        if parent_id not in self._lost:
+            is_unknown = self._recorder.is_unknown(parent_id)
+            is_step = isinstance(arguments.get("ev"), Event)
+            if is_step and not is_unknown and not self._recorder.knows(parent_id):
+                # Old versions go on with the steps of a workflow that was cancelled.
+                remember(self.aside, span_id, None)
+                return True
+            if not (is_unknown and (is_step or is_step_of_request(parent_id))):
+                return False
         self.lose(span_id, parent_id)
         return True
 

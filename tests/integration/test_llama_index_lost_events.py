@@ -204,3 +204,29 @@ def test_one_bad_event_gives_no_false_sample(name: str, fault: str) -> None:
         assert sum(s.status == "ok" for s in samples) <= 1, "one request gives one sample"
         if fault == "doubled":
             assert [judged(s, due) for s in samples] == ["right"]
+
+
+@pytest.mark.parametrize("name", [name for name in PIPELINES if name in ("workflow", "agent")])
+def test_steps_that_outlive_their_workflow_are_no_request(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old versions go on with the steps of a cancelled workflow: nothing becomes of them."""
+    world = World(interaction_ttl=3600)
+    registration = enable(world.evals)
+    tracker = registration._tracker
+    enter = tracker.enter
+
+    def cut_short(span_id: str, *args: Any) -> None:
+        enter(span_id, *args)
+        monkeypatch.undo()
+        tracker.drop(span_id, asyncio.CancelledError())
+
+    monkeypatch.setattr(tracker, "enter", cut_short)
+    try:
+        assert str(asyncio.run(PIPELINES[name].ask())) == PIPELINES[name].answer
+        assert not world.seen()
+        assert not world.evals.stats().incidents
+        assert not world.evals.recorder._runs
+    finally:
+        registration.disable()
+        world.close()
