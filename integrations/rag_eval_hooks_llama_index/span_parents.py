@@ -36,7 +36,7 @@ class SpanParents:
     Attributes:
         aside: Spans of offline tools, and of steps that outlive their workflow.
         parts: Runs by the spans that are parts of them.
-        ended_parts: The last of those that have ended.
+        ended: The last of both that have ended; the stream of a model's call goes on.
         workflows: Spans of workflows that run.
     """
 
@@ -47,7 +47,7 @@ class SpanParents:
         self._lost: dict[str, None] = {}
         self.aside: dict[str | None, None] = {}
         self.parts: dict[str, str] = {}
-        self.ended_parts: dict[str, None] = {}
+        self.ended: dict[str, None] = {}
         self.workflows: dict[str, None] = {}
 
     def current(self) -> str | None:
@@ -84,12 +84,13 @@ class SpanParents:
 
     def left(self, span_id: str) -> Run | None:
         """Return the run of a span that ends, or None if it has none."""
-        if self.parts.pop(span_id, None) is not None:
-            remember(self.ended_parts, span_id, None)
+        if span_id in self.parts or span_id in self.aside:
+            self.parts.pop(span_id, None)
+            self.aside.pop(span_id, None)
+            remember(self.ended, span_id, None)
             return None
         self.workflows.pop(span_id, None)
         self._tools.leave(span_id)
-        self.aside.pop(span_id, None)
         self._lost.pop(span_id, None)
         return self._recorder.get(span_id)
 
@@ -100,7 +101,7 @@ class SpanParents:
 
         Others may begin anywhere: in a span of the application that began before capture did.
         """
-        passed_over = parent_id in self.aside or parent_id in self.ended_parts
+        passed_over = parent_id in self.aside or parent_id in self.ended
         if parent_id is None or passed_over or is_suppressed():
             return False
         if parent_id not in self._lost:

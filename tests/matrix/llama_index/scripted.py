@@ -76,11 +76,12 @@ class Scripted(FunctionCallingLLM):
         self, messages: Sequence[ChatMessage], **kwargs: Any
     ) -> ChatResponseAsyncGen:
         self.begun += 1
-        message = self._message(messages)
+        # As in `achat`: a delay that the reply sets is for the next call.
+        delay, message = self.delay, self._message(messages)
 
         async def pieces() -> ChatResponseAsyncGen:
             for part in self._pieces(message):
-                await asyncio.sleep(self.delay)
+                await asyncio.sleep(delay)
                 yield part
 
         return pieces()
