@@ -100,9 +100,8 @@ class Prompts:
         return any(text in prompt for prompt in self._texts)
 
     def shingles(self) -> set[str]:
-        """Return each four words in a row that tell of documents: those asked do not."""
-        asked = self.asked()
-        return {part for text in self._texts for part in shingles(text) if part not in asked}
+        """Return each four words in a row."""
+        return {part for text in self._texts for part in shingles(text)}
 
     def stretch(self, parts: Collection[str]) -> Position:
         """Return where the words of a text stand, in the first prompt that has any of them."""

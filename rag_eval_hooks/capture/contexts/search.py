@@ -291,10 +291,12 @@ class _Match:
 
     def _by_shingles(self, rest: Mapping[str, Candidate]) -> None:
         """Find texts that a formatter numbered, excerpted, divided or wrapped."""
-        held = self._prompts.shingles()
-        if all(held.isdisjoint(shingles(text)) for text in rest):
+        held, asked = self._prompts.shingles(), self._prompts.asked()
+        parts = {text: shingles(text) - asked for text in rest}
+        if all(map(held.isdisjoint, parts.values())):
             return
-        parts = {text: shingles(text) - self._prompts.asked() for text in self._candidates}
+        others = self._candidates.keys() - rest.keys()
+        parts |= {text: shingles(text) - asked for text in others}
         owners = Counter(part for own in parts.values() for part in own)
         for text, candidate in rest.items():
             own = [part for part in parts[text] if owners[part] == 1]
