@@ -116,7 +116,7 @@ def names_of(code: str) -> tuple[set[str], set[str]]:
 
 
 def test_classes_that_pages_call_are_public() -> None:
-    """What a text calls, outside of a block, can be imported from us, or is another's."""
+    """Classes that pages call outside of a block are exported here, or by a known package."""
     others = {"CallbackManager", "ChatAnthropic", "ChatBedrockConverse", "ChatGoogleGenerativeAI"}
     packages = [rag_eval_hooks, *map(pytest.importorskip, INTEGRATIONS)]
     for page in PAGES:

@@ -148,7 +148,7 @@ def search_tool(draw: Variation, name: str, hits: Sequence[object]) -> FunctionT
 
 @pytest.mark.parametrize("seed", seeds(size(6, 30)))
 async def test_a_tool_that_searches_without_events_is_read(world: World, seed: int) -> None:
-    """What a tool gave the agent is context, whoever wrote its function and in whichever form."""
+    """The output of an agent's tool is context, whoever wrote its function, sync or async."""
     workflow_agents = pytest.importorskip("llama_index.core.agent.workflow")
     draw = Variation(seed)
     texts = draw.passages(draw.chance.randint(1, 4))

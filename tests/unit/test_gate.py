@@ -72,7 +72,7 @@ def test_what_an_error_tells_of_the_judge(error: BaseException, health: JudgeHea
 
 
 def test_a_used_up_quota_is_no_rate_limit() -> None:
-    """Who has no credit left is not advised to ask less often, and the other way round."""
+    """A used-up quota gets advice about billing, a rate limit advice about concurrency."""
     used_up, limited = (describe(StatusError(429, code=c)) for c in ("insufficient_quota", "x"))
     assert "used up" in used_up
     assert "concurrency" not in used_up
