@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -11,25 +10,25 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text
-from rag_eval_hooks.context import contexts_of, scalars, score_in
+from rag_eval_hooks.capture.contexts.rows import (
+    as_json,
+    block_text,
+    json_in,
+    row_of,
+    table_rows,
+)
+from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.structured import entries
 
-__all__ = ["AsContext", "block_text", "input_texts", "rows_in"]
+__all__ = ["AsContext", "input_texts", "rows_in"]
 
 AsContext: TypeAlias = Callable[[Any], Any]
 """From an object of the application's to its text, or None."""
 
-_TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
-_ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
-_ENCODED = frozenset(("base64", "image", "audio", "video"))
-"""Forms of blocks whose data are no text."""
 _DEEP = 5
 _WIDE = 1000
 """Levels of containers looked into, and entries of each."""
-_MARKS = 6
-"""Quotes, colon and comma of an entry."""
 _SKIPPED = (Document, PromptValue, bytes, int, float, type(None))
 Lists: TypeAlias = Iterator[tuple[Context, ...]]
 
@@ -69,31 +68,30 @@ def _in_object(value: Any, as_context: AsContext | None, depth: int) -> Lists:
 
 
 def _in_text(text: str, as_context: AsContext | None, depth: int) -> Lists:
-    if text.lstrip()[:1] in ("[", "{"):
-        try:
-            parsed = json.loads(text)
-        except (ValueError, RecursionError):
-            parsed = None
-        if isinstance(parsed, list | dict):
-            found = list(rows_in(parsed, as_context, depth - 1))
-            if found:
-                yield from found
-                return
-    if is_telling_text(text):
+    held = json_in(text)
+    if isinstance(held, list):
+        found = list(_in_list(held, as_context, depth - 1, as_json))
+    else:
+        found = list(rows_in(held, as_context, depth - 1))
+    if found:
+        yield from found
+    elif is_telling_text(text):
         yield (Context(text=text),)
 
 
-def _in_list(items: Sequence[Any], as_context: AsContext | None, depth: int) -> Lists:
+def _in_list(
+    items: Sequence[Any],
+    as_context: AsContext | None,
+    depth: int,
+    write: Callable[[Any], str] = repr,
+) -> Lists:
     items = items[:_WIDE]
     rows = [_row(item, as_context) for item in items]
     found = tuple(row for row in rows if row is not None and is_telling_text(row.text))
     if found and 2 * len(found) >= len(items):
         yield found
-    elif items and all(isinstance(item, Mapping) for item in items):
-        # Rows of a table with short values are shown as they are written.
-        written = [repr(item) for item in items]
-        long = all(is_telling(one) for one in written)
-        yield tuple(Context(text=one) for one in (written if long else [repr(items)]))
+    elif (table := table_rows(items, write)) is not None:
+        yield table
     for item, row in zip(items, rows, strict=True):
         if row is None and not isinstance(item, str):
             yield from rows_in(item, as_context, depth - 1)
@@ -108,58 +106,12 @@ def _row(item: Any, as_context: AsContext | None) -> Context | None:
     if as_context is not None and (own := _own(item, as_context)) is not None:
         return own
     held = entries(item)
-    if held is None or "role" in held:
-        return None
-    if isinstance(held.get("page_content"), str):
-        return contexts_of({"text": held["page_content"], **held})[0]
-    texts = {key: text for key in held if (text := block_text(held[key]))}
-    usual = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
-    inner = (more for item in held.values() if isinstance(item, Mapping) for more in item.values())
-    text = usual or max((*texts.values(), *filter(_is_text, inner)), key=len, default="")
-    if not is_telling_text(text) or (usual is None and 2 * len(text) < _written(held)):
-        return None
-    names = (held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int))
-    more = {k: v for k, v in scalars(held).items() if v != text and k not in ("id", "score")}
-    name = next(names, None)
-    metadata = {**scalars(held.get("metadata")), **more}
-    return Context(
-        text=text,
-        id=None if name is None else str(name),
-        score=score_in(held),
-        metadata=metadata,
-    )
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _written(held: Mapping[str, Any]) -> int:
-    """Return about how many characters the short values of a row take, as it is written."""
-    short = (value for value in held.values() if isinstance(value, str | int | float))
-    return sum(len(str(value)) for value in short) + sum(len(key) + _MARKS for key in held)
+    return None if held is None else row_of(held)
 
 
 def _own(item: Any, as_context: AsContext) -> Context | None:
     text = as_context(item)
     return text if isinstance(text, Context) else Context(text=text) if text else None
-
-
-def block_text(value: Any) -> str:
-    """Return the text of a content block, of blocks in it, or of its source; "" for none."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n".join(filter(None, map(block_text, value[:_WIDE])))
-    if isinstance(value, Mapping) and _ENCODED.isdisjoint(_forms(value)):
-        parts = (value.get(key) for key in ("text", "content", "source", "data"))
-        return next(filter(None, (block_text(p) for p in parts if p is not None)), "")
-    return ""
-
-
-def _forms(block: Mapping[str, Any]) -> set[str]:
-    """Return in what form a block, or its source, is written."""
-    return {form for key in ("type", "source_type") if isinstance(form := block.get(key), str)}
 
 
 def input_texts(value: Any, depth: int = _DEEP) -> Iterator[str]:

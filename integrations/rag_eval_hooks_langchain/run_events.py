@@ -173,8 +173,9 @@ class RunEvents(BaseCallbackHandler):
             noting.note_answer(run, outputs, given)
         if state.is_graph:
             noting.note_final_state(run, outputs)
-        elif not state.is_resuming and not noting.note_documents(run, outputs, given):
-            noting.note_joined_text(run, outputs, given)
+        elif not state.is_resuming:
+            if not noting.note_documents(run, outputs, given):
+                noting.note_joined_text(run, outputs, given)
             if not run.outermost:
                 noting.note_passing(run, outputs, given)
         noting.note_written(run, outputs, given)

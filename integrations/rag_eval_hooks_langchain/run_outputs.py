@@ -125,14 +125,16 @@ class RunOutputs:
             self._recorder.documents(run, contexts, Origin.TEXT, named=named)
 
     def note_passing(self, run: Run, outputs: Any, given: Any) -> None:
-        """Note texts in a step's output; those of tools whose runs were seen are known.
+        """Note texts in a step's output, beside documents too.
 
-        A text that a step makes of an empty list is a fixed one.
+        Those of tools whose runs were seen are known. A text that a step makes of an empty list is
+        a fixed one.
         """
         if given == [] and isinstance(outputs, str):
             run.interaction.step_texts.add(hash(outputs))
         elif not state_of(run).holds_tool:
-            self._note_step(run, values_of(outputs, given))
+            values = values_of(outputs, given)
+            self._note_step(run, (value for value in values if not holds_documents(value)))
 
     def note_given(self, run: Run, inputs: Any, *, is_step: bool) -> None:
         """Note rows and texts that a run's caller gave it without any step that found them.

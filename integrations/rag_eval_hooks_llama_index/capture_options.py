@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
+from rag_eval_hooks.capture.contexts.rows import as_json, json_in, row_of, table_rows
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
@@ -65,14 +66,34 @@ class LlamaIndexOptions(CaptureOptions):
         Messages, events and outputs of the framework's own are none.
         """
         if isinstance(given, str):
-            yield StepDocuments((Context(text=given),), sure=False)
-        elif depth and not type(given).__module__.startswith(_FRAMEWORKS):
+            yield from self._in_text(given, depth)
+        elif depth and not _is_of_framework(given):
             held = values.entries(given)
             if held is not None:
                 for key, value in held.items():
                     yield from self._under(key, value, depth - 1)
             elif isinstance(given, list | tuple):
                 yield from self._under("", given, depth - 1)
+
+    def _in_text(self, text: str, depth: int) -> Iterator[StepDocuments]:
+        """Yield what a text of JSON holds, or the text itself."""
+        held = json_in(text)
+        rows = self._rows(held, as_json) if isinstance(held, list) else None
+        if rows is not None:
+            found = [rows]
+        else:
+            found = [one.contexts for one in self.documents_in(held, depth - 1)] if depth else []
+        for contexts in found or [(Context(text=text),)]:
+            yield StepDocuments(contexts, sure=False)
+
+    def _rows(
+        self, items: Sequence[Any], write: Callable[[Any], str] = repr
+    ) -> tuple[Context, ...] | None:
+        """Return the main texts of rows where most have one, else the rows of a table, or None."""
+        own = (item for item in items if not _is_of_framework(item))
+        held = filter(None, map(values.entries, own))
+        rows = tuple(filter(None, map(row_of, held)))
+        return rows if rows and 2 * len(rows) >= len(items) else table_rows(items, write)
 
     def _under(self, key: str, value: Any, depth: int) -> Iterator[StepDocuments]:
         keys = _DOCUMENT_KEYS if self.document_keys is None else self.document_keys
@@ -82,6 +103,8 @@ class LlamaIndexOptions(CaptureOptions):
         if contexts is not None:
             nodes = all(isinstance(one, NodeWithScore | BaseNode) for one in value)
             yield StepDocuments(contexts, sure=nodes or named or self.as_context is not None)
+        elif listed and (rows := self._rows(value)) is not None:
+            yield StepDocuments(rows, sure=False)
         elif listed:
             for part in value:
                 yield from self.documents_in(part, depth)
@@ -99,7 +122,7 @@ class LlamaIndexOptions(CaptureOptions):
             return snapshot([value])[0]
         if isinstance(value, BaseNode):
             return snapshot([NodeWithScore(node=value)])[0]
-        if type(value).__module__.startswith(_FRAMEWORKS):
+        if _is_of_framework(value):
             return None
         if self.as_context is not None and (text := self.as_context(value)) is not None:
             return text if isinstance(text, Context) else Context(text=str(text))
@@ -108,6 +131,10 @@ class LlamaIndexOptions(CaptureOptions):
         except (TypeError, ValueError):
             return None
         return context
+
+
+def _is_of_framework(value: Any) -> bool:
+    return type(value).__module__.startswith(_FRAMEWORKS)
 
 
 def _selected(name: str, choice: Choice, value: Any, incidents: Incidents) -> Any:

@@ -11,7 +11,6 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Origin, Run, RunKind
 from rag_eval_hooks.capture.contexts.rewriting import replace_rewritten
 from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
-from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
 from rag_eval_hooks_llama_index.kinds import Role
@@ -129,10 +128,9 @@ class RunDocuments:
             return
         text = str(getattr(output, "content", None) or "")
         raw = getattr(output, "raw_output", None)
-        found = [one.contexts for one in options.documents_in(raw) if raw != text]
         named = names is not None
-        for contexts in found or [(Context(text=text),)]:
-            telling = [context for context in contexts if is_telling_text(context.text)]
+        for found in list(options.documents_in(raw)) or options.documents_in(text):
+            telling = [context for context in found.contexts if is_telling_text(context.text)]
             if telling:
                 self._recorder.documents(run, telling, Origin.TEXT, named=named)
 

@@ -31,7 +31,7 @@ _CONTEXT_RULES: Final[Mapping[str, str]] = {
     "shingles": "the prompt shows parts of them, four words in a row that no other document has",
     "structure": "no prompt shows them; the answer names them as its sources",
     "last_list": "no prompt shows any; the list of the last step that gave one",
-    "step": "a step wrote them when nothing retrieved was left, perhaps a fixed text",
+    "step": "a step or tool wrote some of them: rows of a database, a search, perhaps a fixed text",
     "earlier_turn": "an earlier turn left them in the state, and the prompt shows them",
 }
 _REMEDIES: Final[Mapping[str, str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -127,16 +128,16 @@ async def test_spans_of_tools_have_the_ids_of_their_calls(world: World, seed: in
     assert shown == calls
 
 
-def search_tool(draw: Variation, name: str, hits: Sequence[object]) -> FunctionTool:
+def search_tool(draw: Variation, name: str, hits: object) -> FunctionTool:
     """Return a tool whose function, sync or async, is the application's or a package's.
 
     No event shows what it finds.
     """
 
-    def look(subject: str) -> Sequence[object]:
+    def look(subject: str) -> object:
         return hits
 
-    async def look_later(subject: str) -> Sequence[object]:
+    async def look_later(subject: str) -> object:
         return hits
 
     package = draw.chance.choice(["llama_index.tools", draw.name()])
@@ -155,7 +156,7 @@ async def test_a_tool_that_searches_without_events_is_read(world: World, seed: i
     name, question, answer = draw.name(), draw.question(), draw.short()
     rows = [{draw.name(): text, "url": f"https://{draw.name()}"} for text in texts]
     documents = [Document(text=text) for text in texts]
-    hits: Sequence[object] = draw.chance.choice([rows, documents])
+    hits = draw.chance.choice([rows, json.dumps(rows), documents])
 
     def reply(messages: Sequence[ChatMessage]) -> ChatMessage | str:
         done = any(message.role == MessageRole.TOOL for message in messages)

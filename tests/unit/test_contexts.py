@@ -10,18 +10,14 @@ from collections.abc import Callable
 import pytest
 
 from rag_eval_hooks.capture.contexts.search import find_contexts
-from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.interaction import Origin, RunKind
 from rag_eval_hooks.sample import Context
+from tests.support.story import Story
 from tests.support.variation import Variation, seeds
 
 A = "The ferry to Skarn leaves at 07:40 from the north quay every day."
 B = "Bicycles travel free of charge on all sailings outside the summer."
 C = "Dogs must be on a lead while they are on the car deck of the ship."
-
-
-def contexts_of(interaction: Interaction) -> tuple[Context, ...] | None:
-    return find_contexts(interaction, interaction.root.text).contexts
 
 
 WORDS = {
@@ -31,39 +27,6 @@ WORDS = {
     "korean": "여객선 부두 요금 어른 아이 매일 아침 출발 자전거 무료 얼마 필요 등대 주차장",
     "thai": "เรือ ราคา ผู้ใหญ่ เด็ก ทุกวัน ออกเดินทาง จักรยาน กระเป๋า ฟรี เวลา เท่าไหร่ ประภาคาร ที่จอดรถ",
 }
-
-
-class Story:
-    """Builds an interaction event by event."""
-
-    def __init__(self) -> None:
-        self.ended: list[Interaction] = []
-        self.recorder = Recorder(self.ended.append, ttl=60, max_open=9)
-        self.root = self.run("root", None, RunKind.CHAIN)
-
-    def run(self, name: str, parent: Run | None, kind: RunKind) -> Run:
-        parent_id = parent.id if parent else None
-        run = self.recorder.start(name, parent_id, kind, name)
-        assert run is not None
-        return run
-
-    def gave(self, name: str, *texts: str, kind: str = "retriever", parent: str = "root") -> None:
-        run = self.run(name, self.recorder.get(parent) or self.root, RunKind(kind))
-        self.recorder.documents(run, [Context(text=text, id=name) for text in texts])
-        self.recorder.end(run)
-
-    def asked(self, name: str, prompt: str, reply: str) -> None:
-        run = self.run(name, self.root, RunKind.MODEL)
-        run.prompt, run.text = (prompt,), reply
-        self.recorder.end(run)
-
-    def contexts(self, answer: str) -> list[str] | None:
-        self.root.text = answer
-        self.recorder.end(self.root)
-        if not self.ended:
-            return None
-        found = contexts_of(self.ended[0])
-        return None if found is None else [context.text for context in found]
 
 
 def test_contexts_stand_in_prompt_order() -> None:
@@ -134,7 +97,7 @@ def test_a_later_stage_knows_more_about_the_same_text() -> None:
     story.asked("m", f"Use {A}", "yes, indeed")
     story.root.text = "yes, indeed"
     story.recorder.end(story.root)
-    found = contexts_of(story.ended[0])
+    found = find_contexts(story.ended[0], story.root.text).contexts
     assert found is not None
     assert [context.id for context in found] == ["reranker"]
 
@@ -188,7 +151,7 @@ def test_an_empty_retrieval_is_not_no_retrieval(
 def test_no_retrieval_gives_no_contexts() -> None:
     """Without any list of documents there are no contexts at all."""
     story = Story()
-    assert contexts_of(story.root.interaction) is None
+    assert find_contexts(story.root.interaction, None).contexts is None
 
 
 def test_a_short_text_beside_a_seen_one_counts() -> None:
@@ -302,7 +265,7 @@ def test_of_equal_texts_in_one_list_the_first_counts() -> None:
     story.asked("m", f"Use {A}", "yes, indeed")
     story.root.text = "yes, indeed"
     story.recorder.end(story.root)
-    found = contexts_of(story.ended[0])
+    found = find_contexts(story.ended[0], story.root.text).contexts
     assert found is not None
     assert [context.id for context in found] == ["first"]
 

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.joined_texts import separated
 from rag_eval_hooks.capture.contexts.questions import question_of
+from rag_eval_hooks.capture.contexts.rows import json_in
 from rag_eval_hooks.capture.contexts.text_forms import (
+    LEAST_SHINGLES,
     distinct_words,
     fold,
     is_telling,
     is_telling_text,
+    own_words,
     shingles,
     words,
 )
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
+from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["countable", "guesses", "texts_in"]
+__all__ = ["countable", "guesses", "texts_in", "used_steps"]
 
 _NAMES = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+")
 """Ids and paths."""
+_TURNS = [
+    re.compile(rf"^\s*(?:{names})\s*:", re.IGNORECASE | re.MULTILINE)
+    for names in ("human|user", "ai|assistant")
+]
+"""Beginnings of the turns of a conversation, as frameworks write one in a prompt."""
 _MOST_IN_RECEIPT = 4
 """Words beside them in a text that reports what a tool did."""
 
@@ -43,16 +51,34 @@ def countable(interaction: Interaction, answer: str | None) -> list[DocumentList
     said = _Said(interaction)
     texts = [found for found in texts if not said.relays(found, others)]
     if any(found.contexts for found in others):
-        texts = [found for found in texts if _is_used(found, others, answer)]
+        added = _Added(interaction, others, answer)
+        texts = [found for found in texts if found.named or added.is_from(found)]
     kept = {id(found) for found in (*others, *texts)}
     return [found for found in lists if id(found) in kept]
+
+
+def used_steps(
+    interaction: Interaction, documents: Sequence[DocumentList], answer: str | None
+) -> list[DocumentList]:
+    """Return the lists of texts of steps from which an answer has what no document says.
+
+    Such are rows of a database beside passages. A persona or an example of an answer stands in
+    the prompt, too, and is none; nor is what joins or excerpts documents.
+    """
+    steps = guesses(interaction, Origin.STEP)
+    if not steps or answer is None or refusal(answer):
+        return []
+    added = _Added(interaction, documents, answer)
+    used = (found for found in steps if added.is_from(found))
+    return [found for found in used if not _consists_of(_text_of(found), documents)]
 
 
 def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
     """Return the lists of texts of steps that neither a model nor the user wrote.
 
-    A text with the question in it is a prompt. None counts where the model that answered was not
-    seen, as in a chain that calls it without its callbacks.
+    A text with the question in it is a prompt, one that retrievers were asked a question, and one
+    of labelled turns a conversation. None counts where the model that answered was not seen, as in
+    a chain that calls it without its callbacks.
     """
     lists = list(separated(f for f in interaction.lists if f.origin is origin))
     if not lists:
@@ -62,11 +88,13 @@ def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
         return []
     given = [fold(text) for text in interaction.asked]
     question = fold(question_of(interaction)[0])
-    whole = {fold(text) for run in interaction.runs for text in run.prompt}
+    whole = {fold(text) for run in interaction.runs for text in (*run.prompt, run.query or "")}
 
     def is_new(text: str, run: Run) -> bool:
         folded = fold(text)
         if folded in whole or any(folded in one for one in given) or said.echoes(text, run):
+            return False
+        if all(turn.search(text) for turn in _TURNS):
             return False
         return is_telling(folded) and not (is_telling(question) and question in folded)
 
@@ -74,6 +102,37 @@ def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
         replace(f, contexts=tuple(c for c in f.contexts if is_new(c.text, f.run))) for f in lists
     ]
     return [found for found in new if found.contexts]
+
+
+class _Added:
+    """What an answer says that no document does."""
+
+    def __init__(
+        self, interaction: Interaction, documents: Sequence[DocumentList], answer: str | None
+    ) -> None:
+        said, known = fold(answer or ""), _folded(documents)
+        self._parts = shingles(said) - _in_all(known, shingles)
+        words_left = own_words(said) - _in_all(known, own_words)
+        # A short answer may be a word of the question, a long one repeats it.
+        asked = own_words(fold(question_of(interaction)[0]))
+        self._words = [left for left in (words_left, words_left - asked) if left]
+
+    def is_from(self, found: DocumentList) -> bool:
+        """Return whether it stands in a list: several four words in a row, or half of the words."""
+        texts = _folded([found])
+        parts = _in_all(texts, shingles) if self._parts else set()
+        if len(parts & self._parts) >= min(LEAST_SHINGLES, len(parts)) > 0:
+            return True
+        own = _in_all(texts, own_words) if self._words else set()
+        return any(2 * len(left & own) >= len(left) for left in self._words)
+
+
+def _folded(lists: Iterable[DocumentList]) -> set[str]:
+    return {fold(text) for text in {c.text for found in lists for c in found.contexts}}
+
+
+def _in_all(texts: Iterable[str], parts_of: Callable[[str], set[str]]) -> set[str]:
+    return {part for text in texts for part in parts_of(text)}
 
 
 class _Said:
@@ -112,7 +171,7 @@ class _Said:
 
     def relays(self, found: DocumentList, others: Sequence[DocumentList]) -> bool:
         """Return whether a tool's text is not its own, but that of documents or of a model."""
-        text = " ".join(context.text for context in found.contexts)
+        text = _text_of(found)
         if found.named:
             return _consists_of(text, _inside(found.run, others))
         inner = (said for model, said in self._texts if found.run in model.ancestors())
@@ -158,17 +217,17 @@ def texts_in(value: object) -> Iterator[str]:
     """Yield every text in arguments, those in JSON too."""
     if isinstance(value, str):
         yield value
-        if value[:1] in ("{", "["):
-            try:
-                yield from texts_in(json.loads(value))
-            except (ValueError, RecursionError):
-                return
+        yield from texts_in(json_in(value))
     elif isinstance(value, dict):
         for item in value.values():
             yield from texts_in(item)
     elif isinstance(value, list | tuple):
         for item in value:
             yield from texts_in(item)
+
+
+def _text_of(found: DocumentList) -> str:
+    return " ".join(context.text for context in found.contexts)
 
 
 def _inside(run: Run, lists: Iterable[DocumentList]) -> list[DocumentList]:
@@ -180,13 +239,3 @@ def _consists_of(text: str, lists: Sequence[DocumentList]) -> bool:
     known = {context.text for found in lists for context in found.contexts} - {""}
     held = [one for one in known if one in text]
     return any(is_telling_text(one) for one in held) or 2 * sum(map(len, held)) > len(text)
-
-
-def _is_used(found: DocumentList, others: Sequence[DocumentList], answer: str | None) -> bool:
-    """Return whether an answer says what stands in a tool's text and in no document."""
-    if found.named:
-        return True
-    own = {part for context in found.contexts for part in shingles(fold(context.text))}
-    used = own.intersection(shingles(fold(answer or "")))
-    known = (context.text for other in others for context in other.contexts)
-    return bool(used) and not all(used.intersection(shingles(fold(text))) == used for text in known)

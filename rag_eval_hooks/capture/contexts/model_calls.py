@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from rag_eval_hooks.capture.contexts.rows import json_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling
 from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
 
@@ -191,10 +191,7 @@ def _outputs(call: Run) -> list[str]:
     """Return what a call said: its text, or the texts in it if it is JSON."""
     text = fold(call.text or "")
     said = [text] if _is_sayable(text) else []
-    if call.text and call.text.lstrip()[:1] in "{[":
-        with contextlib.suppress(ValueError, RecursionError):
-            said += [t for t in map(fold, _strings(json.loads(call.text))) if is_telling(t)]
-    return said
+    return said + [t for t in map(fold, _strings(json_in(call.text or ""))) if is_telling(t)]
 
 
 def _strings(value: object) -> Iterable[str]:

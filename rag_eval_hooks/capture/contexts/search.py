@@ -20,10 +20,11 @@ from rag_eval_hooks.capture.contexts.candidates import (
     once,
     with_short_texts,
 )
-from rag_eval_hooks.capture.contexts.countable import countable, guesses
+from rag_eval_hooks.capture.contexts.countable import countable, guesses, used_steps
 from rag_eval_hooks.capture.contexts.model_calls import grounding_of
 from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
 from rag_eval_hooks.capture.contexts.text_forms import (
+    LEAST_SHINGLES,
     fold,
     forms,
     is_telling,
@@ -34,9 +35,6 @@ from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin
 from rag_eval_hooks.sample import Context
 
 __all__ = ["ContextSource", "Found", "find_contexts", "shown_in"]
-
-_LEAST_SHINGLES = 3
-"""Parts of its own by which a text is known that a formatter altered."""
 
 
 class ContextSource(StrEnum):
@@ -55,7 +53,7 @@ class ContextSource(StrEnum):
     LAST_LIST = "last_list"
     """No prompt shows any: the list of the last step that gave one."""
     STEP = "step"
-    """A step or tool wrote them, and nothing retrieved was left: a further search, or fixed."""
+    """A step or tool wrote some of them: rows of a database, a further search, or a fixed text."""
     EARLIER_TURN = "earlier_turn"
     """An earlier turn left them in the state, and the prompt shows them."""
 
@@ -85,6 +83,7 @@ def find_contexts(interaction: Interaction, answer: str | None) -> Found:
 class _Finder:
     def __init__(self, interaction: Interaction, answer: str | None) -> None:
         self._interaction = interaction
+        self._answer = answer
         self._lists = countable(interaction, answer)
         self._candidates = candidates_of(self._lists)
         retrievers = (run for run in interaction.runs if run.kind is RunKind.RETRIEVER)
@@ -120,13 +119,19 @@ class _Finder:
 
     def _seen(self) -> Found | None:
         """Return what the prompts show beside what a model said in earlier turns, or else in it."""
-        fresh = self._prompts_of(self._grounding.fresh)
-        found = (_Match(self._candidates, prompts).found() for prompts in (fresh, self._prompts))
-        seen = next(filter(None, found), None)
-        documents = self._of(Origin.DOCUMENTS)
-        if seen and documents and {f.origin for f in self._lists if f.contexts} == {Origin.TEXT}:
-            return seen._replace(source=ContextSource.STEP)
-        return seen
+        for prompts in (self._prompts_of(self._grounding.fresh), self._prompts):
+            if seen := _Match(self._candidates, prompts).found():
+                origins = {found.origin for found in self._lists if found.contexts}
+                if self._of(Origin.DOCUMENTS) and origins == {Origin.TEXT}:
+                    return seen._replace(source=ContextSource.STEP)
+                return self._beside_steps(prompts) or seen
+        return None
+
+    def _beside_steps(self, prompts: Prompts) -> Found | None:
+        """Return what prompts show where the answer says what only texts of steps do."""
+        steps = used_steps(self._interaction, self._lists, self._answer)
+        found = _Match(candidates_of(steps) | self._candidates, prompts).found() if steps else None
+        return found and found._replace(source=ContextSource.STEP)
 
     def _of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self._lists if found.origin is origin]
@@ -301,7 +306,7 @@ class _Match:
         for text, candidate in rest.items():
             own = [part for part in parts[text] if owners[part] == 1]
             seen = held.intersection(own)
-            if seen and len(seen) >= min(_LEAST_SHINGLES, len(own)):
+            if seen and len(seen) >= min(LEAST_SHINGLES, len(own)):
                 self._note(text, self._prompts.stretch(seen), candidate.context)
 
 

@@ -7,8 +7,10 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 __all__ = [
+    "LEAST_SHINGLES",
     "TELLING",
     "distinct_words",
     "fold",
@@ -16,6 +18,7 @@ __all__ = [
     "is_telling",
     "is_telling_text",
     "least_shown",
+    "own_words",
     "shingle_offsets",
     "shingles",
     "words",
@@ -32,6 +35,8 @@ _WIDE_WEIGHT = 2
 """Words of Chinese, Japanese and Korean are two or three characters."""
 _SHINGLE = 4
 """Words in a row by which a part of a text is known."""
+LEAST_SHINGLES = 3
+"""Such parts of its own by which a text is known."""
 
 _MARKED = re.compile(r"[*`~#|<\[>_]")
 _MARKS = re.compile(r"<br ?/?>|^[ \t]*>[> \t]*|^[ \t]*#+ |\*\*|__|[*`~|]", re.MULTILINE)
@@ -89,6 +94,13 @@ def words(text: str) -> list[str]:
 def distinct_words(text: str) -> set[str]:
     """Return the words of a text as `words` does, each once."""
     return set(words(text))
+
+
+def own_words(text: str) -> set[str]:
+    """Return the distinct words of a text, two wide characters in a row for one."""
+    listed = words(text.lower())
+    pairs = {a + b for a, b in pairwise(listed) if min(a, b) >= _FIRST_WIDE}
+    return pairs | {word for word in listed if word < _FIRST_WIDE}
 
 
 def shingles(text: str) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.matrix.langchain import (
     agents,
     application,
+    beside,
     classic,
     conversations,
     graphs,
@@ -35,5 +36,6 @@ SHAPES = (
     *teams.SHAPES,
     *team_graphs.SHAPES,
     *tutorials.SHAPES,
+    *beside.SHAPES,
     *trouble.SHAPES,
 )

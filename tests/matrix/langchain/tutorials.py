@@ -38,7 +38,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.support.variation import run_seed
 
-__all__ = ["SHAPES"]
+__all__ = ["SHAPES", "graph_of"]
 
 GROUP = "tutorials, under drawn names"
 ASKED, FOUND, SAID, QUERY, TOOL, FIRST, SECOND, THIRD = (NAMED.name() for _ in range(8))
@@ -67,10 +67,10 @@ def shown(question: str) -> list[str]:
     return top(question)[::ORDER]
 
 
-def graph(*steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
-    """Steps one after another over a state of drawn keys."""
+def graph_of(names: Sequence[str], *steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
+    """Steps one after another over a state of some keys."""
     make: Any = TypedDict
-    keys = {ASKED: str, QUERY: Any, FOUND: Any, SAID: str}
+    keys = dict.fromkeys(names, Any)
     made = import_module("langgraph.graph").StateGraph(make("State", keys, total=False))
     for name, step in steps:
         made.add_node(name, step)
@@ -78,6 +78,10 @@ def graph(*steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
     for one, other in itertools.pairwise(names):
         made.add_edge(one, other)
     return made.compile()
+
+
+def graph(*steps: tuple[str, Callable[[Any], dict[str, Any]]]) -> Any:
+    return graph_of((ASKED, QUERY, FOUND, SAID), *steps)
 
 
 def answer(state: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from llama_index.core import __version__
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index.beside import BESIDE
 from tests.matrix.llama_index.nested_engines import NESTED
 from tests.matrix.llama_index.tutorials import TUTORIALS
 from tests.matrix.llama_index.variants import VARIANTS, Variant
@@ -22,7 +23,7 @@ from tests.support.variation import Variation
 
 __all__ = ["DRAWN", "wrong_in"]
 
-DRAWN = VARIANTS | NESTED | TUTORIALS
+DRAWN = VARIANTS | NESTED | TUTORIALS | BESIDE
 """All that run on this version, by name."""
 
 

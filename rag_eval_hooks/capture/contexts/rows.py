@@ -1,0 +1,132 @@
+"""Rows, of hits with a main text and of tables with short values, and what texts of JSON hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text
+from rag_eval_hooks.context import contexts_of, scalars, score_in
+from rag_eval_hooks.sample import Context
+
+__all__ = ["as_json", "block_text", "json_in", "row_of", "table_rows"]
+
+_TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
+_ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
+_ENCODED = frozenset(("base64", "image", "audio", "video"))
+"""Forms of blocks whose data are no text."""
+_WIDE = 1000
+"""Blocks in one another that are read."""
+_BROAD = 50
+"""Columns of a table at most."""
+_MARKS = 6
+"""Quotes, colon and comma of an entry."""
+
+
+def row_of(held: Mapping[str, Any]) -> Context | None:
+    """Return a row with its main text, under a usual name or else the longest; None without one.
+
+    A message is none.
+
+    Args:
+        held: Its values by name.
+    """
+    if "role" in held:
+        return None
+    if isinstance(held.get("page_content"), str):
+        return contexts_of({"text": held["page_content"], **held})[0]
+    texts = {key: text for key in held if (text := block_text(held[key]))}
+    usual = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
+    inner = (more for item in held.values() if isinstance(item, Mapping) for more in item.values())
+    text = usual or max((*texts.values(), *filter(_is_text, inner)), key=len, default="")
+    if not is_telling_text(text) or (usual is None and 2 * len(text) < _written(held)):
+        return None
+    names = (held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int))
+    more = {k: v for k, v in scalars(held).items() if v != text and k not in ("id", "score")}
+    name = next(names, None)
+    metadata = {**scalars(held.get("metadata")), **more}
+    return Context(
+        text=text,
+        id=None if name is None else str(name),
+        score=score_in(held),
+        metadata=metadata,
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _written(held: Mapping[str, Any]) -> int:
+    """Return about how many characters the short values of a row take, as it is written."""
+    short = (value for value in held.values() if isinstance(value, str | int | float))
+    return sum(len(str(value)) for value in short) + sum(len(key) + _MARKS for key in held)
+
+
+def block_text(value: Any) -> str:
+    """Return the text of a content block, of blocks in it, or of its source; "" for none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(block_text, value[:_WIDE])))
+    if isinstance(value, Mapping) and _ENCODED.isdisjoint(_forms(value)):
+        parts = (value.get(key) for key in ("text", "content", "source", "data"))
+        return next(filter(None, (block_text(p) for p in parts if p is not None)), "")
+    return ""
+
+
+def _forms(block: Mapping[str, Any]) -> set[str]:
+    """Return in what form a block, or its source, is written."""
+    return {form for key in ("type", "source_type") if isinstance(form := block.get(key), str)}
+
+
+def table_rows(
+    items: Sequence[Any], write: Callable[[Any], str] = repr
+) -> tuple[Context, ...] | None:
+    """Return the rows of a table with short values as they are written, or None for other lists.
+
+    Args:
+        items: Mappings, or rows as databases give them.
+        write: Writes a row; rows too short to be recognised are written as one text.
+    """
+    if not items or not (_are_mappings(items) or all(map(_is_record, items))):
+        return None
+    written = [write(item) for item in items]
+    if 2 * sum(map(_longest_text, items)) >= sum(map(len, written)):
+        return None
+    long = all(map(is_telling, written))
+    return tuple(Context(text=one) for one in (written if long else [write(items)]))
+
+
+def _are_mappings(items: Sequence[Any]) -> bool:
+    return all(isinstance(item, Mapping) and "role" not in item for item in items)
+
+
+def _is_record(item: Any) -> bool:
+    """Return whether an item is a sequence of values with texts, all of them short."""
+    if not isinstance(item, list | tuple) or len(item) > _BROAD:
+        return False
+    texts = [value for value in item if isinstance(value, str)]
+    return bool(texts) and not any(map(is_telling_text, texts))
+
+
+def _longest_text(item: Any) -> int:
+    values = item.values() if isinstance(item, Mapping) else ()
+    return max((len(value) for value in values if isinstance(value, str)), default=0)
+
+
+def json_in(text: str) -> list[Any] | dict[str, Any] | None:
+    """Return the list or object that a text of JSON holds; None for other texts."""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return None
+    try:
+        held = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return held if isinstance(held, list | dict) else None
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON, with its letters as they are."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,83 @@
+"""Steps of workflows that find something beside the nodes, and such that only instruct the model.
+
+Old versions cannot read annotations that are kept as texts.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from llama_index.core.workflow import StartEvent, StopEvent
+
+from tests.matrix.llama_index.variants import Corpus, Variant, says
+from tests.matrix.llama_index.workflows import event, flow
+from tests.support.step_texts import FORMS, beside, step_text
+from tests.support.variation import Variation
+
+__all__ = ["BESIDE"]
+
+
+def answering(
+    draw: Variation, corpus: Corpus, value: Any, said: str, *, is_first: bool
+) -> Callable[[], Awaitable[None]]:
+    """Return a function that asks a workflow in which a model is shown nodes and a value.
+
+    One step finds both, or one each, in either order.
+    """
+    asked, nodes, other = (draw.name() for _ in range(3))
+    begun, found = event(draw, asked, nodes, other), event(draw, asked, nodes, other)
+
+    async def search(question: str) -> dict[str, Any]:
+        return {nodes: await corpus.retriever.aretrieve(question)}
+
+    async def both(ctx: Any, ev: Any) -> Any:
+        question = ev.get(asked)
+        return found(**{asked: question, other: value, **await search(question)})
+
+    async def one(ctx: Any, ev: Any) -> Any:
+        question = ev.get(asked)
+        given = {other: value} if is_first else await search(question)
+        return begun(**{asked: question, nodes: None, other: None, **given})
+
+    async def then(ctx: Any, ev: Any) -> Any:
+        question = getattr(ev, asked)
+        given = await search(question) if is_first else {other: value}
+        before = {nodes: getattr(ev, nodes), other: getattr(ev, other)}
+        return found(**{asked: question, **before, **given})
+
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        documents = "\n".join(node.get_content() for node in getattr(ev, nodes))
+        parts = [str(getattr(ev, other)), documents]
+        prompt = "\n\n".join(parts if is_first else parts[::-1])
+        reply = await says(said).acomplete(f"{prompt}\n-- {getattr(ev, asked)}")
+        return StopEvent(result=reply.text)
+
+    in_two: list[Any] = [(one, StartEvent, begun), (then, begun, found)]
+    steps = draw.chance.choice([in_two, [(both, StartEvent, found)]])
+
+    async def run() -> None:
+        await flow(draw, *steps, (tell, found, StopEvent)).run(**{asked: corpus.question})
+
+    return run
+
+
+def _variant(draw: Variation, value: Any, shown: Sequence[str], said: str) -> Variant:
+    corpus, is_first = Corpus(draw, 2), draw.chance.random() < 0.5
+    contexts = [*shown, *corpus.shown()] if is_first else [*corpus.shown(), *shown]
+    run = answering(draw, corpus, value, said, is_first=is_first)
+    return Variant(run, corpus.question, contexts, said)
+
+
+def found_in_a_step(draw: Variation) -> Variant:
+    """What a step found by itself is context where the answer says it."""
+    one = step_text(draw, draw.chance.choice(list(FORMS)))
+    return _variant(draw, one.value, one.shown, one.answer(draw))
+
+
+def instructed_in_a_step(draw: Variation) -> Variant:
+    """A persona, an example or earlier turns are none."""
+    value = draw.chance.choice(list(beside(draw).values()))
+    return _variant(draw, value, (), draw.sentence())
+
+
+BESIDE = {made.__name__: made for made in (found_in_a_step, instructed_in_a_step)}
+"""By name."""
