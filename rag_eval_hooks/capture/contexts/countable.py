@@ -118,7 +118,7 @@ class _Added:
         self._words = [left for left in (words_left, words_left - asked) if left]
 
     def is_from(self, found: DocumentList) -> bool:
-        """Return whether it stands in a list: several four words in a row, or half of the words."""
+        """Return whether a list has half of its words, or several runs of four words."""
         texts = _folded([found])
         parts = _in_all(texts, shingles) if self._parts else set()
         if len(parts & self._parts) >= min(LEAST_SHINGLES, len(parts)) > 0:
