@@ -120,7 +120,7 @@ class Documents:
 def values_of(outputs: Any, given: Any) -> list[Any]:
     """Return the values of an output that were not given; a conversation is none."""
     outputs = update_of(outputs)
-    values = entries(outputs)
+    values = None if isinstance(outputs, BaseMessage) else entries(outputs)
     if values is None:
         return [] if outputs is given else [outputs]
     before = entries(given) or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from rag_eval_hooks.capture.contexts.rows import (
     as_json,
     block_text,
     json_in,
+    lone_row,
     row_of,
     table_rows,
 )
@@ -63,16 +64,22 @@ def _in_object(value: Any, as_context: AsContext | None, depth: int) -> Lists:
     if as_context is not None and (row := _own(value, as_context)) is not None:
         yield (row,)
     elif (held := entries(value)) is not None and "role" not in held:
-        for item in islice(held.values(), _WIDE):
-            yield from rows_in(item, as_context, depth - 1)
+        lone = lone_row(value)
+        yield from _in_values(held, as_context, depth) if lone is None else [lone]
+
+
+def _in_values(held: Mapping[str, Any], as_context: AsContext | None, depth: int) -> Lists:
+    for item in islice(held.values(), _WIDE):
+        yield from rows_in(item, as_context, depth - 1)
 
 
 def _in_text(text: str, as_context: AsContext | None, depth: int) -> Lists:
     held = json_in(text)
+    found: list[tuple[Context, ...]] = []
     if isinstance(held, list):
         found = list(_in_list(held, as_context, depth - 1, as_json))
-    else:
-        found = list(rows_in(held, as_context, depth - 1))
+    elif held is not None and lone_row(held) is None:
+        found = list(_in_values(held, as_context, depth - 1))
     if found:
         yield from found
     elif is_telling_text(text):
@@ -88,13 +95,17 @@ def _in_list(
     items = items[:_WIDE]
     rows = [_row(item, as_context) for item in items]
     found = tuple(row for row in rows if row is not None and is_telling_text(row.text))
-    if found and 2 * len(found) >= len(items):
+    is_table = 2 * len(found) < len(items) and not isinstance(items[0], BaseMessage | Document)
+    table = table_rows(items, write) if is_table else None
+    if found and table is None:
         yield found
-    elif (table := table_rows(items, write)) is not None:
+    elif table is not None:
         yield table
     for item, row in zip(items, rows, strict=True):
         if row is None and not isinstance(item, str):
-            yield from rows_in(item, as_context, depth - 1)
+            held = None if table is None else entries(item)
+            inner = rows_in(item, as_context, depth - 1)
+            yield from inner if held is None else _in_values(held, as_context, depth - 1)
 
 
 def _row(item: Any, as_context: AsContext | None) -> Context | None:

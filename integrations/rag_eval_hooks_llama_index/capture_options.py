@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
-from rag_eval_hooks.capture.contexts.rows import as_json, json_in, row_of, table_rows
+from rag_eval_hooks.capture.contexts.rows import as_json, json_in, lone_row, row_of, table_rows
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
@@ -70,10 +70,22 @@ class LlamaIndexOptions(CaptureOptions):
         elif depth and not _is_of_framework(given):
             held = values.entries(given)
             if held is not None:
-                for key, value in held.items():
-                    yield from self._under(key, value, depth - 1)
+                yield from self._in_fields(given, held, depth)
             elif isinstance(given, list | tuple):
                 yield from self._under("", given, depth - 1)
+
+    def _in_fields(
+        self, given: Any, held: Mapping[str, Any], depth: int
+    ) -> Iterator[StepDocuments]:
+        if depth < _DEPTH:
+            # A part of what the step gave out: a message, a record, or else a container.
+            if "role" in held:
+                return
+            if (lone := lone_row(given)) is not None:
+                yield StepDocuments(lone, sure=False)
+                return
+        for key, value in held.items():
+            yield from self._under(key, value, depth - 1)
 
     def _in_text(self, text: str, depth: int) -> Iterator[StepDocuments]:
         """Yield what a text of JSON holds, or the text itself."""
@@ -81,8 +93,10 @@ class LlamaIndexOptions(CaptureOptions):
         rows = self._rows(held, as_json) if isinstance(held, list) else None
         if rows is not None:
             found = [rows]
+        elif depth and lone_row(held) is None:
+            found = [one.contexts for one in self.documents_in(held, depth - 1)]
         else:
-            found = [one.contexts for one in self.documents_in(held, depth - 1)] if depth else []
+            found = []
         for contexts in found or [(Context(text=text),)]:
             yield StepDocuments(contexts, sure=False)
 
@@ -90,8 +104,9 @@ class LlamaIndexOptions(CaptureOptions):
         self, items: Sequence[Any], write: Callable[[Any], str] = repr
     ) -> tuple[Context, ...] | None:
         """Return the main texts of rows where most have one, else the rows of a table, or None."""
-        own = (item for item in items if not _is_of_framework(item))
-        held = filter(None, map(values.entries, own))
+        if any(map(_is_of_framework, items)):
+            return None
+        held = filter(None, map(values.entries, items))
         rows = tuple(filter(None, map(row_of, held)))
         return rows if rows and 2 * len(rows) >= len(items) else table_rows(items, write)
 

@@ -19,7 +19,7 @@ from rag_eval_hooks.sample import Context as Passage
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
 
-__all__ = ["ResumedWorkflows"]
+__all__ = ["ResumedWorkflows", "state_of"]
 
 _MOST = 1_000
 """Workflows whose names of questions are remembered."""
@@ -60,8 +60,7 @@ class ResumedWorkflows:
     def step(self, step: Run, arguments: Mapping[str, Any]) -> None:
         """Note what a step of a workflow that was given no question goes on with."""
         root = step.interaction.root
-        context = next((one for one in arguments.values() if isinstance(one, Context)), None)
-        state = {} if context is None else _state_of(context)
+        state = state_of(arguments)
         left = {**(values.entries(arguments.get("ev")) or {}), **state}
         asked = self._asked(root, left, arguments.get("ev"))
         if asked is None:
@@ -96,8 +95,14 @@ class _Kept:
         return cls(value)
 
 
-def _state_of(context: Any) -> Mapping[str, Any]:
-    """Return the store of a context by name; {} where it is not in this process's memory."""
+def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return by name what is in the store of a step's context.
+
+    Empty for a step without a context, and where the store is not in this process's memory.
+    """
+    context = next((one for one in arguments.values() if isinstance(one, Context)), None)
+    if context is None:
+        return {}
     store = getattr(context, "store", None)
     if store is None:
         # The oldest versions.

@@ -11,9 +11,11 @@ from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Origin, Run, RunKind
 from rag_eval_hooks.capture.contexts.rewriting import replace_rewritten
 from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
+from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import values
 from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
 from rag_eval_hooks_llama_index.kinds import Role
+from rag_eval_hooks_llama_index.resumed_workflows import state_of
 from rag_eval_hooks_llama_index.sources import (
     node_ids,
     nodes_in,
@@ -71,6 +73,7 @@ class RunDocuments:
             self._note_tool(run, call.instance, given)
         elif not run.within(RunKind.RETRIEVER):
             self._note_step(run, role, given)
+            self._note_store(run, call.arguments)
 
     def _choose(self, run: Run, given: Any) -> None:
         chosen = self._options.of(run).contexts_in(given, self._incidents)
@@ -118,6 +121,14 @@ class RunDocuments:
             if texts:
                 self._recorder.documents(run, texts, Origin.STEP)
 
+    def _note_store(self, run: Run, arguments: Mapping[str, Any]) -> None:
+        """Note texts that a step left in the store of its workflow, each once."""
+        known = run.interaction.step_texts
+        for contexts in _telling(self._options.of(run), state_of(arguments)):
+            if new := [context for context in contexts if hash(context.text) not in known]:
+                known.update(hash(context.text) for context in new)
+                self._recorder.documents(run, new, Origin.STEP)
+
     def _note_tool(self, run: Run, tool: Any, output: Any) -> None:
         """Note the text of a tool, which may have searched by means that no event shows."""
         options = self._options.of(run)
@@ -128,11 +139,16 @@ class RunDocuments:
             return
         text = str(getattr(output, "content", None) or "")
         raw = getattr(output, "raw_output", None)
-        named = names is not None
-        for found in list(options.documents_in(raw)) or options.documents_in(text):
-            telling = [context for context in found.contexts if is_telling_text(context.text)]
-            if telling:
-                self._recorder.documents(run, telling, Origin.TEXT, named=named)
+        for contexts in _telling(options, raw) or _telling(options, text):
+            self._recorder.documents(run, contexts, Origin.TEXT, named=names is not None)
+
+
+def _telling(options: LlamaIndexOptions, value: Any) -> list[Sequence[Context]]:
+    """Return the lists of texts in a value that are long enough to be recognised."""
+    lists = (
+        [c for c in f.contexts if is_telling_text(c.text)] for f in options.documents_in(value)
+    )
+    return list(filter(None, lists))
 
 
 def _is_of_core(tool: Any) -> bool:

@@ -131,15 +131,16 @@ def _has_retrieved(interaction: Interaction) -> bool:
         interaction: An ended one in which nothing was surely retrieved.
     """
     prompt = " ".join(fold(text) for run in interaction.runs for text in run.prompt)
-    given = [found for found in interaction.lists if found.origin is Origin.GIVEN]
+    given = interaction.lists_of(Origin.GIVEN)
     texts = [context.text for found in given for context in found.contexts]
     known = all(is_telling_text(text) for text in texts) and not interaction.left_out
     if given and prompt and known and not shown_in(prompt, given):
         interaction.lists = [f for f in interaction.lists if f.origin is not Origin.GIVEN]
     if countable(interaction, None):
         return True
-    guessed = (guesses(interaction, origin) for origin in (Origin.STEP, Origin.EARLIER))
-    return bool(prompt) and any(lists and shown_in(prompt, lists) for lists in guessed)
+    lists = map(interaction.lists_of, (Origin.STEP, Origin.EARLIER))
+    guessed = (guesses(interaction, one) for one in lists)
+    return bool(prompt) and any(found and shown_in(prompt, found) for found in guessed)
 
 
 def is_left(interaction: Interaction) -> bool:

@@ -291,6 +291,10 @@ class Interaction:
             return True
         return None if self.lists else False
 
+    def lists_of(self, origin: Origin) -> list[DocumentList]:
+        """Return the lists of an origin."""
+        return [found for found in self.lists if found.origin is origin]
+
     def add_metadata(self, values: Mapping[str, Any]) -> None:
         """Add to the metadata; a later value of a key wins."""
         self.metadata = {**self.metadata, **values}

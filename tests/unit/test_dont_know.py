@@ -1,5 +1,7 @@
 """Which answers say that they do not know."""
 
+# ruff: noqa: RUF001 - it is about such characters
+
 from __future__ import annotations
 
 import json
@@ -139,7 +141,10 @@ def test_on_labelled_answers() -> None:
         ("No lo sé.", "No, lo sabe Ana."),
         ("No hay suficiente información.", "No hay ferry los lunes."),
         ("我不知道。", "他不知道桥有多长。"),
+        ("很抱歉，资料中没有相关信息。", "图书馆没有相关信息服务台，请到二楼。"),
+        ("抱歉，我暂时无法回答这个问题。", "对不起，图书馆九点开门。"),
         ("わかりません。", "わかりませんという本です。"),
+        ("申し訳ありませんが、お答えできません。", "お答えできませんという札があります。"),
         ("There isn't enough context to say.", "There isn't enough room for ten cars."),
     ],
 )

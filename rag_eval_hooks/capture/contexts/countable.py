@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.joined_texts import separated
 from rag_eval_hooks.capture.contexts.questions import question_of
 from rag_eval_hooks.capture.contexts.rows import json_in
 from rag_eval_hooks.capture.contexts.text_forms import (
-    LEAST_SHINGLES,
     distinct_words,
     fold,
     is_telling,
     is_telling_text,
-    own_words,
     shingles,
     words,
 )
+from rag_eval_hooks.capture.contexts.unsaid import Unsaid
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.text.refusals import refusal
 
@@ -26,11 +25,16 @@ __all__ = ["countable", "guesses", "texts_in", "used_steps"]
 
 _NAMES = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+")
 """Ids and paths."""
+_NAME = re.compile(r"[\w.:/#?&=%+-]+", re.ASCII)
+"""A label, an address or an id."""
 _TURNS = [
-    re.compile(rf"^\s*(?:{names})\s*:", re.IGNORECASE | re.MULTILINE)
-    for names in ("human|user", "ai|assistant")
+    re.compile(rf"^\s*(?:{names})\s*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
+    for names in (
+        "human|user|customer|nutzer|benutzer|usuario|utilisateur|用户|ユーザー|사용자",
+        "ai|assistant|bot|agent|assistent|asistente|助手|アシスタント|어시스턴트",
+    )
 ]
-"""Beginnings of the turns of a conversation, as frameworks write one in a prompt."""
+"""Beginnings of the turns of a conversation, as it is written in a prompt."""
 _MOST_IN_RECEIPT = 4
 """Words beside them in a text that reports what a tool did."""
 
@@ -51,8 +55,8 @@ def countable(interaction: Interaction, answer: str | None) -> list[DocumentList
     said = _Said(interaction)
     texts = [found for found in texts if not said.relays(found, others)]
     if any(found.contexts for found in others):
-        added = _Added(interaction, others, answer)
-        texts = [found for found in texts if found.named or added.is_from(found)]
+        unsaid = _unsaid(interaction, others, answer)
+        texts = [found for found in texts if found.named or unsaid.is_in(_texts_in(found))]
     kept = {id(found) for found in (*others, *texts)}
     return [found for found in lists if id(found) in kept]
 
@@ -65,36 +69,60 @@ def used_steps(
     Such are rows of a database beside passages. A persona or an example of an answer stands in
     the prompt, too, and is none; nor is what joins or excerpts documents.
     """
-    steps = guesses(interaction, Origin.STEP)
-    if not steps or answer is None or refusal(answer):
+    steps = [
+        found
+        for found in interaction.lists_of(Origin.STEP)
+        if not _consists_of(" ".join(_texts_in(found)), documents)
+    ]
+    steps = guesses(interaction, steps, beside=True)
+    if not steps or refusal(answer or ""):
         return []
-    added = _Added(interaction, documents, answer)
-    used = (found for found in steps if added.is_from(found))
-    return [found for found in used if not _consists_of(_text_of(found), documents)]
+    unsaid = _unsaid(interaction, documents, answer)
+    return [found for found in steps if unsaid.is_in(_texts_in(found))]
 
 
-def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
+def _unsaid(
+    interaction: Interaction, documents: Sequence[DocumentList], answer: str | None
+) -> Unsaid:
+    contexts = {context.text: context for found in documents for context in found.contexts}
+    metadata = [" ".join(f"{k} {v}" for k, v in c.metadata.items()) for c in contexts.values()]
+    return Unsaid(answer or "", question_of(interaction)[0], [*contexts, *metadata])
+
+
+def _texts_in(found: DocumentList) -> list[str]:
+    return [context.text for context in found.contexts]
+
+
+def guesses(
+    interaction: Interaction, lists: Sequence[DocumentList], *, beside: bool = False
+) -> list[DocumentList]:
     """Return the lists of texts of steps that neither a model nor the user wrote.
 
     A text with the question in it is a prompt, one that retrievers were asked a question, and one
-    of labelled turns a conversation. None counts where the model that answered was not seen, as in
-    a chain that calls it without its callbacks.
+    of labelled turns a conversation; one without a space is a name. None counts where the model
+    that answered was not seen, as in a chain that calls it without its callbacks.
+
+    Args:
+        interaction: An ended one.
+        lists: Of texts.
+        beside: Whether they count beside documents, where one of a prompt's messages may be one.
     """
-    lists = list(separated(f for f in interaction.lists if f.origin is origin))
-    if not lists:
+    if not (lists := list(separated(lists))):
         return []
     said = _Said(interaction)
     if not said.makes_up(interaction.root.text):
         return []
     given = [fold(text) for text in interaction.asked]
     question = fold(question_of(interaction)[0])
-    whole = {fold(text) for run in interaction.runs for text in (*run.prompt, run.query or "")}
+    prompts = [run.prompt for run in interaction.runs if len(run.prompt) == 1 or not beside]
+    whole = {fold(text) for prompt in prompts for text in prompt}
+    whole |= {fold(run.query) for run in interaction.runs if run.query}
 
     def is_new(text: str, run: Run) -> bool:
         folded = fold(text)
         if folded in whole or any(folded in one for one in given) or said.echoes(text, run):
             return False
-        if all(turn.search(text) for turn in _TURNS):
+        if _NAME.fullmatch(folded) or all(turn.search(text) for turn in _TURNS):
             return False
         return is_telling(folded) and not (is_telling(question) and question in folded)
 
@@ -102,37 +130,6 @@ def guesses(interaction: Interaction, origin: Origin) -> list[DocumentList]:
         replace(f, contexts=tuple(c for c in f.contexts if is_new(c.text, f.run))) for f in lists
     ]
     return [found for found in new if found.contexts]
-
-
-class _Added:
-    """What an answer says that no document does."""
-
-    def __init__(
-        self, interaction: Interaction, documents: Sequence[DocumentList], answer: str | None
-    ) -> None:
-        said, known = fold(answer or ""), _folded(documents)
-        self._parts = shingles(said) - _in_all(known, shingles)
-        words_left = own_words(said) - _in_all(known, own_words)
-        # A short answer may be a word of the question, a long one repeats it.
-        asked = own_words(fold(question_of(interaction)[0]))
-        self._words = [left for left in (words_left, words_left - asked) if left]
-
-    def is_from(self, found: DocumentList) -> bool:
-        """Return whether a list has half of its words, or several runs of four words."""
-        texts = _folded([found])
-        parts = _in_all(texts, shingles) if self._parts else set()
-        if len(parts & self._parts) >= min(LEAST_SHINGLES, len(parts)) > 0:
-            return True
-        own = _in_all(texts, own_words) if self._words else set()
-        return any(2 * len(left & own) >= len(left) for left in self._words)
-
-
-def _folded(lists: Iterable[DocumentList]) -> set[str]:
-    return {fold(text) for text in {c.text for found in lists for c in found.contexts}}
-
-
-def _in_all(texts: Iterable[str], parts_of: Callable[[str], set[str]]) -> set[str]:
-    return {part for text in texts for part in parts_of(text)}
 
 
 class _Said:
@@ -171,7 +168,7 @@ class _Said:
 
     def relays(self, found: DocumentList, others: Sequence[DocumentList]) -> bool:
         """Return whether a tool's text is not its own, but that of documents or of a model."""
-        text = _text_of(found)
+        text = " ".join(_texts_in(found))
         if found.named:
             return _consists_of(text, _inside(found.run, others))
         inner = (said for model, said in self._texts if found.run in model.ancestors())
@@ -224,10 +221,6 @@ def texts_in(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from texts_in(item)
-
-
-def _text_of(found: DocumentList) -> str:
-    return " ".join(context.text for context in found.contexts)
 
 
 def _inside(run: Run, lists: Iterable[DocumentList]) -> list[DocumentList]:

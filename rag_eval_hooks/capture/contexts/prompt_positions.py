@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from rag_eval_hooks.capture.contexts.text_forms import TELLING, shingle_offsets, shingles
+from rag_eval_hooks.capture.contexts.text_forms import (
+    TELLING,
+    shingle_offsets,
+    shingles,
+    word_offsets,
+)
 
 __all__ = ["Position", "Prompts"]
+
+_NEAR = 6
+"""Words among which the next value of a row stands: labels are in between."""
+_OPENING = re.compile(r"(?:\w+\(|[{\[(])[^{}\[\]()]{0,60}$")
+_CLOSING = re.compile(r"[^{}\[\]()]{0,60}[}\])]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +124,24 @@ class Prompts:
                 return Position(number, start, max(map(sum, places)) - start)
         raise ValueError(parts)
 
+    def row(self, wanted: Sequence[str]) -> Position | None:
+        """Return where words stand in order, each near the one before, with any labels.
+
+        The brackets around them belong to the row.
+        """
+        for number, text in enumerate(self._texts):
+            listed = word_offsets(text)
+            for place, (word, start) in enumerate(listed):
+                if word == wanted[0] and (last := _last_of(wanted, listed, place)) is not None:
+                    end = listed[last][1] + len(listed[last][0])
+                    start, end = _with_brackets(text, start, end)
+                    return Position(number, start, end - start)
+        return None
+
+    def part(self, place: Position) -> str:
+        """Return what stands at a position."""
+        return self._texts[place.prompt][place.start : place.end]
+
     def asked(self) -> set[str]:
         """Return each four words in a row that were asked: they tell nothing of documents."""
         return {part for query in self._queries for part in shingles(query)}
@@ -135,3 +164,20 @@ class Prompts:
                 return place
             start = max(start, holder.end - len(text)) + 1
         return None
+
+
+def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return a span with the brackets around it, if these are near and none stands between."""
+    before, behind = _OPENING.search(text[:start]), _CLOSING.match(text, end)
+    return (before.start(), behind.end()) if before and behind else (start, end)
+
+
+def _last_of(wanted: Sequence[str], listed: Sequence[tuple[str, int]], place: int) -> int | None:
+    """Return the place of the last of some words, of which the first is at a place, or None."""
+    for word in wanted[1:]:
+        near = range(place + 1, min(place + 1 + _NEAR, len(listed)))
+        found = next((number for number in near if listed[number][0] == word), None)
+        if found is None:
+            return None
+        place = found
+    return place

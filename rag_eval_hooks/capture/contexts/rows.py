@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text
+from pydantic import BaseModel
+
+from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text, words
 from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
-__all__ = ["as_json", "block_text", "json_in", "row_of", "table_rows"]
+__all__ = [
+    "as_json",
+    "block_text",
+    "json_in",
+    "lone_row",
+    "row_of",
+    "table_rows",
+    "value_words",
+]
 
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
 _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
@@ -20,6 +36,12 @@ _WIDE = 1000
 """Blocks in one another that are read."""
 _BROAD = 50
 """Columns of a table at most."""
+_SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
+_ROW = re.compile(r"[\[({]|\w+\(")
+_NAMES = re.compile(r"""(['"])[^'"\n]{1,60}\1\s*:|\b\w+=|\b[A-Za-z_][\w.]*\(""")
+"""Keys, names of fields and of classes in a row as it is written."""
+_SHORT = 40
+"""Characters of a text that is more than a value of a record."""
 _MARKS = 6
 """Quotes, colon and comma of an entry."""
 
@@ -87,33 +109,59 @@ def table_rows(
     """Return the rows of a table with short values as they are written, or None for other lists.
 
     Args:
-        items: Mappings, or rows as databases give them.
+        items: Mappings, objects with fields, or rows as databases give them.
         write: Writes a row; rows too short to be recognised are written as one text.
     """
-    if not items or not (_are_mappings(items) or all(map(_is_record, items))):
+    items = [dict(item) if isinstance(item, sqlite3.Row) else item for item in items[:_WIDE]]
+    rows = [_values(item) for item in items]
+    values = [row for row in rows if row is not None]
+    if not values or len(values) < len(rows):
         return None
     written = [write(item) for item in items]
-    if 2 * sum(map(_longest_text, items)) >= sum(map(len, written)):
+    if 2 * sum(map(_longest_text, values)) >= sum(map(len, written)):
         return None
-    long = all(map(is_telling, written))
-    return tuple(Context(text=one) for one in (written if long else [write(items)]))
+    if not all(map(is_telling, written)):
+        return (Context(text=write(items)),)
+    held = [scalars(item) if isinstance(item, Mapping) else {} for item in map(_fields, items)]
+    return tuple(Context(text=t, metadata=m) for t, m in zip(written, held, strict=True))
 
 
-def _are_mappings(items: Sequence[Any]) -> bool:
-    return all(isinstance(item, Mapping) and "role" not in item for item in items)
+def lone_row(item: Any) -> tuple[Context, ...] | None:
+    """Return a record of short values that is no part of a list, as it is written, or None."""
+    values = None if isinstance(item, list | tuple) else _values(item)
+    if values is None or not all(isinstance(value, _SCALARS) for value in values):
+        return None
+    rows = table_rows([item]) if _longest_text(values) < _SHORT else None
+    return rows if rows and is_telling(rows[0].text) else None
 
 
-def _is_record(item: Any) -> bool:
-    """Return whether an item is a sequence of values with texts, all of them short."""
-    if not isinstance(item, list | tuple) or len(item) > _BROAD:
-        return False
-    texts = [value for value in item if isinstance(value, str)]
-    return bool(texts) and not any(map(is_telling_text, texts))
+def _fields(item: Any) -> Any:
+    """Return an object with fields as a mapping, any other value as it is."""
+    if isinstance(item, BaseModel):
+        return dict(item)
+    if is_dataclass(item) and not isinstance(item, type):
+        return {one.name: getattr(item, one.name) for one in fields(item)}
+    return item
 
 
-def _longest_text(item: Any) -> int:
-    values = item.values() if isinstance(item, Mapping) else ()
+def _values(item: Any) -> Sequence[Any] | None:
+    """Return the values of a row; None for what is no row, such as a message."""
+    held = _fields(item)
+    if isinstance(held, Mapping):
+        return None if "role" in held else list(held.values())
+    if not isinstance(held, list | tuple):
+        return None
+    texts = [value for value in held[:_BROAD] if isinstance(value, str)]
+    return held if texts and not any(map(is_telling_text, texts)) else None
+
+
+def _longest_text(values: Sequence[Any]) -> int:
     return max((len(value) for value in values if isinstance(value, str)), default=0)
+
+
+def value_words(text: str) -> list[str]:
+    """Return the words of the values in a row as it is written, in order; none of other texts."""
+    return words(_NAMES.sub(" ", text)) if _ROW.match(text) else []
 
 
 def json_in(text: str) -> list[Any] | dict[str, Any] | None:

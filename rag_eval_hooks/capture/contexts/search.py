@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from rag_eval_hooks.capture.contexts.candidates import (
 from rag_eval_hooks.capture.contexts.countable import countable, guesses, used_steps
 from rag_eval_hooks.capture.contexts.model_calls import grounding_of
 from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
+from rag_eval_hooks.capture.contexts.rows import value_words
 from rag_eval_hooks.capture.contexts.text_forms import (
     LEAST_SHINGLES,
     fold,
@@ -35,6 +37,9 @@ from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin
 from rag_eval_hooks.sample import Context
 
 __all__ = ["ContextSource", "Found", "find_contexts", "shown_in"]
+
+_LEAST_VALUES = 10
+"""Characters of a row's values by which it is known."""
 
 
 class ContextSource(StrEnum):
@@ -89,10 +94,29 @@ class _Finder:
         retrievers = (run for run in interaction.runs if run.kind is RunKind.RETRIEVER)
         self._queries = {fold(run.query) for run in retrievers if run.query}
         self._grounding = grounding_of(interaction, answer, self._candidates)
+        self._candidates = self._not_dropped()
         self._prompts = self._prompts_of(self._grounding.prompts)
 
     def _prompts_of(self, texts: Sequence[str]) -> Prompts:
         return Prompts(texts, fold(self._interaction.root.query or ""), self._queries)
+
+    def _not_dropped(self) -> dict[str, Candidate]:
+        """Return the candidates without those that a step took out of what the answer is made of.
+
+        A grader whose words stand in the answering prompt was shown them, too.
+        """
+        lists = [found for found in self._of(Origin.DOCUMENTS) if found.contexts]
+        if not lists or len(self._grounding.prompts) < 2:
+            return self._candidates
+        *before, last = lists
+        if last.run.kind is not RunKind.CHAIN:
+            return self._candidates
+        kept = {fold(context.text) for context in last.contexts}
+        dropped = {fold(context.text) for found in before for context in found.contexts} - kept
+        prompt = Prompts(self._grounding.prompts[:1])
+        if not all(map(prompt.hold, kept)) or any(map(prompt.hold, dropped)):
+            return self._candidates
+        return {text: c for text, c in self._candidates.items() if text not in dropped}
 
     def _stands_in(self, prompts: Sequence[str], texts: Mapping[str, Candidate]) -> Found | None:
         return _Match(texts, Prompts(prompts, queries=self._queries)).found()
@@ -129,9 +153,11 @@ class _Finder:
 
     def _beside_steps(self, prompts: Prompts) -> Found | None:
         """Return what prompts show where the answer says what only texts of steps do."""
-        steps = used_steps(self._interaction, self._lists, self._answer)
-        found = _Match(candidates_of(steps) | self._candidates, prompts).found() if steps else None
-        return found and found._replace(source=ContextSource.STEP)
+        steps = candidates_of(used_steps(self._interaction, self._lists, self._answer))
+        found = _Match(steps | self._candidates, prompts).found() if steps else None
+        if found is None or all(fold(c.text) in self._candidates for c in found.contexts or ()):
+            return None
+        return found._replace(source=ContextSource.STEP)
 
     def _of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self._lists if found.origin is origin]
@@ -173,7 +199,7 @@ class _Finder:
         left = ContextSource.STEP if self._lists else ContextSource.PROMPT
         sources = {Origin.STEP: left, Origin.EARLIER: ContextSource.EARLIER_TURN}
         for origin, source in sources.items():
-            lists = guesses(self._interaction, origin)
+            lists = guesses(self._interaction, self._interaction.lists_of(origin))
             if lists and (seen := _Match(candidates_of(lists), self._prompts).found()):
                 return seen if source is ContextSource.PROMPT else seen._replace(source=source)
         return None
@@ -230,6 +256,8 @@ class _Match:
         whole = len(self._places)
         if rest := self._rest():
             self._cut(rest)
+        if rest := self._rest():
+            self._by_values(rest)
         if rest := self._rest():
             self._by_shingles(rest)
         if not self._places:
@@ -308,6 +336,16 @@ class _Match:
             seen = held.intersection(own)
             if seen and len(seen) >= min(LEAST_SHINGLES, len(own)):
                 self._note(text, self._prompts.stretch(seen), candidate.context)
+
+    def _by_values(self, rest: Mapping[str, Candidate]) -> None:
+        """Find rows of which the values are written otherwise; the context is what is shown."""
+        for text, candidate in rest.items():
+            values = value_words(candidate.context.text)
+            if len(values) > 1 and len(" ".join(values)) >= _LEAST_VALUES:
+                place = self._prompts.row(values)
+                if place and not any(other.holds(place) for other in self._places.values()):
+                    shown = replace(candidate.context, text=self._prompts.part(place))
+                    self._note(text, place, shown)
 
 
 def _outermost(sources: Sequence[DocumentList]) -> Sequence[DocumentList]:

@@ -7,7 +7,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 __all__ = [
     "LEAST_SHINGLES",
@@ -18,9 +17,9 @@ __all__ = [
     "is_telling",
     "is_telling_text",
     "least_shown",
-    "own_words",
     "shingle_offsets",
     "shingles",
+    "word_offsets",
     "words",
 ]
 
@@ -91,16 +90,14 @@ def words(text: str) -> list[str]:
     return _WORD.findall(_lowered(text))
 
 
+def word_offsets(text: str) -> list[tuple[str, int]]:
+    """Return the words of a text with their offsets."""
+    return [(match[0], match.start()) for match in _WORD.finditer(_lowered(text))]
+
+
 def distinct_words(text: str) -> set[str]:
     """Return the words of a text as `words` does, each once."""
     return set(words(text))
-
-
-def own_words(text: str) -> set[str]:
-    """Return the distinct words of a text, two wide characters in a row for one."""
-    listed = words(text.lower())
-    pairs = {a + b for a, b in pairwise(listed) if min(a, b) >= _FIRST_WIDE}
-    return pairs | {word for word in listed if word < _FIRST_WIDE}
 
 
 def shingles(text: str) -> set[str]:
@@ -110,16 +107,19 @@ def shingles(text: str) -> set[str]:
 
 def shingle_offsets(text: str) -> dict[str, int]:
     """Return each of the `shingles` of a text with the offset of its first place."""
-    matches = list(_WORD.finditer(_lowered(text)))
+    listed = word_offsets(text)
     found: dict[str, int] = {}
-    for match, part in zip(matches, _in_a_row([match[0] for match in matches]), strict=False):
-        found.setdefault(part, match.start())
+    for (_, start), part in zip(listed, _in_a_row([word for word, _ in listed]), strict=False):
+        found.setdefault(part, start)
     return found
 
 
 def _lowered(text: str) -> str:
-    # The lower case of other texts may be longer, with other offsets.
-    return text.lower() if text.isascii() else text
+    """Return a text in lower case, with its offsets: few letters have a longer lower case."""
+    lowered = text.lower()
+    if len(lowered) == len(text):
+        return lowered
+    return "".join(lower if len(lower := c.lower()) == 1 else c for c in text)
 
 
 def _in_a_row(listed: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.workflow import StartEvent, StopEvent
 
 from tests.matrix.llama_index.variants import Corpus, Variant, says
-from tests.matrix.llama_index.workflows import event, flow
+from tests.matrix.llama_index.workflows import event, flow, store
 from tests.support.step_texts import FORMS, beside, step_text
 from tests.support.variation import Variation
 
@@ -21,13 +21,19 @@ def answering(
 ) -> Callable[[], Awaitable[None]]:
     """Return a function that asks a workflow in which a model is shown nodes and a value.
 
-    One step finds both, or one each, in either order.
+    One step finds both, or one each, in either order; the value may be kept in the store.
     """
     asked, nodes, other = (draw.name() for _ in range(3))
+    is_kept = draw.chance.random() < 0.3
     begun, found = event(draw, asked, nodes, other), event(draw, asked, nodes, other)
 
     async def search(question: str) -> dict[str, Any]:
         return {nodes: await corpus.retriever.aretrieve(question)}
+
+    async def kept(ctx: Any, ev: Any) -> Any:
+        await store(ctx).set(other, value)
+        question = ev.get(asked)
+        return found(**{asked: question, other: None, **await search(question)})
 
     async def both(ctx: Any, ev: Any) -> Any:
         question = ev.get(asked)
@@ -46,13 +52,15 @@ def answering(
 
     async def tell(ctx: Any, ev: Any) -> StopEvent:
         documents = "\n".join(node.get_content() for node in getattr(ev, nodes))
-        parts = [str(getattr(ev, other)), documents]
+        shown = await store(ctx).get(other) if is_kept else getattr(ev, other)
+        parts = [str(shown), documents]
         prompt = "\n\n".join(parts if is_first else parts[::-1])
         reply = await says(said).acomplete(f"{prompt}\n-- {getattr(ev, asked)}")
         return StopEvent(result=reply.text)
 
     in_two: list[Any] = [(one, StartEvent, begun), (then, begun, found)]
-    steps = draw.chance.choice([in_two, [(both, StartEvent, found)]])
+    in_one: list[Any] = [(kept if is_kept else both, StartEvent, found)]
+    steps = in_one if is_kept or draw.chance.random() < 0.5 else in_two
 
     async def run() -> None:
         await flow(draw, *steps, (tell, found, StopEvent)).run(**{asked: corpus.question})
