@@ -148,7 +148,9 @@ def _values(item: Any) -> Sequence[Any] | None:
     """Return the values of a row; None for what is no row, such as a message."""
     held = _fields(item)
     if isinstance(held, Mapping):
-        return None if "role" in held else list(held.values())
+        # Objects of frameworks hold others.
+        is_record = held is item or all(isinstance(one, _SCALARS) for one in held.values())
+        return list(held.values()) if is_record and "role" not in held else None
     if not isinstance(held, list | tuple):
         return None
     texts = [value for value in held[:_BROAD] if isinstance(value, str)]
