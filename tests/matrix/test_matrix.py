@@ -8,15 +8,16 @@ from tests.matrix.check import check
 from tests.matrix.frameworks import FRAMEWORKS, shapes
 from tests.matrix.shape import Shape
 from tests.support.size import size
+from tests.support.variation import run_seed
 
 # What frameworks call of their own that is deprecated is no concern of ours.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def ways_of(number: int, shape: Shape) -> list[str]:
-    """All ways of calling a shape, or in the quick suite two that rotate from shape to shape."""
+    """All ways of calling a shape, or in the quick suite two: others for each shape and run."""
     ways = list(shape.ways)
-    offset = number % len(ways)
+    offset = (number + run_seed()) % len(ways)
     return size((ways[offset:] + ways[:offset])[:: (len(ways) + 1) // 2], ways)
 
 
