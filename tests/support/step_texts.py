@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from typing import Any
 
 from tests.support.variation import Variation
@@ -19,13 +19,15 @@ class StepText:
     """What a step puts out.
 
     Attributes:
-        value: The output; a prompt shows it as `str` writes it.
+        value: The output.
         shown: The texts in it that are contexts, in order.
+        written: How a prompt shows it.
         fact: Words that stand in it and nowhere else.
     """
 
     value: Any
     shown: Sequence[str]
+    written: str
     fact: str
 
     def answer(self, draw: Variation) -> str:
@@ -37,8 +39,9 @@ def step_text(draw: Variation, form: str) -> StepText:
     """Return what a step puts out in a form."""
     rows = [(draw.name(), draw.chance.randint(1000, 9999), draw.name()) for _ in range(3)]
     value, shown = FORMS[form](draw, rows)
-    _, number, unit = draw.chance.choice(rows)
-    return StepText(value, shown, f"{number} {unit}")
+    _, number, unit = rows[0] if len(shown) == 1 else draw.chance.choice(rows)
+    written = "\n".join(shown) if form in _BY_ROW else str(value)
+    return StepText(value, shown, written, f"{number} {unit}")
 
 
 def _mappings(draw: Variation, rows: _Rows) -> list[dict[str, Any]]:
@@ -79,6 +82,23 @@ def _hits(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
     return [{"url": f"https://{draw.name()}", "snippet": text} for text in texts], texts
 
 
+def _record(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
+    record = _mappings(draw, rows)[0]
+    return record, [repr(record)]
+
+
+def _objects(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
+    kind = make_dataclass(draw.name().title(), [draw.name() for _ in range(3)])
+    values = [kind(*row) for row in rows]
+    return values, list(map(repr, values))
+
+
+def _lines(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
+    label = draw.name()
+    lines = [f"{one}: {number} ({label}) {unit}" for one, number, unit in rows]
+    return draw.chance.choice([_mappings(draw, rows), list(rows)]), lines
+
+
 FORMS: dict[str, Callable[[Variation, _Rows], tuple[Any, list[str]]]] = {
     "rows of a database": _tuples,
     "rows as mappings": _dicts,
@@ -87,12 +107,19 @@ FORMS: dict[str, Callable[[Variation, _Rows], tuple[Any, list[str]]]] = {
     "a table as text": _table,
     "triples": _triples,
     "hits of a search": _hits,
+    "a record": _record,
+    "objects": _objects,
+    "rows that the prompt writes as lines": _lines,
 }
 """Forms by name: the output, and the texts in it that are contexts."""
 
+_BY_ROW = ("hits of a search", "rows that the prompt writes as lines")
+"""Forms of which a prompt shows the contexts, line by line."""
 
-def beside(draw: Variation) -> dict[str, Any]:
+
+def beside(draw: Variation) -> dict[str, StepText]:
     """Return by name what a prompt may hold besides that nobody retrieved."""
     turns = f"Human: {draw.sentence()}\nAI: {draw.sentence()}"
     example = {"question": draw.question(), "answer": draw.sentence()}
-    return {"a persona": draw.passage(), "examples": [example], "a conversation": turns}
+    values = {"a persona": draw.passage(), "examples": [example], "a conversation": turns}
+    return {name: StepText(value, (), str(value), "") for name, value in values.items()}

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import make_dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any
 
 import pytest
+from pydantic import create_model
 
-from rag_eval_hooks.capture.contexts.rows import as_json, row_of, table_rows
+from rag_eval_hooks.capture.contexts.rows import as_json, lone_row, row_of, table_rows
 from rag_eval_hooks.capture.contexts.search import ContextSource, find_contexts
 from rag_eval_hooks.capture.interaction import Origin, RunKind
 from rag_eval_hooks.sample import Context
@@ -167,3 +174,96 @@ def test_a_row_has_one_main_text(seed: int) -> None:
         assert (row.text, row.id, row.score, row.metadata["title"]) == (text, url, 0.5, title)
     assert row_of({"role": "user", "content": text}) is None
     assert row_of({drawn.name(): drawn.chance.randint(1, 9)}) is None
+
+
+@varied
+def test_rows_of_any_kind_are_read(seed: int) -> None:
+    """Objects with fields, and rows of a cursor, which show no values themselves."""
+    drawn = Variation(seed)
+    names, values = [drawn.name() for _ in range(2)], (drawn.name(), drawn.chance.randint(1, 99))
+    fields: Any = {names[0]: (str, ...), names[1]: (int, ...)}
+    held = dict(zip(names, values, strict=True))
+    for kind in (make_dataclass("Row", names), create_model("Row", **fields)):
+        (row,) = table_rows([kind(**held)]) or ()
+        assert (row.text, row.metadata) == (repr(kind(**held)), held)
+    with closing(sqlite3.connect(":memory:")) as base:
+        base.row_factory = sqlite3.Row
+        found = base.execute(f"select ? as {names[0]}, ? as {names[1]}", values).fetchall()
+    (row,) = table_rows(found) or ()
+    assert (row.text, row.metadata) == (repr(held), held)
+
+
+@varied
+def test_a_record_by_itself_is_a_row(seed: int) -> None:
+    """A mapping of short values is one; a container, a message and a long text are none."""
+    drawn = Variation(seed)
+    name = drawn.name()
+    record = {name: drawn.name(), "price": Decimal("3.5"), "day": date(2026, 3, 17)}
+    assert [row.text for row in lone_row(record) or ()] == [repr(record)]
+    for other in (
+        {name: [drawn.word()], "price": 1},
+        {"role": "user", name: drawn.name()},
+        {name: drawn.passage(), "price": 1},
+        (drawn.name(), 1),
+        {"n": 1},
+    ):
+        assert lone_row(other) is None
+
+
+@varied
+def test_a_row_that_the_prompt_writes_otherwise_is_known_by_its_values(seed: int) -> None:
+    """Its text is what the model was shown, with the brackets around it."""
+    drawn = Variation(seed)
+    documents = drawn.passages(2)
+    key, unit, number = drawn.name(), drawn.name(), drawn.chance.randint(1000, 9999)
+    record = repr({drawn.name(): key, drawn.name(): number, drawn.name(): unit})
+    for shown in (f"{key}: {number} x {unit}", f'{{"a": "{key}", "b": {number}, "c": "{unit}"}}'):
+        story = Story()
+        story.gave("r", *documents)
+        wrote(story, record)
+        story.asked("m", "\n".join([*documents, shown, drawn.sentence()]), f"{number} {unit}")
+        assert story.contexts(f"{number} {unit}") == [*documents, shown]
+
+
+@varied
+def test_a_row_of_which_a_value_is_missing_is_not_shown(seed: int) -> None:
+    """Values far apart, or not all of them, are no row; the sample is not marked then."""
+    drawn = Variation(seed)
+    documents = drawn.passages(2)
+    key, unit, number = drawn.name(), drawn.name(), drawn.chance.randint(1000, 9999)
+    record = repr((key, number, unit))
+    for shown in (f"{key}: {number}", f"{key} {number} {drawn.sentence(12)} {unit}"):
+        story = Story()
+        story.gave("r", *documents)
+        wrote(story, record)
+        story.asked("m", "\n".join([*documents, shown]), f"{number} {unit}")
+        assert story.contexts(f"{number} {unit}") == documents
+        found = find_contexts(story.ended[0], f"{number} {unit}")
+        assert found.source is ContextSource.PROMPT
+
+
+@varied
+def test_what_a_grader_took_out_does_not_come_back_with_its_words(seed: int) -> None:
+    """A prompt that quotes a grader's reason shows what the grader let pass, and no more."""
+    drawn = Variation(seed)
+    kept, dropped = documents = drawn.passages(2)
+    reason, answer = drawn.sentence(), drawn.sentence()
+    story = Story()
+    story.gave("r", *documents)
+    story.asked("grader", f"Of use? {kept} {dropped}", reason)
+    story.gave("grade", kept, kind="chain")
+    story.asked("m", f"{kept}\nBecause: {reason}", answer)
+    assert story.contexts(answer) == [kept]
+
+
+@varied
+def test_letters_of_any_case_are_the_same_beside_any_script(seed: int) -> None:
+    """A text that a formatter altered is known in a prompt with letters that ASCII lacks."""
+    drawn = Variation(seed)
+    words = [drawn.name().title() for _ in range(12)]
+    text, altered = " ".join(words), " ".join(words[2:]).upper()
+    for other in ("é", "İ", "水"):
+        story = Story()
+        story.gave("r", text)
+        story.asked("m", f"{other} {altered}", "yes, indeed")
+        assert story.contexts("yes, indeed") == [text]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from langchain_core.output_parsers import StrOutputParser
@@ -26,7 +26,7 @@ from tests.matrix.langchain.kit import (
 )
 from tests.matrix.langchain.tutorials import graph_of
 from tests.matrix.shape import Shape
-from tests.support.step_texts import FORMS, beside, step_text
+from tests.support.step_texts import FORMS, StepText, beside, step_text
 from tests.support.variation import Variation, run_seed
 
 __all__ = ["SHAPES"]
@@ -42,11 +42,11 @@ def in_order(documents: str, other: str) -> str:
     return f"{other}\n\n{documents}" if IS_FIRST else f"{documents}\n\n{other}"
 
 
-def telling(said: str) -> Callable[[Any], dict[str, Any]]:
+def telling(one: StepText, said: str) -> Callable[[Any], dict[str, Any]]:
     """The last step of a graph: a model that is shown both says something."""
 
     def tell(state: Any) -> dict[str, Any]:
-        prompt = f"{in_order(joined(state[FOUND]), str(state[SHOWN]))}\n-- {state[ASKED]}"
+        prompt = f"{in_order(joined(state[FOUND]), one.written)}\n-- {state[ASKED]}"
         return {SAID: message_text(Chat(reply=lambda _: said).invoke(prompt))}
 
     return tell
@@ -56,30 +56,30 @@ def search(state: Any) -> dict[str, Any]:
     return {FOUND: store().similarity_search(state[ASKED], k=2)}
 
 
-def in_steps(value: Any, said: str) -> Callable[[], Any]:
-    """One step searches, another one gives the value, in either order."""
-    steps = [(ONE, search), (TWO, lambda state: {SHOWN: value})]
+def in_steps(one: StepText, said: str) -> Callable[[], Any]:
+    """One step searches, another one finds something, in either order."""
+    steps = [(ONE, search), (TWO, lambda state: {SHOWN: one.value})]
     DRAWN.chance.shuffle(steps)
-    return lambda: graph_of((ASKED, FOUND, SHOWN, SAID), *steps, (THREE, telling(said)))
+    return lambda: graph_of((ASKED, FOUND, SHOWN, SAID), *steps, (THREE, telling(one, said)))
 
 
-def in_one_step(value: Any, said: str) -> Callable[[], Any]:
-    """One step gives both."""
+def in_one_step(one: StepText, said: str) -> Callable[[], Any]:
+    """One step finds both."""
 
     def both(state: Any) -> dict[str, Any]:
-        return {**search(state), SHOWN: value}
+        return {**search(state), SHOWN: one.value}
 
-    return lambda: graph_of((ASKED, FOUND, SHOWN, SAID), (ONE, both), (TWO, telling(said)))
+    return lambda: graph_of((ASKED, FOUND, SHOWN, SAID), (ONE, both), (TWO, telling(one, said)))
 
 
-def in_a_chain(value: Any, said: str) -> Callable[[], Any]:
-    """A mapping of steps before a prompt."""
+def in_a_chain(one: StepText, said: str) -> Callable[[], Any]:
+    """A mapping of steps before a prompt, which writes a value as `str` does."""
 
     def build() -> Any:
         found = store().as_retriever(search_kwargs={"k": 2}) | joined
         inputs: Any = {
             FOUND: found,
-            SHOWN: RunnableLambda(lambda _: value),
+            SHOWN: RunnableLambda(lambda _: one.value),
             ASKED: RunnablePassthrough(),
         }
         template = in_order(f"{{{FOUND}}}", f"{{{SHOWN}}}") + f"\n-- {{{ASKED}}}"
@@ -89,39 +89,37 @@ def in_a_chain(value: Any, said: str) -> Callable[[], Any]:
     return build
 
 
-BUILDS = [(in_steps, True), (in_one_step, True), (in_a_chain, False)]
-"""Places where a value may come from, and whether they are in a graph."""
-
-
-def made(number: int, name: str, value: Any, shown: Sequence[str], said: str) -> Shape:
+def made(number: int, name: str, one: StepText, said: str) -> Shape:
     """A shape at a place that the run draws: another one for each of three in a row."""
-    build, is_graph = BUILDS[(number + run_seed()) % len(BUILDS)]
+    builds = [in_steps, in_one_step]
+    builds += [in_a_chain] if one.written == str(one.value) else []
+    build = builds[(number + run_seed()) % len(builds)]
+    is_graph = build is not in_a_chain
+    spans = ("chat scripted", "retrieval InMemoryVectorStore")
 
     def contexts(question: str) -> list[str]:
-        return [*shown, *top(question)] if IS_FIRST else [*top(question), *shown]
+        return [*one.shown, *top(question)] if IS_FIRST else [*top(question), *one.shown]
 
     return shape(
         GROUP,
         name,
-        build(value, said),
+        build(one, said),
         contexts=contexts,
         answer=lambda _: said,
-        spans=("chat scripted",)
-        if is_graph
-        else ("chat scripted", "retrieval InMemoryVectorStore"),
+        spans=spans[:1] if is_graph else spans,
         ways=GRAPH_WAYS if is_graph else CHAIN_WAYS,
         inputs=(lambda question: {ASKED: question}) if is_graph else str,
         missing=GRAPHS_MISSING if is_graph else None,
     )
 
 
-def cases() -> Iterator[tuple[str, Any, Sequence[str], str]]:
-    """Name, value of the step, its texts that are contexts, answer."""
+def cases() -> Iterator[tuple[str, StepText, str]]:
+    """Name, what the step puts out, answer."""
     for form in FORMS:
         one = step_text(DRAWN, form)
-        yield form, one.value, one.shown, one.answer(DRAWN)
-    for name, value in beside(DRAWN).items():
-        yield f"{name} (none)", value, (), DRAWN.sentence()
+        yield form, one, one.answer(DRAWN)
+    for name, one in beside(DRAWN).items():
+        yield f"{name} (none)", one, DRAWN.sentence()
 
 
 SHAPES = tuple(made(number, *case) for number, case in enumerate(cases()))
