@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
 
 from rag_eval_hooks.capture import Origin, Recorder, Run, RunKind
-from rag_eval_hooks.capture.contexts.search import shown_in
+from rag_eval_hooks.capture.contexts.prompt_match import shown_in
 from rag_eval_hooks.capture.contexts.text_forms import fold
 from rag_eval_hooks.capture.conversation import thread_of
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction

@@ -13,7 +13,7 @@ from opentelemetry.trace import format_trace_id
 
 from rag_eval_hooks.capture.by_hand import CallsByHand
 from rag_eval_hooks.capture.contexts.countable import countable, guesses
-from rag_eval_hooks.capture.contexts.search import shown_in
+from rag_eval_hooks.capture.contexts.prompt_match import shown_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
 from rag_eval_hooks.capture.hand_calls import answers, asks_nothing, is_step
 from rag_eval_hooks.capture.interaction import Interaction, Origin, RunKind

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rag_eval_hooks import semconv
+from rag_eval_hooks.capture.contexts.prompt_match import shown_in
 from rag_eval_hooks.capture.contexts.questions import question_of
 from rag_eval_hooks.capture.contexts.retrieval_stages import condensed, queries, stages
-from rag_eval_hooks.capture.contexts.search import find_contexts, shown_in
+from rag_eval_hooks.capture.contexts.search import find_contexts
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from pydantic import create_model
 
+from rag_eval_hooks.capture.contexts.prompt_match import ContextSource
 from rag_eval_hooks.capture.contexts.rows import as_json, lone_row, row_of, table_rows
-from rag_eval_hooks.capture.contexts.search import ContextSource, find_contexts
+from rag_eval_hooks.capture.contexts.search import find_contexts
 from rag_eval_hooks.capture.interaction import Origin, RunKind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story

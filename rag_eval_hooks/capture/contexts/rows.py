@@ -37,7 +37,7 @@ _WIDE = 1000
 _BROAD = 50
 """Columns of a table at most."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
-_ROW = re.compile(r"[\[({]|\w+\(")
+_ROW = re.compile(r"(?:[\[({]|\w+\().*[\])}]", re.DOTALL)
 _NAMES = re.compile(r"""(['"])[^'"\n]{1,60}\1\s*:|\b\w+=|\b[A-Za-z_][\w.]*\(""")
 """Keys, names of fields and of classes in a row as it is written."""
 _SHORT = 40
@@ -163,7 +163,7 @@ def _longest_text(values: Sequence[Any]) -> int:
 
 def value_words(text: str) -> list[str]:
     """Return the words of the values in a row as it is written, in order; none of other texts."""
-    return words(_NAMES.sub(" ", text)) if _ROW.match(text) else []
+    return words(_NAMES.sub(" ", text)) if _ROW.fullmatch(text) else []
 
 
 def json_in(text: str) -> list[Any] | dict[str, Any] | None:
