@@ -13,6 +13,8 @@ from rag_eval_hooks.cli.arguments import at_least, url
 from rag_eval_hooks.cli.results import FAITHFULNESS
 from rag_eval_hooks.cli.rows import Corpus, built_in_corpus, corpus_from
 from rag_eval_hooks.cli.viewer import VIEWERS, jaeger_links, link, running, until_interrupted
+from rag_eval_hooks.model_providers import JUDGES
+from rag_eval_hooks.sink_providers import sinks_wanted
 
 if TYPE_CHECKING:
     from rag_eval_hooks.cli.framework import Framework
@@ -80,7 +82,7 @@ def _add_pipeline(group: argparse._ArgumentGroup) -> None:
         help="retrieve and judge by a sentence-transformers model, a name or a folder "
         f"(default without MODEL: {_HUB_NAME})",
     )
-    group.add_argument("--judge", default="local", help="'local' (default) or 'openai:<model>'")
+    group.add_argument("--judge", default="local", help=f"{JUDGES.wanted} (default: 'local')")
     group.add_argument(
         "--metrics",
         default="ragas,lexical",
@@ -103,7 +105,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="KIND:URL",
-        help="send the scores there, too: phoenix:URL, mlflow:URL or langfuse:URL (repeatable)",
+        help=f"send the scores there, too: {sinks_wanted()} (repeatable)",
     )
     group.add_argument(
         "--content",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.cli.arguments import at_least
 from rag_eval_hooks.datasets.data_rows import COLUMNS, count_rows, data_rows
+from rag_eval_hooks.model_providers import JUDGES
 
 if TYPE_CHECKING:
     from rag_eval_hooks.config.settings import RagEvalConfig
@@ -66,7 +67,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--limit", type=at_least(1), metavar="N", help="the first N rows only")
     parser.add_argument("--metrics", metavar="IDS", help="suites or metrics, by commas")
-    parser.add_argument("--judge", help="'local' or 'openai:<model>'")
+    parser.add_argument("--judge", help=JUDGES.wanted)
     parser.add_argument(
         "--workers", choices=("celery",), help="let the workers of a fleet evaluate the rows"
     )

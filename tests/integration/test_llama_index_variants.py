@@ -17,6 +17,7 @@ from rag_eval_hooks.metrics import build
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.testing import ScriptedJudge
 from rag_eval_hooks_llama_index import SuiteEvaluator, enable
+from tests.matrix.llama_index.beside import BESIDE
 from tests.matrix.llama_index.drawn import wrong_in
 from tests.matrix.llama_index.helpers import engine, samples
 from tests.matrix.llama_index.kit import QUESTION
@@ -35,7 +36,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("seed", seeds(size(5, 20)))
-@pytest.mark.parametrize("name", VARIANTS | NESTED)
+@pytest.mark.parametrize("name", VARIANTS | NESTED | BESIDE)
 def test_what_is_captured_is_right(name: str, seed: int) -> None:
     """Question, contexts and answer are right, one sample a question and none for preparation."""
     assert wrong_in(name, seed) == {}
