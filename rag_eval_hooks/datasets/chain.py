@@ -107,13 +107,23 @@ def _runnable(pipeline: Any, evals: RagEval) -> Ask:
 
 def _input_key(pipeline: Any) -> str | None:
     """Return the key under which a runnable wants the question; None for the question itself."""
+    names = _input_names(pipeline)
+    known = ("question", "input", "query", "user_input", "messages")
+    return next((name for name in known if name in names), names[0] if len(names) == 1 else None)
+
+
+def _input_names(pipeline: Any) -> list[str]:
+    """Return the keys that a runnable wants in its input.
+
+    The schema of a graph cannot be had where its state is a `typing.TypedDict`, before Python 3.12.
+    """
     try:
         schema = pipeline.get_input_jsonschema()
     except Exception:  # noqa: BLE001 - the host's edge: the schema of any runnable
-        return None
-    names = list(schema.get("required") or schema.get("properties") or ())
-    known = ("question", "input", "query", "user_input", "messages")
-    return next((name for name in known if name in names), names[0] if len(names) == 1 else None)
+        graph = getattr(pipeline, "builder", None)
+        state = getattr(graph, "input_schema", None) or getattr(graph, "input", None)
+        return list(getattr(state, "__annotations__", ()))
+    return list(schema.get("required") or schema.get("properties") or ())
 
 
 def _called(function: Callable[[str], Any], evals: RagEval, *, is_captured: bool) -> Ask:

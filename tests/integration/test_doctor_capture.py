@@ -24,6 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 MODULE = """
 import json
+from typing import Any, TypedDict
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
@@ -66,6 +67,15 @@ built.add_node("node", RunnableLambda(retrieve_now, retrieve))
 built.set_entry_point("node")
 graph = built.compile(checkpointer=InMemorySaver())
 
+class State(TypedDict, total=False):
+    question: str
+    {key}: Any
+
+of_state = StateGraph(State)
+of_state.add_node("node", lambda state: {{"{key}": chain.invoke(state["question"])}})
+of_state.set_entry_point("node")
+typed_graph = of_state.compile()
+
 def says(messages):
     return ANSWER
 
@@ -97,7 +107,17 @@ def raising(question):
 
 number = 7
 """
-EVERY = ("chain", "graph", "engine", "chat", "agent", "function", "coroutine", "recorded")
+EVERY = (
+    "chain",
+    "graph",
+    "typed_graph",
+    "engine",
+    "chat",
+    "agent",
+    "function",
+    "coroutine",
+    "recorded",
+)
 
 
 @pytest.fixture(params=seeds(1))
