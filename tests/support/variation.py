@@ -122,5 +122,5 @@ class Wording:
     def answer(self, question: str, count: int) -> str:
         """Return what a model says about a question, by the passages it sees: short or long."""
         if self.drawn.seed // len(LANGUAGES) % 2:
-            return f"{count}{zlib.crc32(question.encode()) % 90 + 10} {self('euro')}"
+            return f"{count}{zlib.crc32(question.encode()) % 9000 + 1000} {self('euro')}"
         return f"{self('To')} <{question}>: {count} {self('passages say it')}."
