@@ -21,7 +21,7 @@ from rag_eval_hooks_langchain.document_search import (
 from rag_eval_hooks_langchain.passing_texts import AsContext, rows_in
 from rag_eval_hooks_langchain.structured import entries, update_of
 
-__all__ = ["DOCUMENT_KEYS", "Documents", "values_of"]
+__all__ = ["DOCUMENT_KEYS", "Documents"]
 
 DOCUMENT_KEYS = (
     "documents",
@@ -87,7 +87,12 @@ class Documents:
 
     def passing(self, value: Any) -> Lists:
         """Return all other texts in an output that may be documents, by the lists they are in."""
-        return [rows for one in values_of(value, None) for rows in self.rows(one)]
+        return [rows for one in _values(value, None) for rows in self.rows(one)]
+
+    def values_beside(self, outputs: Any, given: Any, *, beside: bool) -> list[Any]:
+        """Return the values of an output that were not given, beside documents if it has some."""
+        known = self._keys if beside else frozenset[str]()
+        return [one for one in _values(outputs, given, known) if not holds_documents(one)]
 
     def rows(self, value: Any) -> Iterator[tuple[Context, ...]]:
         """Yield all other texts in one value of an output, by the lists they are in."""
@@ -117,14 +122,20 @@ class Documents:
             return tuple(rows) or None
 
 
-def values_of(outputs: Any, given: Any) -> list[Any]:
-    """Return the values of an output that were not given; a conversation is none."""
+def _values(outputs: Any, given: Any, known: Collection[str] = ()) -> list[Any]:
+    """Return the values of an output that were not given; a conversation is none.
+
+    Args:
+        outputs: Of a step.
+        given: Its input.
+        known: Keys of values that are left out.
+    """
     outputs = update_of(outputs)
     values = None if isinstance(outputs, BaseMessage) else entries(outputs)
     if values is None:
         return [] if outputs is given else [outputs]
     before = entries(given) or {}
-    fresh = [v for k, v in values.items() if v is not before.get(k)]
+    fresh = [v for k, v in values.items() if v is not before.get(k) and k not in known]
     return [v for v in fresh if not _is_conversation(v, before.get("messages"))]
 
 

@@ -13,6 +13,7 @@ from langchain_core.prompt_values import PromptValue
 from rag_eval_hooks.capture.contexts.rows import (
     as_json,
     block_text,
+    is_message,
     json_in,
     lone_row,
     row_of,
@@ -63,9 +64,10 @@ def _content_of(message: BaseMessage) -> Any:
 def _in_object(value: Any, as_context: AsContext | None, depth: int) -> Lists:
     if as_context is not None and (row := _own(value, as_context)) is not None:
         yield (row,)
-    elif (held := entries(value)) is not None and "role" not in held:
-        lone = lone_row(value)
-        yield from _in_values(held, as_context, depth) if lone is None else [lone]
+    elif (lone := lone_row(value)) is not None:
+        yield lone
+    elif (held := entries(value)) is not None and not is_message(held):
+        yield from _in_values(held, as_context, depth)
 
 
 def _in_values(held: Mapping[str, Any], as_context: AsContext | None, depth: int) -> Lists:
@@ -79,7 +81,7 @@ def _in_text(text: str, as_context: AsContext | None, depth: int) -> Lists:
     if isinstance(held, list):
         found = list(_in_list(held, as_context, depth - 1, as_json))
     elif held is not None and lone_row(held) is None:
-        found = list(_in_values(held, as_context, depth - 1))
+        found = list(_in_object(held, as_context, depth - 1))
     if found:
         yield from found
     elif is_telling_text(text):
@@ -93,6 +95,8 @@ def _in_list(
     write: Callable[[Any], str] = repr,
 ) -> Lists:
     items = items[:_WIDE]
+    if items and isinstance(items[0], int | float):
+        return
     rows = [_row(item, as_context) for item in items]
     found = tuple(row for row in rows if row is not None and is_telling_text(row.text))
     is_table = 2 * len(found) < len(items) and not isinstance(items[0], BaseMessage | Document)
@@ -103,9 +107,10 @@ def _in_list(
         yield table
     for item, row in zip(items, rows, strict=True):
         if row is None and not isinstance(item, str):
-            held = None if table is None else entries(item)
-            inner = rows_in(item, as_context, depth - 1)
-            yield from inner if held is None else _in_values(held, as_context, depth - 1)
+            if table is None:
+                yield from rows_in(item, as_context, depth - 1)
+            else:
+                yield from _in_values(entries(item) or {}, as_context, depth - 1)
 
 
 def _row(item: Any, as_context: AsContext | None) -> Context | None:

@@ -174,10 +174,10 @@ class RunEvents(BaseCallbackHandler):
         if state.is_graph:
             noting.note_final_state(run, outputs)
         elif not state.is_resuming:
-            if not noting.note_documents(run, outputs, given):
+            if not (found := noting.note_documents(run, outputs, given)):
                 noting.note_joined_text(run, outputs, given)
             if not run.outermost:
-                noting.note_passing(run, outputs, given)
+                noting.note_passing(run, outputs, given, beside=found)
         noting.note_written(run, outputs, given)
         noting.note_choice(run, outputs)
         run.state = None

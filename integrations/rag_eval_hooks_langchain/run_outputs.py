@@ -21,7 +21,7 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.choices import Choices
 from rag_eval_hooks_langchain.document_search import IsKnown, Lists, holds_documents
-from rag_eval_hooks_langchain.documents import Documents, values_of
+from rag_eval_hooks_langchain.documents import Documents
 from rag_eval_hooks_langchain.graphs import state_of
 from rag_eval_hooks_langchain.models import text_of_tool, tool_content
 from rag_eval_hooks_langchain.question_answer import lone_text, message_text, written
@@ -124,17 +124,21 @@ class RunOutputs:
         for contexts in found:
             self._recorder.documents(run, contexts, Origin.TEXT, named=named)
 
-    def note_passing(self, run: Run, outputs: Any, given: Any) -> None:
-        """Note texts in a step's output, beside documents too.
+    def note_passing(self, run: Run, outputs: Any, given: Any, *, beside: bool = False) -> None:
+        """Note texts in a step's output; those of tools whose runs were seen are known.
 
-        Those of tools whose runs were seen are known. A text that a step makes of an empty list is
-        a fixed one.
+        A text that a step makes of an empty list is a fixed one.
+
+        Args:
+            run: The step.
+            outputs: Its output.
+            given: Its input.
+            beside: Whether it holds documents, which were noted.
         """
-        if given == [] and isinstance(outputs, str):
+        if isinstance(given, list) and not given and isinstance(outputs, str):
             run.interaction.step_texts.add(hash(outputs))
         elif not state_of(run).holds_tool:
-            values = values_of(outputs, given)
-            self._note_step(run, (value for value in values if not holds_documents(value)))
+            self._note_step(run, self._documents.values_beside(outputs, given, beside=beside))
 
     def note_given(self, run: Run, inputs: Any, *, is_step: bool) -> None:
         """Note rows and texts that a run's caller gave it without any step that found them.

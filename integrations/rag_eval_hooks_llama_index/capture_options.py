@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 from llama_index.core.schema import BaseNode, NodeWithScore
 
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
-from rag_eval_hooks.capture.contexts.rows import as_json, json_in, lone_row, row_of, table_rows
+from rag_eval_hooks.capture.contexts.rows import (
+    as_json,
+    is_message,
+    json_in,
+    lone_row,
+    row_of,
+    table_rows,
+)
 from rag_eval_hooks.context import contexts_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
@@ -23,7 +30,8 @@ _DOCUMENT_KEYS = frozenset(
 )
 _FRAMEWORKS = ("llama_index.", "workflows.")
 _DEPTH = 4
-"""Levels of nested values that are looked into."""
+_WIDE = 1000
+"""Levels of nested values that are looked into, and items of each list."""
 
 
 class StepDocuments(NamedTuple):
@@ -79,7 +87,7 @@ class LlamaIndexOptions(CaptureOptions):
     ) -> Iterator[StepDocuments]:
         if depth < _DEPTH:
             # A part of what the step gave out: a message, a record, or else a container.
-            if "role" in held:
+            if is_message(held):
                 return
             if (lone := lone_row(given)) is not None:
                 yield StepDocuments(lone, sure=False)
@@ -89,14 +97,12 @@ class LlamaIndexOptions(CaptureOptions):
 
     def _in_text(self, text: str, depth: int) -> Iterator[StepDocuments]:
         """Yield what a text of JSON holds, or the text itself."""
-        held = json_in(text)
-        rows = self._rows(held, as_json) if isinstance(held, list) else None
-        if rows is not None:
+        held = json_in(text) if depth else None
+        found: list[tuple[Context, ...]] = []
+        if isinstance(held, list) and (rows := self._rows(held, as_json)) is not None:
             found = [rows]
-        elif depth and lone_row(held) is None:
+        elif held is not None and lone_row(held) is None:
             found = [one.contexts for one in self.documents_in(held, depth - 1)]
-        else:
-            found = []
         for contexts in found or [(Context(text=text),)]:
             yield StepDocuments(contexts, sure=False)
 
@@ -113,6 +119,9 @@ class LlamaIndexOptions(CaptureOptions):
     def _under(self, key: str, value: Any, depth: int) -> Iterator[StepDocuments]:
         keys = _DOCUMENT_KEYS if self.document_keys is None else self.document_keys
         named = key in keys
+        value = value[:_WIDE] if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple) and value and isinstance(value[0], int | float):
+            return
         listed = isinstance(value, list | tuple) and (value or named)
         contexts = self._typed(value) if listed else None
         if contexts is not None:
@@ -128,9 +137,12 @@ class LlamaIndexOptions(CaptureOptions):
 
     def _typed(self, value: Any) -> tuple[Context, ...] | None:
         """Return documents of any type; None where one is not known as a document."""
-        parts = list(value) if isinstance(value, list | tuple) else [value]
-        contexts = [self._one(part) for part in parts]
-        return None if None in contexts else tuple(filter(None, contexts))
+        contexts: list[Context] = []
+        for part in value if isinstance(value, list | tuple) else [value]:
+            if (context := self._one(part)) is None:
+                return None
+            contexts.append(context)
+        return tuple(contexts)
 
     def _one(self, value: Any) -> Context | None:
         if isinstance(value, NodeWithScore):
@@ -141,8 +153,11 @@ class LlamaIndexOptions(CaptureOptions):
             return None
         if self.as_context is not None and (text := self.as_context(value)) is not None:
             return text if isinstance(text, Context) else Context(text=str(text))
+        held = values.entries(value)
+        if held is not None and is_message(held):
+            return None
         try:
-            (context,) = contexts_of(values.entries(value) or value)
+            (context,) = contexts_of(held or value)
         except (TypeError, ValueError):
             return None
         return context

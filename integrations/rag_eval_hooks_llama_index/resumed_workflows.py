@@ -107,7 +107,11 @@ def state_of(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if store is None:
         # The oldest versions.
         return dict(getattr(context, "_globals", {}))
-    state = store.to_dict(_Kept).get("state_data")
+    try:
+        state = store.to_dict(_Kept).get("state_data")
+    except NotImplementedError:
+        # A store in another place.
+        return {}
     if isinstance(state, _Kept):
         return values.entries(state.value) or {}
     held = state.get("_data", {}) if isinstance(state, Mapping) else {}

@@ -122,9 +122,18 @@ class RunDocuments:
                 self._recorder.documents(run, texts, Origin.STEP)
 
     def _note_store(self, run: Run, arguments: Mapping[str, Any]) -> None:
-        """Note texts that a step left in the store of its workflow, each once."""
+        """Note texts that a step left in the store of its workflow, each value once."""
+        read = run.interaction.kept_values
+        for name, value in state_of(arguments).items():
+            size = len(value) if isinstance(value, list | dict) else 0
+            if read.get(id(value), (value, -1))[1] != size:
+                # Held here, no other value gets its identity.
+                read[id(value)] = value, size
+                self._note_kept(run, {name: value})
+
+    def _note_kept(self, run: Run, kept: Mapping[str, Any]) -> None:
         known = run.interaction.step_texts
-        for contexts in _telling(self._options.of(run), state_of(arguments)):
+        for contexts in _telling(self._options.of(run), kept):
             if new := [context for context in contexts if hash(context.text) not in known]:
                 known.update(hash(context.text) for context in new)
                 self._recorder.documents(run, new, Origin.STEP)

@@ -220,7 +220,9 @@ class Interaction:
         is_readable: Whether it can become a sample; one whose beginning was lost cannot.
         left_out: Parts of which text is missing, by a limit or a lost event.
         cut_texts: Texts that were cut when they were noted.
-        step_texts: Hashes of the texts of steps that were noted already.
+        step_texts: Hashes of the texts of steps that were noted already, or are no find.
+        kept_values: By identity, values that steps keep and that were read, with their lengths.
+        rewritten: Texts of documents that a later step replaced, as one that masks names does.
         kept_chars: Characters of text held so far.
         prompted: Texts of prompts that are held already.
         others: What other instrumentors make of it, once that was looked for.
@@ -259,6 +261,8 @@ class Interaction:
     left_out: set[str] = field(default_factory=set)
     cut_texts: set[str] = field(default_factory=set)
     step_texts: set[int] = field(default_factory=set)
+    kept_values: dict[int, tuple[Any, int]] = field(default_factory=dict)
+    rewritten: set[str] = field(default_factory=set)
     kept_chars: int = 0
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None

@@ -134,7 +134,7 @@ def _lines(
         yield from _described(sample)
     if problem is not None:
         yield f"The pipeline raised {problem}"
-        yield "  Where it wants more than the question, name a function that takes it and asks"
+        yield "  If it needs more than a question, name a function that takes one and calls it"
     for reason, count in reasons.items():
         yield from _absence(reason, count if samples else None)
     if not samples and not reasons and problem is None:

@@ -203,7 +203,7 @@ def test_a_record_by_itself_is_a_row(seed: int) -> None:
     assert [row.text for row in lone_row(record) or ()] == [repr(record)]
     for other in (
         {name: [drawn.word()], "price": 1},
-        {"role": "user", name: drawn.name()},
+        {"role": "user", "content": drawn.name()},
         {name: drawn.passage(), "price": 1},
         (drawn.name(), 1),
         {"n": 1},

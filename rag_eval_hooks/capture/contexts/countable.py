@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.joined_texts import separated
 from rag_eval_hooks.capture.contexts.questions import question_of
-from rag_eval_hooks.capture.contexts.rows import json_in
+from rag_eval_hooks.capture.contexts.rows import texts_in
 from rag_eval_hooks.capture.contexts.text_forms import (
     distinct_words,
     fold,
@@ -21,14 +21,14 @@ from rag_eval_hooks.capture.contexts.unsaid import Unsaid
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["countable", "guesses", "texts_in", "used_steps"]
+__all__ = ["countable", "guesses", "used_steps"]
 
 _NAMES = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+")
 """Ids and paths."""
 _NAME = re.compile(r"[\w.:/#?&=%+-]+", re.ASCII)
 """A label, an address or an id."""
 _TURNS = [
-    re.compile(rf"^\s*(?:{names})\s*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
+    re.compile(rf"^[^\S\n]*(?:{names})[^\S\n]*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
     for names in (
         "human|user|customer|nutzer|benutzer|usuario|utilisateur|用户|ユーザー|사용자",
         "ai|assistant|bot|agent|assistent|asistente|助手|アシスタント|어시스턴트",
@@ -98,14 +98,15 @@ def guesses(
 ) -> list[DocumentList]:
     """Return the lists of texts of steps that neither a model nor the user wrote.
 
-    A text with the question in it is a prompt, one that retrievers were asked a question, and one
-    of labelled turns a conversation; one without a space is a name. None counts where the model
-    that answered was not seen, as in a chain that calls it without its callbacks.
+    A text with the question in it is a prompt, a text that retrievers were asked is a query, and
+    one that a step masked must not come back. None counts where the model that answered was not
+    seen, as in a chain that calls it without its callbacks.
 
     Args:
         interaction: An ended one.
         lists: Of texts.
-        beside: Whether they count beside documents, where one of a prompt's messages may be one.
+        beside: Whether they count beside documents: there a message of a prompt may be one, but
+            neither labelled turns of a conversation nor a text without a space.
     """
     if not (lists := list(separated(lists))):
         return []
@@ -122,7 +123,9 @@ def guesses(
         folded = fold(text)
         if folded in whole or any(folded in one for one in given) or said.echoes(text, run):
             return False
-        if _NAME.fullmatch(folded) or all(turn.search(text) for turn in _TURNS):
+        if beside and (_NAME.fullmatch(folded) or all(turn.search(text) for turn in _TURNS)):
+            return False
+        if any(one in text for one in interaction.rewritten):
             return False
         return is_telling(folded) and not (is_telling(question) and question in folded)
 
@@ -208,19 +211,6 @@ def _texts_of(model: Run) -> Iterator[str]:
         yield fold(model.text)
     for arguments in model.tool_arguments:
         yield from map(fold, texts_in(arguments))
-
-
-def texts_in(value: object) -> Iterator[str]:
-    """Yield every text in arguments, those in JSON too."""
-    if isinstance(value, str):
-        yield value
-        yield from texts_in(json_in(value))
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts_in(item)
 
 
 def _inside(run: Run, lists: Iterable[DocumentList]) -> list[DocumentList]:

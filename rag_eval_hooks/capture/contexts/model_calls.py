@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rag_eval_hooks.capture.contexts.rows import json_in
+from rag_eval_hooks.capture.contexts.rows import json_in, texts_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling
 from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
 
@@ -191,15 +191,7 @@ def _outputs(call: Run) -> list[str]:
     """Return what a call said: its text, or the texts in it if it is JSON."""
     text = fold(call.text or "")
     said = [text] if _is_sayable(text) else []
-    return said + [t for t in map(fold, _strings(json_in(call.text or ""))) if is_telling(t)]
-
-
-def _strings(value: object) -> Iterable[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _strings(item)
+    return said + [t for t in map(fold, texts_in(json_in(call.text or ""))) if is_telling(t)]
 
 
 def _is_sayable(text: str) -> bool:

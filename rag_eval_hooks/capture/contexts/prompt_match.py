@@ -165,8 +165,14 @@ class PromptMatch:
         """Find rows of which the values are written otherwise; the context is what is shown."""
         for text, candidate in rest.items():
             values = value_words(candidate.context.text)
-            if len(values) > 1 and len(" ".join(values)) >= _LEAST_VALUES:
+            if _is_known_by(values):
                 place = self._prompts.row(values)
                 if place and not any(other.holds(place) for other in self._places.values()):
                     shown = replace(candidate.context, text=self._prompts.part(place))
                     self._note(text, place, shown)
+
+
+def _is_known_by(values: Sequence[str]) -> bool:
+    """Return whether words are those of a row wherever they stand in order, and not of a phrase."""
+    has_number = any(map(str.isdigit, values))
+    return len(values) > (1 if has_number else 2) and len(" ".join(values)) >= _LEAST_VALUES

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rag_eval_hooks.capture.contexts.text_forms import (
     TELLING,
@@ -17,8 +18,11 @@ __all__ = ["Position", "Prompts"]
 
 _NEAR = 6
 """Words among which the next value of a row stands: labels are in between."""
-_OPENING = re.compile(r"(?:\w+\(|[{\[(])[^{}\[\]()]{0,60}$")
-_CLOSING = re.compile(r"[^{}\[\]()]{0,60}[}\])]")
+_FAR = 150
+"""Characters before a row in which its bracket stands."""
+_OPENING = re.compile(r"""(?:\b\w{1,80})?[{\[(]\s?(?:['"]?[\w .-]{1,60}['"]?\s?[:=]\s?)?['"]?$""")
+_CLOSING = re.compile(r"""['"]?,?\s?[}\])]""")
+"""What stands between the brackets of a row and its values: a key and quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,10 @@ class Position:
         """Return whether another position lies within this one."""
         return self.prompt == other.prompt and self.start <= other.start and other.end <= self.end
 
+    def meets(self, other: Position) -> bool:
+        """Return whether another position has anything of this one."""
+        return self.prompt == other.prompt and self.start < other.end and other.start < self.end
+
     def begins(self, other: Position) -> bool:
         """Return whether another position begins within this one and hardly exceeds it.
 
@@ -45,6 +53,13 @@ class Position:
         """
         begun = self.prompt == other.prompt and self.start <= other.start < self.end
         return begun and other.end - self.end < TELLING
+
+
+class _Words(NamedTuple):
+    """Words of a prompt with their offsets, and by each word its numbers among them."""
+
+    listed: Sequence[tuple[str, int]]
+    places: Mapping[str, Sequence[int]]
 
 
 class Prompts:
@@ -69,6 +84,7 @@ class Prompts:
             for number, start in enumerate(starts)
         ]
         self._next = 0
+        self._listed: dict[int, _Words] = {}
 
     def find(
         self, text: str, taken: Collection[Position] = (), most: int | None = None
@@ -127,16 +143,39 @@ class Prompts:
     def row(self, wanted: Sequence[str]) -> Position | None:
         """Return where words stand in order, each near the one before, with any labels.
 
-        The brackets around them belong to the row.
+        What stands behind the question comes first, and what stands within it is no row. The
+        brackets around the words belong to the row.
         """
-        for number, text in enumerate(self._texts):
-            listed = word_offsets(text)
-            for place, (word, start) in enumerate(listed):
-                if word == wanted[0] and (last := _last_of(wanted, listed, place)) is not None:
-                    end = listed[last][1] + len(listed[last][0])
-                    start, end = _with_brackets(text, start, end)
-                    return Position(number, start, end - start)
+        for number in range(len(self._texts)):
+            places = self._words(number).places.get(wanted[0], ())
+            spans = [span for place in places if (span := self._row_at(number, wanted, place))]
+            asked = self._asked[number]
+            behind = [span for span in spans if asked and span.start >= asked.end]
+            if found := behind or [span for span in spans if not (asked and asked.meets(span))]:
+                return found[0]
         return None
+
+    def _row_at(self, number: int, wanted: Sequence[str], place: int) -> Position | None:
+        listed = self._words(number).listed
+        start = listed[place][1]
+        for word in wanted[1:]:
+            near = range(place + 1, min(place + 1 + _NEAR, len(listed)))
+            found = next((other for other in near if listed[other][0] == word), None)
+            if found is None:
+                return None
+            place = found
+        last, last_start = listed[place]
+        start, end = _with_brackets(self._texts[number], start, last_start + len(last))
+        return Position(number, start, end - start)
+
+    def _words(self, number: int) -> _Words:
+        if number not in self._listed:
+            listed = word_offsets(self._texts[number])
+            places: dict[str, list[int]] = {}
+            for place, (word, _) in enumerate(listed):
+                places.setdefault(word, []).append(place)
+            self._listed[number] = _Words(listed, places)
+        return self._listed[number]
 
     def part(self, place: Position) -> str:
         """Return what stands at a position."""
@@ -167,17 +206,7 @@ class Prompts:
 
 
 def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a span with the brackets around it, if these are near and none stands between."""
-    before, behind = _OPENING.search(text[:start]), _CLOSING.match(text, end)
-    return (before.start(), behind.end()) if before and behind else (start, end)
-
-
-def _last_of(wanted: Sequence[str], listed: Sequence[tuple[str, int]], place: int) -> int | None:
-    """Return the place of the last of some words, of which the first is at a place, or None."""
-    for word in wanted[1:]:
-        near = range(place + 1, min(place + 1 + _NEAR, len(listed)))
-        found = next((number for number in near if listed[number][0] == word), None)
-        if found is None:
-            return None
-        place = found
-    return place
+    """Return a span with the brackets right around it, if there are any."""
+    first = max(0, start - _FAR)
+    before, behind = _OPENING.search(text[first:start]), _CLOSING.match(text, end)
+    return (first + before.start(), behind.end()) if before and behind else (start, end)

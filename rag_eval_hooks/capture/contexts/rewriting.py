@@ -43,6 +43,7 @@ def replace_rewritten(
         if inner.kind is RunKind.MODEL and run in inner.ancestors():
             inner.prompt, inner.text = (), None
     run.state = earlier
+    interaction.rewritten.update(text for texts in earlier.values() for text in texts if text)
     return without_rewritten(run, contexts)
 
 

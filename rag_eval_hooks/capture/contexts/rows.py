@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -21,10 +21,12 @@ from rag_eval_hooks.sample import Context
 __all__ = [
     "as_json",
     "block_text",
+    "is_message",
     "json_in",
     "lone_row",
     "row_of",
     "table_rows",
+    "texts_in",
     "value_words",
 ]
 
@@ -33,17 +35,26 @@ _ID_KEYS = ("id", "_id", "doc_id", "chunk_id", "key", "url", "source")
 _ENCODED = frozenset(("base64", "image", "audio", "video"))
 """Forms of blocks whose data are no text."""
 _WIDE = 1000
-"""Blocks in one another that are read."""
+"""Items of a list that are read."""
 _BROAD = 50
-"""Columns of a table at most."""
+"""Values of a sequence that are looked at."""
+_DEEP = 50
+"""Levels of containers looked into."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
-_ROW = re.compile(r"(?:[\[({]|\w+\().*[\])}]", re.DOTALL)
-_NAMES = re.compile(r"""(['"])[^'"\n]{1,60}\1\s*:|\b\w+=|\b[A-Za-z_][\w.]*\(""")
+_MOST_VALUES = 60
+"""Words of a row that is looked for by its values."""
+_ROW = re.compile(r"(?:[\[({]|\w{1,80}\().*[\])}]", re.DOTALL)
+_NAMES = re.compile(r"""(['"])[^'"\n]{1,60}\1\s*:|\b\w{1,80}=|\b[A-Za-z_][\w.]{0,80}\(""", re.ASCII)
 """Keys, names of fields and of classes in a row as it is written."""
 _SHORT = 40
 """Characters of a text that is more than a value of a record."""
 _MARKS = 6
 """Quotes, colon and comma of an entry."""
+
+
+def is_message(held: Mapping[str, Any]) -> bool:
+    """Return whether the values of an object by name are those of a message of a conversation."""
+    return "role" in held and any(key in held for key in ("content", "parts", "blocks"))
 
 
 def row_of(held: Mapping[str, Any]) -> Context | None:
@@ -54,7 +65,7 @@ def row_of(held: Mapping[str, Any]) -> Context | None:
     Args:
         held: Its values by name.
     """
-    if "role" in held:
+    if is_message(held):
         return None
     if isinstance(held.get("page_content"), str):
         return contexts_of({"text": held["page_content"], **held})[0]
@@ -62,7 +73,9 @@ def row_of(held: Mapping[str, Any]) -> Context | None:
     usual = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
     inner = (more for item in held.values() if isinstance(item, Mapping) for more in item.values())
     text = usual or max((*texts.values(), *filter(_is_text, inner)), key=len, default="")
-    if not is_telling_text(text) or (usual is None and 2 * len(text) < _written(held)):
+    if not is_telling_text(text):
+        return None
+    if usual is None and (2 * len(text) < _written(held) or any(map(_holds_rows, held.values()))):
         return None
     names = (held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int))
     more = {k: v for k, v in scalars(held).items() if v != text and k not in ("id", "score")}
@@ -76,6 +89,10 @@ def row_of(held: Mapping[str, Any]) -> Context | None:
     )
 
 
+def _holds_rows(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value[:1])
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -83,18 +100,21 @@ def _is_text(value: Any) -> bool:
 def _written(held: Mapping[str, Any]) -> int:
     """Return about how many characters the short values of a row take, as it is written."""
     short = (value for value in held.values() if isinstance(value, str | int | float))
-    return sum(len(str(value)) for value in short) + sum(len(key) + _MARKS for key in held)
+    return sum(len(str(value)) for value in short) + sum(len(str(key)) + _MARKS for key in held)
 
 
-def block_text(value: Any) -> str:
+def block_text(value: Any, depth: int = _DEEP) -> str:
     """Return the text of a content block, of blocks in it, or of its source; "" for none."""
     if isinstance(value, str):
         return value
+    if depth == 0:
+        return ""
     if isinstance(value, list):
-        return "\n".join(filter(None, map(block_text, value[:_WIDE])))
+        return "\n".join(filter(None, (block_text(one, depth - 1) for one in value[:_WIDE])))
     if isinstance(value, Mapping) and _ENCODED.isdisjoint(_forms(value)):
         parts = (value.get(key) for key in ("text", "content", "source", "data"))
-        return next(filter(None, (block_text(p) for p in parts if p is not None)), "")
+        texts = (block_text(part, depth - 1) for part in parts if part is not None)
+        return next(filter(None, texts), "")
     return ""
 
 
@@ -112,12 +132,15 @@ def table_rows(
         items: Mappings, objects with fields, or rows as databases give them.
         write: Writes a row; rows too short to be recognised are written as one text.
     """
-    items = [dict(item) if isinstance(item, sqlite3.Row) else item for item in items[:_WIDE]]
+    items = list(map(_shown, items[:_WIDE]))
     rows = [_values(item) for item in items]
     values = [row for row in rows if row is not None]
     if not values or len(values) < len(rows):
         return None
-    written = [write(item) for item in items]
+    try:
+        written = [write(item) for item in items]
+    except Exception:  # noqa: BLE001 - the host's edge: objects of an application write themselves
+        return None
     if 2 * sum(map(_longest_text, values)) >= sum(map(len, written)):
         return None
     if not all(map(is_telling, written)):
@@ -128,6 +151,7 @@ def table_rows(
 
 def lone_row(item: Any) -> tuple[Context, ...] | None:
     """Return a record of short values that is no part of a list, as it is written, or None."""
+    item = _shown(item)
     values = None if isinstance(item, list | tuple) else _values(item)
     if values is None or not all(isinstance(value, _SCALARS) for value in values):
         return None
@@ -135,26 +159,40 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
     return rows if rows and is_telling(rows[0].text) else None
 
 
+def _shown(item: Any) -> Any:
+    """Return a row that does not show its values as a mapping, any other value as it is."""
+    return dict(item) if isinstance(item, sqlite3.Row) else item
+
+
 def _fields(item: Any) -> Any:
-    """Return an object with fields as a mapping, any other value as it is."""
+    """Return what an object shows of its fields as a mapping, any other value as it is."""
     if isinstance(item, BaseModel):
-        return dict(item)
-    if is_dataclass(item) and not isinstance(item, type):
-        return {one.name: getattr(item, one.name) for one in fields(item)}
-    return item
+        known = type(item).model_fields.items()
+        names = [name for name, field in known if field.repr and not field.exclude]
+    elif is_dataclass(item) and not isinstance(item, type):
+        names = [field.name for field in fields(item) if field.repr]
+    else:
+        return item
+    return {name: getattr(item, name, None) for name in names}
 
 
 def _values(item: Any) -> Sequence[Any] | None:
     """Return the values of a row; None for what is no row, such as a message."""
     held = _fields(item)
     if isinstance(held, Mapping):
-        # Objects of frameworks hold others.
-        is_record = held is item or all(isinstance(one, _SCALARS) for one in held.values())
-        return list(held.values()) if is_record and "role" not in held else None
+        values = list(held.values())
+        # Objects of frameworks hold others; vectors and lists of rows are no short values.
+        is_record = held is item or all(isinstance(value, _SCALARS) for value in values)
+        is_short = not any(map(_is_long, values))
+        return values if is_record and is_short and not is_message(held) else None
     if not isinstance(held, list | tuple):
         return None
     texts = [value for value in held[:_BROAD] if isinstance(value, str)]
     return held if texts and not any(map(is_telling_text, texts)) else None
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list | tuple) and (len(value) > _BROAD or _holds_rows(value))
 
 
 def _longest_text(values: Sequence[Any]) -> int:
@@ -163,7 +201,18 @@ def _longest_text(values: Sequence[Any]) -> int:
 
 def value_words(text: str) -> list[str]:
     """Return the words of the values in a row as it is written, in order; none of other texts."""
-    return words(_NAMES.sub(" ", text)) if _ROW.fullmatch(text) else []
+    found = words(_NAMES.sub(" ", text)) if _ROW.fullmatch(text) else []
+    return found if len(found) <= _MOST_VALUES else []
+
+
+def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
+    """Yield every text in a value, those in JSON too."""
+    if isinstance(value, str):
+        yield value
+        value = json_in(value)
+    if isinstance(value, Mapping | list | tuple) and depth:
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from texts_in(item, depth - 1)
 
 
 def json_in(text: str) -> list[Any] | dict[str, Any] | None:

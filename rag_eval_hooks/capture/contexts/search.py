@@ -71,7 +71,8 @@ class _Finder:
         if last.run.kind is not RunKind.CHAIN:
             return self._candidates
         kept = {fold(context.text) for context in last.contexts}
-        dropped = {fold(context.text) for found in before for context in found.contexts} - kept
+        earlier = [{fold(context.text) for context in found.contexts} for found in before]
+        dropped = {text for texts in earlier if texts & kept for text in texts - kept}
         prompt = Prompts(self._grounding.prompts[:1])
         if not all(map(prompt.hold, kept)) or any(map(prompt.hold, dropped)):
             return self._candidates
@@ -107,14 +108,15 @@ class _Finder:
                 origins = {found.origin for found in self._lists if found.contexts}
                 if self._of(Origin.DOCUMENTS) and origins == {Origin.TEXT}:
                     return seen._replace(source=ContextSource.STEP)
-                return self._beside_steps(prompts) or seen
+                return self._beside_steps(prompts, seen) or seen
         return None
 
-    def _beside_steps(self, prompts: Prompts) -> Found | None:
+    def _beside_steps(self, prompts: Prompts, seen: Found) -> Found | None:
         """Return what prompts show where the answer says what only texts of steps do."""
         steps = candidates_of(used_steps(self._interaction, self._lists, self._answer))
         found = PromptMatch(steps | self._candidates, prompts).found() if steps else None
-        if found is None or all(fold(c.text) in self._candidates for c in found.contexts or ()):
+        known = {context.text for context in seen.contexts or ()}
+        if found is None or all(context.text in known for context in found.contexts or ()):
             return None
         return found._replace(source=ContextSource.STEP)
 
