@@ -17,7 +17,7 @@ from rag_eval_hooks_llama_index.capture_options import LlamaIndexOptions
 from rag_eval_hooks_llama_index.kinds import Role
 from rag_eval_hooks_llama_index.resumed_workflows import state_of
 from rag_eval_hooks_llama_index.sources import (
-    node_ids,
+    given_texts,
     nodes_in,
     note_nodes,
     note_sources,
@@ -67,7 +67,7 @@ class RunDocuments:
         if role is Role.RETRIEVAL:
             self._note_retrieved(run, nodes)
         elif role is Role.POSTPROCESSING and nodes is not None:
-            rewritten = replace_rewritten(run, snapshot(nodes), node_ids(call.arguments))
+            rewritten = replace_rewritten(run, snapshot(nodes), given_texts(call.arguments))
             self._recorder.documents(run, rewritten, shown=shown_forms(nodes))
         elif run.kind is RunKind.TOOL:
             self._note_tool(run, call.instance, given)

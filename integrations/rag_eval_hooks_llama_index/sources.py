@@ -13,7 +13,7 @@ from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index.inner_answers import with_documents_behind_answers
 
-__all__ = ["node_ids", "nodes_in", "note_nodes", "note_sources", "shown_forms", "snapshot"]
+__all__ = ["given_texts", "nodes_in", "note_nodes", "note_sources", "shown_forms", "snapshot"]
 
 _SCALARS = (str, int, float, bool)
 
@@ -28,10 +28,10 @@ def nodes_in(value: Any) -> list[NodeWithScore] | None:
     return None
 
 
-def node_ids(arguments: Mapping[str, Any]) -> set[str]:
-    """Return the ids of the nodes that a postprocessor was given."""
+def given_texts(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts of the nodes that a postprocessor was given, by their ids."""
     lists = (found for value in arguments.values() if (found := nodes_in(value)))
-    return {found.node.node_id for nodes in lists for found in nodes}
+    return {found.node.node_id: found.node.get_content() for nodes in lists for found in nodes}
 
 
 def snapshot(nodes: Iterable[NodeWithScore]) -> tuple[Context, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rag_eval_hooks.capture.interaction import DocumentList, Run, RunKind
@@ -12,7 +12,7 @@ __all__ = ["replace_rewritten", "without_rewritten"]
 
 
 def replace_rewritten(
-    run: Run, contexts: Sequence[Context], given: Collection[str]
+    run: Run, contexts: Sequence[Context], given: Mapping[str, str]
 ) -> tuple[Context, ...]:
     """Replace earlier texts of documents that a run gave out with another text.
 
@@ -24,7 +24,8 @@ def replace_rewritten(
         contexts: Documents that it gave out: the earlier ones of the same ids. Where one is of an
             id and a text that nobody gave out before, documents that the step was given and did
             not hand on may be in it, and are dropped.
-        given: Ids of the documents that it was given.
+        given: Texts of the documents that it was given, by their ids; of those that it changed
+            in place, the new ones.
 
     Returns:
         The contexts, without metadata that holds an earlier text.
@@ -32,6 +33,9 @@ def replace_rewritten(
     interaction = run.interaction
     latest = _latest_texts(contexts)
     earlier = _earlier_texts(interaction.lists, latest)
+    for name, text in given.items():
+        if text and text not in latest.get(name, text):
+            earlier.setdefault(name, set()).add(text)
     lost = set(given) - latest.keys() if _is_any_new(contexts, interaction.lists) else set()
     if not earlier and not lost:
         return tuple(contexts)

@@ -1,0 +1,169 @@
+"""What workflows keep in their stores: found where the answer says it, read once, never unmasked.
+
+Old versions cannot read annotations that are kept as texts.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from llama_index.core import VectorStoreIndex
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.workflow import StartEvent, StopEvent
+
+from rag_eval_hooks_llama_index import enable
+from tests.matrix.llama_index.kit import Bags
+from tests.matrix.llama_index.variants import Corpus, says
+from tests.matrix.llama_index.workflows import event, flow, store
+from tests.matrix.world import World
+from tests.support.variation import Variation, seeds
+
+pytest_plugins = ["tests.matrix.llama_index.fixtures"]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.usefixtures("own_loop"),
+]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    registration = enable(made.evals)
+    yield made
+    registration.disable()
+    made.close()
+
+
+def texts(world: World) -> list[str]:
+    """Return the texts of the contexts of the only sample."""
+    (seen,) = world.seen()
+    return [context.text for context in seen.sample.contexts or ()]
+
+
+class Counting(Mapping[str, Any]):
+    """A record that counts how often it is read."""
+
+    def __init__(self, **held: Any) -> None:
+        self.held, self.reads = held, 0
+
+    def __getitem__(self, key: str) -> Any:
+        return self.held[key]
+
+    def __iter__(self) -> Iterator[str]:
+        self.reads += 1
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def __repr__(self) -> str:
+        return repr(self.held)
+
+
+class Masking(BaseNodePostprocessor):
+    """Takes a secret out of every node."""
+
+    secret: str
+
+    def _postprocess_nodes(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
+    ) -> list[NodeWithScore]:
+        return [
+            NodeWithScore(
+                node=TextNode(
+                    text=found.node.get_content().replace(self.secret, "[...]"),
+                    id_=found.node.node_id,
+                ),
+                score=found.score,
+            )
+            for found in nodes
+        ]
+
+
+def asked_of(draw: Variation, *steps: Any, question: str) -> None:
+    """Ask a workflow of steps."""
+
+    async def run() -> None:
+        await flow(draw, *steps).run(asked=question)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_value_in_the_store_is_read_once(world: World, seed: int) -> None:
+    """However many steps a workflow has; the value is context where the answer says it."""
+    draw, steps = Variation(seed), 12
+    corpus, name = Corpus(draw, 2), draw.name()
+    kept = Counting(**{draw.name(): draw.name(), draw.name(): draw.chance.randint(1000, 9999)})
+    fact = " ".join(map(str, kept.held.values()))
+    events = [event(draw, "n") for _ in range(steps)]
+
+    async def first(ctx: Any, ev: Any) -> Any:
+        await store(ctx).set(name, [kept])
+        return events[0](n=0)
+
+    async def further(ctx: Any, ev: Any) -> Any:
+        return events[ev.n + 1](n=ev.n + 1)
+
+    async def last(ctx: Any, ev: Any) -> StopEvent:
+        nodes = await corpus.retriever.aretrieve(corpus.question)
+        shown = "\n".join([*(node.get_content() for node in nodes), str([kept])])
+        return StopEvent(result=(await says(fact).acomplete(f"{shown}\n{corpus.question}")).text)
+
+    middle = [(further, one, other) for one, other in itertools.pairwise(events)]
+    asked_of(
+        draw, (first, StartEvent, events[0]), *middle, (last, events[-1], StopEvent),
+        question=corpus.question,
+    )  # fmt: skip
+    assert texts(world) == [*corpus.shown(), repr(kept.held)]
+    assert kept.reads < steps
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_hits_within_an_answer_of_a_search_are_read(world: World, seed: int) -> None:
+    """A list that holds lists of hits is none of hits itself."""
+    draw = Variation(seed)
+    corpus, found = draw.passages(3), event(draw, "hits", "q")
+    question = draw.question()
+    hits = [{"query": draw.sentence(), "results": [{"snippet": one} for one in corpus]}]
+
+    async def search(ctx: Any, ev: Any) -> Any:
+        return found(hits=hits, q=ev.get("asked"))
+
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        prompt = "\n".join([*(one["snippet"] for one in ev.hits[0]["results"]), ev.q])
+        return StopEvent(result=(await says(draw.short()).acomplete(prompt)).text)
+
+    asked_of(draw, (search, StartEvent, found), (tell, found, StopEvent), question=question)
+    assert texts(world) == corpus
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_a_masked_text_does_not_come_back_by_the_store(world: World, seed: int) -> None:
+    """Though the store keeps it joined, under a heading that the prompt shares, and it is said."""
+    draw = Variation(seed)
+    secret, heading = draw.name(), draw.passage()
+    passages = [f"{draw.sentence()} {secret} {draw.sentence()}" for _ in range(2)]
+    index = VectorStoreIndex([TextNode(text=text) for text in passages], embed_model=Bags())
+    retriever, by_hand = index.as_retriever(similarity_top_k=2), draw.chance.random() < 0.5
+    mask, found = Masking(secret=secret), event(draw, "nodes", "q")
+
+    async def search(ctx: Any, ev: Any) -> Any:
+        nodes = await retriever.aretrieve(ev.get("asked"))
+        if by_hand:
+            nodes = [NodeWithScore(node=TextNode(text=f"{draw.word()} {n.text}")) for n in nodes]
+        raw = "\n".join(node.get_content() for node in nodes)
+        await store(ctx).set(draw.name(), f"{heading}\n{raw}")
+        return found(nodes=mask.postprocess_nodes(nodes), q=ev.get("asked"))
+
+    async def tell(ctx: Any, ev: Any) -> StopEvent:
+        shown = "\n".join([heading, *(node.get_content() for node in ev.nodes), ev.q])
+        said = f"{heading[:60]} {secret}"
+        return StopEvent(result=(await says(said).acomplete(shown)).text)
+
+    question = f"{draw.question()[:-1]} {secret}?"
+    asked_of(draw, (search, StartEvent, found), (tell, found, StopEvent), question=question)
+    assert not any(secret in text for text in texts(world))

@@ -1,0 +1,211 @@
+"""What steps put out beside documents, of kinds that nobody thought of, loses no event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel, Field, RootModel
+
+from tests.matrix.langchain.compat import GRAPHS_MISSING
+from tests.matrix.langchain.kit import Chat
+from tests.matrix.world import World
+from tests.support.langchain_requests import config, line, only, texts
+from tests.support.variation import Variation, seeds
+
+pytestmark = pytest.mark.skipif(GRAPHS_MISSING is not None, reason=str(GRAPHS_MISSING))
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def state_of(*keys: str) -> Any:
+    """Return a graph's state of these keys."""
+    make: Any = TypedDict
+    return make("State", dict.fromkeys(keys, Any), total=False)
+
+
+class Silent:
+    """It cannot be written."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no")
+
+
+class Rows(RootModel[list[str]]):
+    """It is iterated otherwise than a model's fields are."""
+
+    def __iter__(self) -> Any:
+        return iter(self.root)
+
+
+class Account(BaseModel):
+    """It does not show one of its fields."""
+
+    name: str
+    city: str
+    secret: str = Field(exclude=True, repr=False)
+
+
+@dataclass
+class Lazy:
+    """One of its fields is set later."""
+
+    name: str
+    cache: str = field(init=False)
+
+
+class Ambiguous:
+    """Like an array: nobody may ask whether it equals a list."""
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def deep(levels: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+def round_about() -> list[Any]:
+    made: list[Any] = ["a"]
+    made.append(made)
+    return made
+
+
+ODD: dict[str, Callable[[Variation], Any]] = {
+    "a row that cannot be written": lambda draw: [{"a": Silent(), "b": draw.name()}],
+    "keys that are numbers": lambda draw: [{1: draw.name(), 2: draw.name()}],
+    "a model of another form": lambda draw: [Rows([draw.name()])],
+    "a field that is not set": lambda draw: [Lazy(draw.name())],
+    "a number of many digits": lambda draw: [{"n": 10**5000, "name": draw.name()}],
+    "a list in itself": lambda draw: round_about(),
+    "a deep list": lambda draw: deep(3000),
+    "a deep text": lambda draw: "[" * 3000 + "]" * 3000,
+    "an array": lambda draw: Ambiguous(),
+    "vectors": lambda draw: [[0.5] * 300 for _ in range(300)],
+    "nothing": lambda draw: [],
+}
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_values_lose_neither_event_nor_documents(world: World, kind: str, seed: int) -> None:
+    """No incident, nothing missing: the documents beside them are the contexts."""
+    draw = Variation(seed)
+    documents, question, answer = draw.passages(2), draw.question(), draw.sentence()
+    asked, found, odd, said = (draw.name() for _ in range(4))
+    state = state_of(asked, found, odd, said)
+    in_one = draw.chance.random() < 0.5
+
+    def search(given: Any) -> dict[str, Any]:
+        value = {odd: ODD[kind](draw)} if in_one else {}
+        return {found: [Document(text) for text in documents], **value}
+
+    def other(given: Any) -> dict[str, Any]:
+        # As the input of a step as well.
+        value = ODD[kind](draw)
+        RunnableLambda(lambda _: "ok").invoke(value)
+        return {odd: value}
+
+    def tell(given: Any) -> dict[str, Any]:
+        prompt = "\n".join([*(one.page_content for one in given[found]), given[asked]])
+        return {said: Chat(reply=lambda _: answer).invoke(prompt).content}
+
+    nodes = [search, tell] if in_one else [search, other, tell]
+    line(state, nodes).invoke({asked: question}, config(world))
+    sample = only(world)
+    assert (texts(sample), sample.answer, sample.truncated) == (documents, answer, ())
+
+
+def answered(world: World, draw: Variation, rows: Any, prompt: str, fact: str) -> list[str] | None:
+    """Return the contexts of an answer to documents and what a step found."""
+    documents, question = draw.passages(2), draw.question()
+    state = state_of("q", "found", "rows", "a")
+
+    def tell(given: Any) -> dict[str, Any]:
+        shown = "\n".join([*documents, prompt, given["q"]])
+        return {"a": Chat(reply=lambda _: fact).invoke(shown).content}
+
+    nodes = [
+        lambda given: {"found": [Document(text) for text in documents]},
+        lambda given: {"rows": rows},
+        tell,
+    ]
+    line(state, nodes).invoke({"q": question}, config(world))
+    found = texts(only(world)) or []
+    assert found[:2] == documents
+    return found[2:]
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_column_may_be_called_role(world: World, seed: int) -> None:
+    """Only with a content is a mapping with a role a message."""
+    draw = Variation(seed)
+    rows = [{"name": draw.name(), "role": draw.name(), "pay": 5000 + n} for n in range(3)]
+    found = answered(world, draw, rows, str(rows), f"{rows[1]['pay']} {rows[1]['name']}")
+    assert found == list(map(repr, rows))
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_a_field_that_is_not_shown_is_not_kept(world: World, seed: int) -> None:
+    """What an object keeps out of its own text is in no context and no metadata."""
+    draw = Variation(seed)
+    secret = draw.name()
+    rows = [Account(name=draw.name(), city=draw.name(), secret=secret) for _ in range(2)]
+    found = answered(world, draw, rows, str(rows), f"{rows[0].name} {rows[0].city}")
+    assert found == list(map(repr, rows))
+    assert secret not in repr(world.seen()[0].sample.to_dict())
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_words_of_the_question_are_no_row(world: World, seed: int) -> None:
+    """Values in the order of a row, but in the question alone, show no row."""
+    draw = Variation(seed)
+    row = [draw.name() for _ in range(3)]
+    documents, answer = draw.passages(2), f"{row[2]} {draw.name()}"
+    state = state_of("q", "found", "rows", "a")
+
+    def tell(given: Any) -> dict[str, Any]:
+        prompt = "\n".join([*documents, given["q"]])
+        return {"a": Chat(reply=lambda _: answer).invoke(prompt).content}
+
+    nodes = [
+        lambda given: {"found": [Document(text) for text in documents]},
+        lambda given: {"rows": [tuple(row)]},
+        tell,
+    ]
+    line(state, nodes).invoke({"q": f"Is {row[0]} in {row[1]} the {row[2]}?"}, config(world))
+    assert texts(only(world)) == documents
+
+
+@pytest.mark.parametrize("seed", seeds(5))
+def test_each_hop_of_a_search_counts(world: World, seed: int) -> None:
+    """What an earlier answer rests on stays, where a later search finds others."""
+    draw = Variation(seed)
+    first, second, said, answer = *draw.passages(2), draw.sentence(), draw.sentence()
+    state = state_of("q", "one", "two", "a")
+
+    def tell(given: Any) -> dict[str, Any]:
+        before = Chat(reply=lambda _: said).invoke(f"{first}\n{given['q']}").content
+        return {"a": Chat(reply=lambda _: answer).invoke(f"{second}\n{before}").content}
+
+    nodes = [
+        lambda given: {"one": [Document(first)]},
+        lambda given: {"two": [Document(second)]},
+        tell,
+    ]
+    line(state, nodes).invoke({"q": draw.question()}, config(world))
+    assert sorted(texts(only(world)) or ()) == sorted([first, second])
