@@ -18,7 +18,7 @@ from langchain_core.runnables import RunnablePassthrough
 
 from tests.apps.langchain_kit import Case, app, best, model, retriever
 from tests.apps.texts import Texts
-from tests.matrix.langchain.kit import PROMPT, joined
+from tests.matrix.langchain.kit import ASKED, PROMPT, SHOWN, joined
 from tests.matrix.shape import Shape
 from tests.zero_code.ask_page import asked
 
@@ -76,7 +76,7 @@ def case(texts: Texts, answer: Answering, found: int) -> Case:
 
 def by_chain(texts: Texts) -> Case:
     """A chain whose stream the page shows."""
-    inputs: Any = {"context": retriever(texts, 2) | joined, "question": RunnablePassthrough()}
+    inputs: Any = {SHOWN: retriever(texts, 2) | joined, ASKED: RunnablePassthrough()}
     chain = inputs | PROMPT | model(default=texts.answer(0)) | StrOutputParser()
     return case(texts, chain.astream, 2)
 
