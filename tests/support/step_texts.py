@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, make_dataclass
 from typing import Any
@@ -118,8 +119,12 @@ _BY_ROW = ("hits of a search", "rows that the prompt writes as lines")
 
 
 def beside(draw: Variation) -> dict[str, StepText]:
-    """Return by name what a prompt may hold besides that nobody retrieved."""
-    turns = f"Human: {draw.sentence()}\nAI: {draw.sentence()}"
-    example = {"question": draw.question(), "answer": draw.sentence()}
-    values = {"a persona": draw.passage(), "examples": [example], "a conversation": turns}
+    """Return by name what a prompt may hold besides that nobody retrieved.
+
+    Without numbers: an answer might say one of them by chance.
+    """
+    said = [re.sub(r" \d+", "", draw.passage()) for _ in range(5)]
+    turns = f"Human: {said[0]}\nAI: {said[1]}"
+    example = {"question": said[2], "answer": said[3]}
+    values = {"a persona": said[4], "examples": [example], "a conversation": turns}
     return {name: StepText(value, (), str(value), "") for name, value in values.items()}
