@@ -222,7 +222,7 @@ class Interaction:
         cut_texts: Texts that were cut when they were noted.
         step_texts: Hashes of the texts of steps that were noted already, or are no find.
         kept_values: By identity, values that steps keep and that were read, with their lengths.
-        rewritten: Texts of documents that a later step replaced, as one that masks names does.
+        rewritten: By a document's id, its texts that a later step replaced, as a masking one does.
         kept_chars: Characters of text held so far.
         prompted: Texts of prompts that are held already.
         others: What other instrumentors make of it, once that was looked for.
@@ -262,7 +262,7 @@ class Interaction:
     cut_texts: set[str] = field(default_factory=set)
     step_texts: set[int] = field(default_factory=set)
     kept_values: dict[int, tuple[Any, int]] = field(default_factory=dict)
-    rewritten: set[str] = field(default_factory=set)
+    rewritten: dict[str | None, set[str]] = field(default_factory=dict)
     kept_chars: int = 0
     prompted: dict[str, str] = field(default_factory=dict)
     others: Others | None = None

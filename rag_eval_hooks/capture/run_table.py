@@ -78,6 +78,7 @@ class RunTable:
 
     def _end_runs(self, interaction: Interaction, status: Status) -> None:
         """End the runs of an interaction that are still open."""
+        interaction.kept_values.clear()
         for run in interaction.runs:
             self._remember(run.id)
             if run.end is None:

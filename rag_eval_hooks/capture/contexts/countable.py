@@ -118,6 +118,7 @@ def guesses(
     prompts = [run.prompt for run in interaction.runs if len(run.prompt) == 1 or not beside]
     whole = {fold(text) for prompt in prompts for text in prompt}
     whole |= {fold(run.query) for run in interaction.runs if run.query}
+    masked = {text for texts in interaction.rewritten.values() for text in texts if text}
 
     def is_new(text: str, run: Run) -> bool:
         folded = fold(text)
@@ -125,7 +126,7 @@ def guesses(
             return False
         if beside and (_NAME.fullmatch(folded) or all(turn.search(text) for turn in _TURNS)):
             return False
-        if any(one in text for one in interaction.rewritten):
+        if any(one in text for one in masked):
             return False
         return is_telling(folded) and not (is_telling(question) and question in folded)
 

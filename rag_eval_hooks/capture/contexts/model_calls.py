@@ -45,7 +45,7 @@ def grounding_of(interaction: Interaction, answer: str | None, texts: Iterable[s
         texts: Folded texts that were retrieved.
     """
     calls = [run for run in interaction.runs if run.kind is RunKind.MODEL and run.prompt]
-    engines = {found.run for found in interaction.lists if found.origin is Origin.SOURCES}
+    engines = {found.run for found in interaction.lists_of(Origin.SOURCES)}
     calls = [run for run in calls if not _is_preparing(run, engines)]
     folded: dict[str, str] = {}
     prompts = {run: _prompt(run, folded) for run in calls}
@@ -84,7 +84,7 @@ def _prompt(run: Run, folded: dict[str, str], *, fresh: bool = False) -> str:
 
 def _given_out(interaction: Interaction) -> Sequence[str]:
     """Return the texts of the documents that steps gave out, folded."""
-    lists = (found for found in interaction.lists if found.origin is Origin.DOCUMENTS)
+    lists = interaction.lists_of(Origin.DOCUMENTS)
     texts = {context.text for found in lists for context in found.contexts}
     return list(set(map(fold, texts)))
 

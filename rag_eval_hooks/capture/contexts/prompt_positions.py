@@ -22,7 +22,7 @@ _FAR = 150
 """Characters before a row in which its bracket stands."""
 _OPENING = re.compile(r"""(?:\b\w{1,80})?[{\[(]\s?(?:['"]?[\w .-]{1,60}['"]?\s?[:=]\s?)?['"]?$""")
 _CLOSING = re.compile(r"""['"]?,?\s?[}\])]""")
-"""What stands between the brackets of a row and its values: a key and quotes."""
+"""Brackets around a row, with the key and the quotes between them and its values."""
 
 
 @dataclass(frozen=True, slots=True)

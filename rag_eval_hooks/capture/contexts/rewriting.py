@@ -46,19 +46,15 @@ def replace_rewritten(
     for inner in interaction.runs:
         if inner.kind is RunKind.MODEL and run in inner.ancestors():
             inner.prompt, inner.text = (), None
-    run.state = earlier
-    interaction.rewritten.update(text for texts in earlier.values() for text in texts if text)
+    for name, texts in earlier.items():
+        interaction.rewritten.setdefault(name, set()).update(texts)
     return without_rewritten(run, contexts)
 
 
 def without_rewritten(run: Run, contexts: Sequence[Context]) -> tuple[Context, ...]:
     """Return documents that a run gave out without metadata that holds a text rewritten before."""
-    steps = [step for step in run.interaction.runs if step.kind is RunKind.RERANKER and step.state]
-    if not steps:
-        return tuple(contexts)
-    return tuple(
-        _without(c, {text for step in steps for text in step.state.get(c.id, ())}) for c in contexts
-    )
+    rewritten = run.interaction.rewritten
+    return tuple(_without(context, rewritten.get(context.id, set())) for context in contexts)
 
 
 def _latest_texts(contexts: Sequence[Context]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What an answer says that no document does, by which texts beside documents are known as used."""
+"""Facts of an answer that no document states: they show which texts beside documents it used."""
 
 from __future__ import annotations
 
@@ -40,25 +40,35 @@ class Unsaid:
 
     def _has_runs(self, texts: Iterable[str]) -> bool:
         own = _in_all(texts, shingles)
-        runs = own & shingles(self._answer)
+        runs = own & self._said_runs
         return bool(runs) and len(runs - self._known_runs) >= min(LEAST_SHINGLES, len(own))
 
     def _has_words(self, texts: Iterable[str]) -> bool:
         own = _in_all(texts, _words)
-        said = _words(self._answer)
-        if said.isdisjoint(own):
+        if self._said_words.isdisjoint(own):
             return False
-        left = said - self._known_words
+        left = self._said_words - self._known_words
         # A short answer may be a word of the question, a long one repeats it.
         return any(_is_most(one & own, one) for one in (left, left - _words(self._question)))
 
     def _has_numbers(self, texts: Iterable[str]) -> bool:
-        said = _numbers(self._answer) - _numbers(self._question)
-        own = _in_all(texts, _numbers) if said else set()
-        if said.isdisjoint(own):
+        own = _in_all(texts, _numbers) if self._said_numbers else set()
+        if self._said_numbers.isdisjoint(own):
             return False
-        left = said - self._known_numbers
+        left = self._said_numbers - self._known_numbers
         return bool(left) and 2 * len(left & own) >= len(left)
+
+    @cached_property
+    def _said_runs(self) -> set[str]:
+        return shingles(self._answer)
+
+    @cached_property
+    def _said_words(self) -> set[str]:
+        return _words(self._answer)
+
+    @cached_property
+    def _said_numbers(self) -> set[Number]:
+        return _numbers(self._answer) - _numbers(self._question)
 
     @cached_property
     def _known_runs(self) -> set[str]:
