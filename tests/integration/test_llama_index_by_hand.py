@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,13 +19,14 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import FunctionTool
 
-from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.kit import Scripted, prompt_text
 from tests.matrix.llama_index.variants import Corpus, answered, says
 from tests.matrix.world import World
 from tests.support.hand_requests import Request, as_request, random_request
 from tests.support.size import size
 from tests.support.variation import Variation, seeds
+
+pytest_plugins = ["tests.matrix.llama_index.fixtures"]
 
 
 class Store(BaseRetriever):
@@ -89,15 +90,6 @@ async def astream_chat(desk: Desk, one: Request) -> None:
 
 
 WAYS: Sequence[Callable[[Desk, Request], Any]] = (complete, chat, stream_chat, achat, astream_chat)
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    registration = enable(made.evals)
-    yield made
-    registration.disable()
-    made.close()
 
 
 def samples(world: World) -> list[Request]:

@@ -1,4 +1,4 @@
-"""What workflows keep in their stores: found where the answer says it, read once, never unmasked.
+"""Values in the stores of workflows: found where the answer says them, read once, never unmasked.
 
 Old versions cannot read annotations that are kept as texts.
 """
@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from llama_index.core import VectorStoreIndex
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import StartEvent, StopEvent
 
-from rag_eval_hooks_llama_index import enable
 from tests.matrix.llama_index.kit import Bags
+from tests.matrix.llama_index.masking import Masking, same_id
 from tests.matrix.llama_index.variants import Corpus, says
 from tests.matrix.llama_index.workflows import event, flow, store
 from tests.matrix.world import World
@@ -26,15 +25,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.usefixtures("own_loop"),
 ]
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
-    registration = enable(made.evals)
-    yield made
-    registration.disable()
-    made.close()
 
 
 def texts(world: World) -> list[str]:
@@ -61,26 +51,6 @@ class Counting(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return repr(self.held)
-
-
-class Masking(BaseNodePostprocessor):
-    """Takes a secret out of every node."""
-
-    secret: str
-
-    def _postprocess_nodes(
-        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
-    ) -> list[NodeWithScore]:
-        return [
-            NodeWithScore(
-                node=TextNode(
-                    text=found.node.get_content().replace(self.secret, "[...]"),
-                    id_=found.node.node_id,
-                ),
-                score=found.score,
-            )
-            for found in nodes
-        ]
 
 
 def asked_of(draw: Variation, *steps: Any, question: str) -> None:
@@ -149,7 +119,7 @@ def test_a_masked_text_does_not_come_back_by_the_store(world: World, seed: int) 
     passages = [f"{draw.sentence()} {secret} {draw.sentence()}" for _ in range(2)]
     index = VectorStoreIndex([TextNode(text=text) for text in passages], embed_model=Bags())
     retriever, by_hand = index.as_retriever(similarity_top_k=2), draw.chance.random() < 0.5
-    mask, found = Masking(secret=secret), event(draw, "nodes", "q")
+    mask, found = Masking(secret=secret, rewrite=same_id), event(draw, "nodes", "q")
 
     async def search(ctx: Any, ev: Any) -> Any:
         nodes = await retriever.aretrieve(ev.get("asked"))

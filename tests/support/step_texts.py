@@ -1,4 +1,4 @@
-"""What steps find by themselves beside documents, drawn by a seed: rows, triples, hits."""
+"""Finds of steps beside documents, drawn by a seed: rows, triples, hits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Rows = Sequence[tuple[str, int, str]]
 
 @dataclass(frozen=True, slots=True)
 class StepText:
-    """What a step puts out.
+    """The output of a step.
 
     Attributes:
         value: The output.

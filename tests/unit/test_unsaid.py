@@ -1,4 +1,4 @@
-"""What an answer says that no document does."""
+"""Facts of an answer that no document states show which texts it used."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_turns_of_phrase_are_no_facts(answer: str, text: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds(9))
 def test_a_number_of_the_question_is_nobodys_find(seed: int) -> None:
-    """What the user said is repeated by an answer wherever it comes from."""
+    """An answer that repeats a number of the user shows no source of it."""
     drawn = Variation(seed)
     number = drawn.chance.randint(1000, 9999)
     answer = f"{drawn.sentence(8)} {number}"

@@ -34,7 +34,7 @@ __all__ = ["SHAPES"]
 GROUP = "beside documents"
 DRAWN = Variation(run_seed() + 7)
 IS_FIRST = DRAWN.chance.random() < 0.5
-"""Whether the prompt shows what a step found before the documents."""
+"""True if the prompt shows the find of a step before the documents."""
 ONE, TWO, THREE = (DRAWN.name() for _ in range(3))
 
 

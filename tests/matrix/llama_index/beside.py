@@ -75,7 +75,7 @@ def _variant(draw: Variation, step: StepText, said: str) -> Variant:
 
 
 def found_in_a_step(draw: Variation) -> Variant:
-    """What a step found by itself is context where the answer says it."""
+    """The find of a step is context where the answer says it."""
     one = step_text(draw, draw.chance.choice(list(FORMS)))
     return _variant(draw, one, one.answer(draw))
 
