@@ -207,8 +207,9 @@ def _tokens(text: str) -> int:
 
 WIRES = (
     Wire("/v1/messages", _anthropic_asked, _anthropic_reply, _anthropic_error),
+    # v1 or v1beta: which of them a client asks has changed with its versions.
     Wire(
-        "/v1beta/models/{model}:generateContent",
+        "/{version}/models/{model}:generateContent",
         _gemini_asked,
         _gemini_reply,
         _gemini_error,
