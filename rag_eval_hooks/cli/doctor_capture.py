@@ -65,15 +65,14 @@ def show_capture(
         UsageError: There is no question.
         ConfigError: The pipeline cannot be found or asked, or a setting is wrong.
     """
-    from rag_eval_hooks.datasets.chain import asker, named_object
+    from rag_eval_hooks.datasets.chain import asking, named_object
 
     if question is None or not question.strip():
         raise UsageError("--capture: wants --question TEXT, such as one that your users ask")
     pipeline = named_object(name, "--capture")
     taken: list[Evaluation] = []
     raised: Exception | None = None
-    with _capturing(given, taken) as evals:
-        ask = asker(pipeline, evals, "--capture")
+    with _capturing(given, taken) as evals, asking(pipeline, evals, "--capture") as ask:
         try:
             output = ask(question, {})
         except Exception as error:  # noqa: BLE001 - the host's edge: a pipeline of the user's

@@ -7,7 +7,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +75,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from rag_eval_hooks.datasets.chain import asker, named_object
+    from rag_eval_hooks.datasets.chain import asking, named_object
     from rag_eval_hooks.datasets.run import RunSink, rows_done, run_dataset
     from rag_eval_hooks.evals import RagEval
 
@@ -92,8 +92,11 @@ def _run(arguments: argparse.Namespace) -> int:
     total = arguments.limit or count_rows(data)
     judge = None if arguments.workers else _judge(config, output)
     started = time.monotonic()
-    with RagEval(sinks=sinks, config=config, judge=judge) as evals, _progress(total) as progress:
-        ask = None if pipeline is None else asker(pipeline, evals)
+    with (
+        RagEval(sinks=sinks, config=config, judge=judge) as evals,
+        _progress(total) as progress,
+        nullcontext() if pipeline is None else asking(pipeline, evals) as ask,
+    ):
         run = run_dataset(
             rows,
             evals,

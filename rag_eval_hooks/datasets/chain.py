@@ -7,7 +7,9 @@ import inspect
 import sys
 import traceback
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -15,7 +17,7 @@ from rag_eval_hooks.datasets.run import Ask
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 
-__all__ = ["asker", "named_object"]
+__all__ = ["asking", "named_object"]
 
 
 def named_object(name: str, option: str = "chain") -> Any:
@@ -49,27 +51,32 @@ def named_object(name: str, option: str = "chain") -> Any:
     return found
 
 
-def asker(pipeline: Any, evals: RagEval, option: str = "chain") -> Ask:
-    """Return a function that asks a pipeline, captured by the handler of its framework.
+@contextmanager
+def asking(pipeline: Any, evals: RagEval, option: str = "chain") -> Iterator[Ask]:
+    """Give a function that asks a pipeline, captured by the handler of its framework.
 
     A runnable of LangChain is invoked with the question, or with the object that its input schema
     wants; an engine of LlamaIndex is queried, an agent run; anything else is called with the
-    question, with every framework captured that is loaded.
+    question, with every framework captured that is loaded. Afterwards none is captured any more.
 
     Raises:
         ConfigError: It cannot be asked.
     """
+    with ExitStack() as stack:
+        yield _ask(pipeline, evals, option, stack)
+
+
+def _ask(pipeline: Any, evals: RagEval, option: str, stack: ExitStack) -> Ask:
     if callable(getattr(pipeline, "invoke", None)):
         return _runnable(pipeline, evals)
     method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
-    if callable(method):
-        import_module("rag_eval_hooks_llama_index").enable(evals)
-        return _called(method, evals, is_captured=True)
     if isinstance(pipeline, _workflow_class()):
-        import_module("rag_eval_hooks_llama_index").enable(evals)
-        return _called(lambda question: _run(pipeline, question), evals, is_captured=True)
+        method = partial(_run, pipeline)
+    if callable(method):
+        _capture_llama_index(evals, stack)
+        return _called(method, evals, is_captured=True)
     if callable(pipeline):
-        _enable_loaded(evals)
+        _capture_loaded(evals, stack)
         return _called(pipeline, evals, is_captured=False)
     wants = "a LangChain runnable, a LlamaIndex engine or agent, or a function of the question"
     raise ConfigError(option, type(pipeline).__name__, wants)
@@ -84,11 +91,16 @@ async def _run(agent: Any, question: str) -> Any:
     return await agent.run(user_msg=question)
 
 
-def _enable_loaded(evals: RagEval) -> None:
+def _capture_llama_index(evals: RagEval, stack: ExitStack) -> None:
+    stack.callback(import_module("rag_eval_hooks_llama_index").enable(evals).disable)
+
+
+def _capture_loaded(evals: RagEval, stack: ExitStack) -> None:
     if "langchain_core" in sys.modules:
-        import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler.enable(evals)
+        handler = import_module("rag_eval_hooks_langchain").RagEvalCallbackHandler
+        stack.callback(handler.enable(evals).disable)
     if "llama_index.core" in sys.modules:
-        import_module("rag_eval_hooks_llama_index").enable(evals)
+        _capture_llama_index(evals, stack)
 
 
 def _runnable(pipeline: Any, evals: RagEval) -> Ask:

@@ -15,7 +15,7 @@ pytest.importorskip("llama_index.core")
 
 from llama_index.core.instrumentation import get_dispatcher
 
-from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from rag_eval_hooks_langchain.surroundings import SWITCH
 from tests.support.command_line import Finished, run_command
 from tests.support.variation import Variation, seeds
 
@@ -132,17 +132,21 @@ def texts(drawn: Variation) -> list[str]:
 
 @pytest.fixture
 def module(tmp_path: Path, drawn: Variation, texts: list[str]) -> Iterator[str]:
-    """Name of a module in the folder; what the command enabled is disabled afterwards."""
-    name, root = drawn.name(), get_dispatcher()
-    before = root.span_handlers, root.event_handlers
+    """Name of a module in the folder; the command leaves nothing behind that captures."""
+    name, before = drawn.name(), capturing()
     code = MODULE.format(texts=texts, answer=drawn.sentence(), key=drawn.name())
     (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
     sys.path.insert(0, str(tmp_path))
     yield name
     sys.path.remove(str(tmp_path))
     sys.modules.pop(name, None)
-    root.span_handlers, root.event_handlers = before
-    RagEvalCallbackHandler.disable()
+    assert capturing() == before
+
+
+def capturing() -> list[object]:
+    """Return what sees every request of the process, in both frameworks."""
+    root = get_dispatcher()
+    return [*root.span_handlers, *root.event_handlers, SWITCH.get()]
 
 
 def captured(folder: Path, pipeline: str, question: str, *more: str) -> Finished:
