@@ -10,6 +10,7 @@ from llama_index.core.schema import NodeWithScore
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Origin, Run, RunKind
 from rag_eval_hooks.capture.contexts.rewriting import replace_rewritten
+from rag_eval_hooks.capture.contexts.rows import lone_row
 from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import values
@@ -148,7 +149,9 @@ class RunDocuments:
             return
         text = str(getattr(output, "content", None) or "")
         raw = getattr(output, "raw_output", None)
-        for contexts in _telling(options, raw) or _telling(options, text):
+        # The text is how the model is shown a record.
+        found = _telling(options, raw) if lone_row(raw) is None else []
+        for contexts in found or _telling(options, text):
             self._recorder.documents(run, contexts, Origin.TEXT, named=names is not None)
 
 

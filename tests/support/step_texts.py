@@ -88,6 +88,33 @@ def _record(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
     return record, [repr(record)]
 
 
+def _nested(draw: Variation, rows: _Rows) -> dict[str, Any]:
+    """Return an answer of an interface: values in values, and a list of short ones."""
+    one, number, unit = rows[0]
+    inner: Any = {draw.name(): number, draw.name(): unit}
+    for _ in range(draw.chance.randint(0, 2)):
+        inner = {draw.name(): inner}
+    tags = [draw.name() for _ in range(draw.chance.randint(1, 3))]
+    parts = [(draw.name(), one), (draw.name(), inner), (draw.name(), tags), (draw.name(), None)]
+    draw.chance.shuffle(parts)
+    return dict(parts)
+
+
+def _nested_record(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
+    record = _nested(draw, rows)
+    return record, [repr(record)]
+
+
+def _nested_json(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
+    text = json.dumps(_nested(draw, rows))
+    return text, [text]
+
+
+def _dumped(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
+    record = _nested(draw, rows)
+    return record, [json.dumps(record)]
+
+
 def _objects(draw: Variation, rows: _Rows) -> tuple[Any, list[str]]:
     kind = make_dataclass(draw.name().title(), [draw.name() for _ in range(3)])
     values = [kind(*row) for row in rows]
@@ -109,12 +136,19 @@ FORMS: dict[str, Callable[[Variation, _Rows], tuple[Any, list[str]]]] = {
     "triples": _triples,
     "hits of a search": _hits,
     "a record": _record,
+    "a nested record": _nested_record,
+    "a nested record as JSON": _nested_json,
+    "a nested record that the prompt writes as JSON": _dumped,
     "objects": _objects,
     "rows that the prompt writes as lines": _lines,
 }
 """Forms by name: the output, and the texts in it that are contexts."""
 
-_BY_ROW = ("hits of a search", "rows that the prompt writes as lines")
+_BY_ROW = (
+    "hits of a search",
+    "rows that the prompt writes as lines",
+    "a nested record that the prompt writes as JSON",
+)
 """Forms of which a prompt shows the contexts, line by line."""
 
 

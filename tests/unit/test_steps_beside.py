@@ -202,7 +202,7 @@ def test_a_record_by_itself_is_a_row(seed: int) -> None:
     record = {name: drawn.name(), "price": Decimal("3.5"), "day": date(2026, 3, 17)}
     assert [row.text for row in lone_row(record) or ()] == [repr(record)]
     for other in (
-        {name: [drawn.word()], "price": 1},
+        {name: [drawn.passage()], "price": 1},
         {"role": "user", "content": drawn.name()},
         {name: drawn.passage(), "price": 1},
         (drawn.name(), 1),

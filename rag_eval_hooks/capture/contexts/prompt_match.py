@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from rag_eval_hooks.capture.contexts.candidates import Candidate, candidates_of
 from rag_eval_hooks.capture.contexts.prompt_positions import Position, Prompts
-from rag_eval_hooks.capture.contexts.rows import value_words
 from rag_eval_hooks.capture.contexts.text_forms import (
     LEAST_SHINGLES,
     fold,
@@ -19,13 +18,11 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     least_shown,
     shingles,
 )
+from rag_eval_hooks.capture.contexts.written_rows import row_values
 from rag_eval_hooks.capture.interaction import DocumentList
 from rag_eval_hooks.sample import Context
 
 __all__ = ["ContextSource", "Found", "PromptMatch", "shown_in"]
-
-_LEAST_VALUES = 10
-"""Characters of a row's values by which it is known."""
 
 
 class ContextSource(StrEnum):
@@ -164,15 +161,13 @@ class PromptMatch:
     def _by_values(self, rest: Mapping[str, Candidate]) -> None:
         """Find rows of which the values are written otherwise; the context is what is shown."""
         for text, candidate in rest.items():
-            values = value_words(candidate.context.text)
-            if _is_known_by(values):
-                place = self._prompts.row(values)
-                if place and not any(other.holds(place) for other in self._places.values()):
-                    shown = replace(candidate.context, text=self._prompts.part(place))
-                    self._note(text, place, shown)
+            place = self._row(candidate.context.text)
+            if place and not any(other.holds(place) for other in self._places.values()):
+                shown = replace(candidate.context, text=self._prompts.part(place))
+                self._note(text, place, shown)
 
-
-def _is_known_by(values: Sequence[str]) -> bool:
-    """Return whether words are those of a row wherever they stand in order, and not of a phrase."""
-    has_number = any(map(str.isdigit, values))
-    return len(values) > (1 if has_number else 2) and len(" ".join(values)) >= _LEAST_VALUES
+    def _row(self, text: str) -> Position | None:
+        """Return where the values of a row stand, also with its letters as JSON escapes them."""
+        escaped = text.encode("ascii", "backslashreplace").decode()
+        rows = filter(None, map(row_values, dict.fromkeys((text, escaped))))
+        return next(filter(None, map(self._prompts.row, rows)), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,16 +12,12 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     shingles,
     word_offsets,
 )
+from rag_eval_hooks.capture.contexts.written_rows import RowValues, extent, value_word
 
 __all__ = ["Position", "Prompts"]
 
 _NEAR = 6
 """Words among which the next value of a row stands: labels are in between."""
-_FAR = 150
-"""Characters before a row in which its bracket stands."""
-_OPENING = re.compile(r"""(?:\b\w{1,80})?[{\[(]\s?(?:['"]?[\w .-]{1,60}['"]?\s?[:=]\s?)?['"]?$""")
-_CLOSING = re.compile(r"""['"]?,?\s?[}\])]""")
-"""Brackets around a row, with the key and the quotes between them and its values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,37 +135,39 @@ class Prompts:
                 return Position(number, start, max(map(sum, places)) - start)
         raise ValueError(parts)
 
-    def row(self, wanted: Sequence[str]) -> Position | None:
-        """Return where words stand in order, each near the one before, with any labels.
+    def row(self, row: RowValues) -> Position | None:
+        """Return where values stand in order, each near the one before, with any labels.
 
-        What stands behind the question comes first, and what stands within it is no row. The
-        brackets around the words belong to the row.
+        What stands behind the question comes first, and what stands within it is no row.
         """
         for number in range(len(self._texts)):
-            places = self._words(number).places.get(wanted[0], ())
-            spans = [span for place in places if (span := self._row_at(number, wanted, place))]
+            places = self._words(number).places.get(row.words[0], ())
+            found = (self._row_at(number, row, place) for place in places)
+            spans = [span for span in found if span]
             asked = self._asked[number]
             behind = [span for span in spans if asked and span.start >= asked.end]
-            if found := behind or [span for span in spans if not (asked and asked.meets(span))]:
-                return found[0]
+            if free := behind or [span for span in spans if not (asked and asked.meets(span))]:
+                # Of equal ends the latest beginning: the first value may stand before the row, too.
+                return min(free, key=lambda span: (span.end, -span.start))
         return None
 
-    def _row_at(self, number: int, wanted: Sequence[str], place: int) -> Position | None:
+    def _row_at(self, number: int, row: RowValues, place: int) -> Position | None:
         listed = self._words(number).listed
         start = listed[place][1]
-        for word in wanted[1:]:
+        for word in row.words[1:]:
             near = range(place + 1, min(place + 1 + _NEAR, len(listed)))
             found = next((other for other in near if listed[other][0] == word), None)
             if found is None:
                 return None
             place = found
         last, last_start = listed[place]
-        start, end = _with_brackets(self._texts[number], start, last_start + len(last))
+        start, end = extent(self._texts[number], start, last_start + len(last), row)
         return Position(number, start, end - start)
 
     def _words(self, number: int) -> _Words:
         if number not in self._listed:
-            listed = word_offsets(self._texts[number])
+            found = word_offsets(self._texts[number])
+            listed = [(value_word(word), start) for word, start in found]
             places: dict[str, list[int]] = {}
             for place, (word, _) in enumerate(listed):
                 places.setdefault(word, []).append(place)
@@ -203,10 +200,3 @@ class Prompts:
                 return place
             start = max(start, holder.end - len(text)) + 1
         return None
-
-
-def _with_brackets(text: str, start: int, end: int) -> tuple[int, int]:
-    """Return a span with the brackets right around it, if there are any."""
-    first = max(0, start - _FAR)
-    before, behind = _OPENING.search(text[first:start]), _CLOSING.match(text, end)
-    return (first + before.start(), behind.end()) if before and behind else (start, end)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
+from math import inf, isinf
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel
 
-from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text, words
+from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text
 from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
@@ -27,7 +27,6 @@ __all__ = [
     "row_of",
     "table_rows",
     "texts_in",
-    "value_words",
 ]
 
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
@@ -41,11 +40,8 @@ _BROAD = 50
 _DEEP = 50
 """Levels of containers looked into."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
-_MOST_VALUES = 60
-"""Words of a row that is looked for by its values."""
-_ROW = re.compile(r"(?:[\[({]|\w{1,80}\().*[\])}]", re.DOTALL)
-_NAMES = re.compile(r"""(['"])[^'"\n]{1,60}\1\s*:|\b\w{1,80}=|\b[A-Za-z_][\w.]{0,80}\(""", re.ASCII)
-"""Keys, names of fields and of classes in a row as it is written."""
+_LEVELS = 8
+"""Levels of a record."""
 _SHORT = 40
 """Characters of a text that is more than a value of a record."""
 _MARKS = 6
@@ -150,13 +146,72 @@ def table_rows(
 
 
 def lone_row(item: Any) -> tuple[Context, ...] | None:
-    """Return a record of short values that is no part of a list, as it is written, or None."""
+    """Return a record that is no part of a list, as it is written, and what is nested in it.
+
+    None for what mostly holds texts or rows, and for objects of frameworks.
+    """
     item = _shown(item)
-    values = None if isinstance(item, list | tuple) else _values(item)
-    if values is None or not all(isinstance(value, _SCALARS) for value in values):
+    held = _fields(item)
+    if not isinstance(held, Mapping) or row_of(held) is not None:
         return None
-    rows = table_rows([item]) if _longest_text(values) < _SHORT else None
-    return rows if rows and is_telling(rows[0].text) else None
+    apart = _apart(item)
+    written = "" if isinf(apart) else _repr(item)
+    if not is_telling(written) or 2 * apart >= len(written):
+        return None
+    return (Context(text=written, metadata=scalars(item)), *_nested(held))
+
+
+def _apart(value: Any, depth: int = _LEVELS) -> float:
+    """Return how many characters of a record are long texts and rows; infinity for none."""
+    if isinstance(value, str):
+        return len(value) if len(value) >= _SHORT else 0
+    if isinstance(value, _SCALARS):
+        return 0
+    held = _fields(value)
+    if isinstance(held, Mapping):
+        parts = list(held.values())
+        # Documents and messages are objects that hold metadata.
+        is_object = held is not value and any(isinstance(part, Mapping) for part in parts)
+        is_none = is_object or is_message(held)
+    else:
+        parts = list(held) if isinstance(held, list | tuple) else []
+        is_none = not isinstance(held, list | tuple) or any(map(_is_document, parts))
+    if is_none or depth == 0 or len(parts) > _BROAD:
+        return inf
+    apart = sum(_apart(part, depth - 1) for part in parts)
+    is_rows = isinstance(held, list | tuple) and any(map(_is_row, parts))
+    return max(apart, len(_repr(held))) if is_rows and not isinf(apart) else apart
+
+
+def _is_document(item: Any) -> bool:
+    """Return whether an item of a list is a long text or a hit."""
+    if isinstance(item, str):
+        return len(item) >= _SHORT
+    return isinstance(item, Mapping) and row_of(item) is not None
+
+
+def _is_row(item: Any) -> bool:
+    return is_telling_text(item) if isinstance(item, str) else not isinstance(item, _SCALARS)
+
+
+def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:
+    """Yield long texts and records in a record: a prompt may show one alone."""
+    for part in held.values() if isinstance(held, Mapping) else held:
+        inner = _fields(part)
+        if isinstance(part, str) and len(part) >= _SHORT:
+            yield Context(text=part)
+        if isinstance(inner, Mapping) and is_telling(written := _repr(part)):
+            yield Context(text=written, metadata=scalars(part))
+        if isinstance(inner, Mapping | list | tuple):
+            yield from _nested(inner)
+
+
+def _repr(item: Any) -> str:
+    """Return an object of an application as it writes itself; "" where it cannot."""
+    try:
+        return repr(item)
+    except Exception:  # noqa: BLE001 - the host's edge
+        return ""
 
 
 def _shown(item: Any) -> Any:
@@ -197,12 +252,6 @@ def _is_long(value: Any) -> bool:
 
 def _longest_text(values: Sequence[Any]) -> int:
     return max((len(value) for value in values if isinstance(value, str)), default=0)
-
-
-def value_words(text: str) -> list[str]:
-    """Return the words of the values in a row as it is written, in order; none of other texts."""
-    found = words(_NAMES.sub(" ", text)) if _ROW.fullmatch(text) else []
-    return found if len(found) <= _MOST_VALUES else []
 
 
 def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:

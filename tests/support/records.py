@@ -1,0 +1,63 @@
+"""Records drawn by a seed: short values in levels, as interfaces answer with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import make_dataclass
+from typing import Any
+
+from pydantic import create_model
+
+from tests.support.variation import Variation
+
+__all__ = ["RECORD_FORMS", "as_object", "drawn_record", "number_in"]
+
+
+def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
+    """Return values of every kind, in levels."""
+    record: dict[str, Any] = {
+        draw.name(): draw.word(),
+        draw.name(): draw.chance.randint(1000, 9999),
+        draw.name(): [draw.name() for _ in range(draw.chance.randint(1, 3))],
+        draw.name(): draw.chance.choice([None, True, 1.25]),
+    }
+    if depth:
+        record[draw.name()] = drawn_record(draw, depth - 1)
+    parts = list(record.items())
+    draw.chance.shuffle(parts)
+    return dict(parts)
+
+
+def number_in(record: dict[str, Any]) -> str:
+    """Return the whole number on the first level of a record."""
+    return str(next(value for value in record.values() if type(value) is int))
+
+
+def as_object(held: Any, draw: Variation) -> Any:
+    """Return the same record, of dataclasses and models."""
+    if not isinstance(held, dict):
+        return held
+    values = {name: as_object(value, draw) for name, value in held.items()}
+    if draw.chance.random() < 0.5:
+        return make_dataclass(draw.name().title(), list(values))(**values)
+    return as_model(values, draw)
+
+
+def as_model(held: Any, draw: Variation) -> Any:
+    """Return the same record, of models alone."""
+    if not isinstance(held, dict):
+        return held
+    values = {name: as_model(value, draw) for name, value in held.items()}
+    fields: Any = dict.fromkeys(values, (Any, ...))
+    return create_model(draw.name().title(), **fields)(**values)
+
+
+RECORD_FORMS: dict[str, Callable[[dict[str, Any], Variation], Any]] = {
+    "a mapping": lambda record, _: record,
+    "a model": as_model,
+    "JSON": lambda record, _: json.dumps(record),
+    "JSON of several lines": lambda record, _: json.dumps(record, indent=2, ensure_ascii=False),
+    "its repr": lambda record, _: repr(record),
+}
+"""What a tool returns, by name."""

@@ -1,0 +1,119 @@
+"""Records: one object of short values, nested or not, is one context as the model was shown it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.messages import HumanMessage
+
+from rag_eval_hooks.capture.contexts.rows import lone_row
+from rag_eval_hooks.capture.interaction import Origin, RunKind
+from tests.support.records import as_object, drawn_record, number_in
+from tests.support.story import Story
+from tests.support.variation import Variation, seeds
+
+varied = pytest.mark.parametrize("seed", seeds(6))
+
+
+@varied
+def test_a_nested_record_is_one_context(seed: int) -> None:
+    """It is the whole first, as it is written; what is nested in it may be shown alone."""
+    drawn = Variation(seed)
+    record = drawn_record(drawn)
+    for item in (record, as_object(record, drawn)):
+        texts = [context.text for context in lone_row(item) or ()]
+        assert texts[0] == repr(item)
+        assert len(texts) > 1
+        assert all(text in texts[0] for text in texts)
+
+
+@varied
+def test_what_holds_documents_is_no_record(seed: int) -> None:
+    """Long texts, hits, rows that are most of it, vectors, documents, messages, and what is odd."""
+    drawn = Variation(seed)
+    name, more, values = drawn.name(), drawn.name(), drawn_record(drawn)
+    hit = {"url": drawn.name(), "snippet": drawn.passage()}
+    rows = [{"a": drawn.name(), "b": n} for n in range(9)]
+    for held in (
+        {name: drawn.passage(), more: drawn.passage()},
+        {name: [drawn.passage()], more: values},
+        {name: [hit], more: values},
+        {name: {more: [hit]}, more: values},
+        {name: rows, more: 9},
+        {name: [0.5] * 99, more: values},
+        {name: Document(drawn.name()), more: values},
+        {name: HumanMessage(drawn.name()), more: values},
+        {name: {"role": "user", "content": drawn.name()}, more: values},
+        {name: object(), more: values},
+        {},
+    ):
+        assert lone_row(held) is None
+
+
+def test_a_record_without_an_end_is_none() -> None:
+    """One that holds itself, and one of too many levels."""
+    endless: dict[str, Any] = {"name": "a value of a record"}
+    endless["again"] = endless
+    assert lone_row(endless) is None
+
+
+@varied
+def test_a_record_with_a_description_stays_whole(seed: int) -> None:
+    """A long text that is the lesser part of it is no document by itself."""
+    drawn = Variation(seed)
+    text = "".join(drawn.chance.choices("abcdef ", k=50))
+    record = {drawn.name(): text, **drawn_record(drawn, 3)}
+    texts = [context.text for context in lone_row(record) or ()]
+    assert texts[0] == repr(record)
+    assert text in texts
+
+
+WRITINGS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "JSON": json.dumps,
+    "indented": lambda held: json.dumps(held, indent=2),
+    "compact": lambda held: json.dumps(held, separators=(",", ":")),
+    "its letters": lambda held: json.dumps(held, ensure_ascii=False),
+    "Python": repr,
+    "lines": lambda held: "\n".join(f"{name}: {value}" for name, value in held.items()),
+    "bullets": lambda held: "\n".join(f"- {name}: {value}" for name, value in held.items()),
+    "fields": lambda held: " ".join(f"{name}={value!r}" for name, value in held.items()),
+    "a call": lambda held: (
+        f"Made({', '.join(f'{name}={value!r}' for name, value in held.items())})"
+    ),
+}
+
+
+def contexts_shown(documents: list[str], record: Any, shown: str, answer: str) -> list[str] | None:
+    """Return the contexts of an answer to a prompt with documents and a step's record in it."""
+    story = Story()
+    story.gave("r", *documents)
+    step = story.run("step", story.root, RunKind.CHAIN)
+    story.recorder.documents(step, lone_row(record) or (), Origin.STEP)
+    story.recorder.end(step)
+    story.asked("m", "\n".join([*documents, "Look:", shown, "-- and now."]), answer)
+    return story.contexts(answer)
+
+
+@varied
+@pytest.mark.parametrize("writing", WRITINGS)
+def test_a_record_is_shown_as_the_prompt_writes_it(writing: str, seed: int) -> None:
+    """Whatever brackets, quotes and labels a prompt writes around its values belong to it."""
+    drawn = Variation(seed)
+    documents, record = drawn.passages(2), drawn_record(drawn)
+    shown = WRITINGS[writing](record)
+    found = contexts_shown(documents, record, shown, number_in(record))
+    assert found == [*documents, " ".join(shown.split()).removeprefix("- ")]
+
+
+@varied
+def test_of_a_record_only_what_is_shown_is_a_context(seed: int) -> None:
+    """A prompt that shows a part of an interface's answer was shown that part."""
+    drawn = Variation(seed)
+    documents, record = drawn.passages(2), drawn_record(drawn)
+    (part,) = (value for value in record.values() if isinstance(value, dict))
+    for shown in (repr(part), json.dumps(part)):
+        assert contexts_shown(documents, record, shown, number_in(part)) == [*documents, shown]
