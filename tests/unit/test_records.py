@@ -66,7 +66,8 @@ def test_a_record_with_a_description_stays_whole(seed: int) -> None:
     """A long text that is the lesser part of it is no document by itself."""
     drawn = Variation(seed)
     text = "".join(drawn.chance.choices("abcdef ", k=50))
-    record = {drawn.name(): text, **drawn_record(drawn, 3)}
+    fields = {drawn.name(): drawn.name() for _ in range(drawn.chance.randint(0, 90))}
+    record = {drawn.name(): text, **fields, **drawn_record(drawn, 3)}
     texts = [context.text for context in lone_row(record) or ()]
     assert texts[0] == repr(record)
     assert text in texts

@@ -162,25 +162,33 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
 
 
 def _apart(value: Any, depth: int = _LEVELS) -> float:
-    """Return how many characters of a record are long texts and rows; infinity for none."""
+    """Return how many characters of a record are long texts and rows; infinity if it is none."""
     if isinstance(value, str):
         return len(value) if len(value) >= _SHORT else 0
     if isinstance(value, _SCALARS):
         return 0
-    held = _fields(value)
-    if isinstance(held, Mapping):
-        parts = list(held.values())
-        # Documents and messages are objects that hold metadata.
-        is_object = held is not value and any(isinstance(part, Mapping) for part in parts)
-        is_none = is_object or is_message(held)
-    else:
-        parts = list(held) if isinstance(held, list | tuple) else []
-        is_none = not isinstance(held, list | tuple) or any(map(_is_document, parts))
-    if is_none or depth == 0 or len(parts) > _BROAD:
+    parts = _parts(value) if depth else None
+    if parts is None:
         return inf
     apart = sum(_apart(part, depth - 1) for part in parts)
-    is_rows = isinstance(held, list | tuple) and any(map(_is_row, parts))
-    return max(apart, len(_repr(held))) if is_rows and not isinf(apart) else apart
+    is_rows = isinstance(value, list | tuple) and any(map(_is_row, parts))
+    return len(_repr(value)) if is_rows and not isinf(apart) else apart
+
+
+def _parts(value: Any) -> Sequence[Any] | None:
+    """Return the values of a record, or of a list in one; None for what is or holds documents."""
+    held = _fields(value)
+    if isinstance(held, Mapping):
+        parts, most = list(held.values()), _WIDE
+        # Documents and messages are objects that hold metadata.
+        is_document = held is not value and any(isinstance(part, Mapping) for part in parts)
+        is_document = is_document or is_message(held)
+    elif isinstance(held, list | tuple):
+        parts, most = list(held[: _BROAD + 1]), _BROAD
+        is_document = any(map(_is_document, parts))
+    else:
+        return None
+    return None if is_document or len(parts) > most else parts
 
 
 def _is_document(item: Any) -> bool:
