@@ -16,6 +16,7 @@ from rag_eval_hooks.capture.contexts.rows import (
     is_message,
     json_in,
     lone_row,
+    main_part,
     row_of,
     table_rows,
 )
@@ -81,7 +82,7 @@ def _in_text(text: str, as_context: AsContext | None, depth: int) -> Lists:
     if isinstance(held, list):
         found = list(_in_list(held, as_context, depth - 1, as_json))
     elif held is not None and lone_row(held) is None:
-        found = list(_in_object(held, as_context, depth - 1))
+        found = list(_in_object(main_part(held), as_context, depth - 1))
     if found:
         yield from found
     elif is_telling_text(text):

@@ -138,7 +138,9 @@ class RunOutputs:
         if isinstance(given, list) and not given and isinstance(outputs, str):
             run.interaction.step_texts.add(hash(outputs))
         elif not state_of(run).holds_tool:
-            self._note_step(run, self._documents.values_beside(outputs, given, beside=beside))
+            for value in self._documents.values_beside(outputs, given, beside=beside):
+                # A tool that is a plain function is seen by its message.
+                self._note_step(run, [value], Origin.TEXT if _is_of_tool(value) else Origin.STEP)
 
     def note_given(self, run: Run, inputs: Any, *, is_step: bool) -> None:
         """Note rows and texts that a run's caller gave it without any step that found them.
@@ -290,6 +292,12 @@ def _outermost(step: Run) -> Run:
     while run.parent is not None and not run.outermost:
         run = run.parent
     return run
+
+
+def _is_of_tool(value: Any) -> bool:
+    """Return whether a value is a tool's message, or holds one."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return any(isinstance(item, ToolMessage) for item in items)
 
 
 def _is_fresh(graph: Run) -> bool:

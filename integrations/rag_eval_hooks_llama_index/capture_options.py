@@ -14,6 +14,7 @@ from rag_eval_hooks.capture.contexts.rows import (
     is_message,
     json_in,
     lone_row,
+    main_part,
     row_of,
     table_rows,
 )
@@ -102,7 +103,7 @@ class LlamaIndexOptions(CaptureOptions):
         if isinstance(held, list) and (rows := self._rows(held, as_json)) is not None:
             found = [rows]
         elif held is not None and lone_row(held) is None:
-            found = [one.contexts for one in self.documents_in(held, depth - 1)]
+            found = [one.contexts for one in self.documents_in(main_part(held), depth - 1)]
         for contexts in found or [(Context(text=text),)]:
             yield StepDocuments(contexts, sure=False)
 

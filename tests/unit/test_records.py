@@ -33,11 +33,11 @@ def test_a_nested_record_is_one_context(seed: int) -> None:
 
 @varied
 def test_what_holds_documents_is_no_record(seed: int) -> None:
-    """Long texts, hits, rows that are most of it, vectors, documents, messages, and what is odd."""
+    """Long texts, hits, a long table, vectors, documents, messages, and what is odd."""
     drawn = Variation(seed)
     name, more, values = drawn.name(), drawn.name(), drawn_record(drawn)
     hit = {"url": drawn.name(), "snippet": drawn.passage()}
-    rows = [{"a": drawn.name(), "b": n} for n in range(9)]
+    rows = [{"a": drawn.name(), "b": n} for n in range(99)]
     for held in (
         {name: drawn.passage(), more: drawn.passage()},
         {name: [drawn.passage()], more: values},

@@ -227,13 +227,31 @@ def test_a_row_that_the_prompt_writes_otherwise_is_known_by_its_values(seed: int
 
 
 @varied
-def test_a_row_of_which_a_value_is_missing_is_not_shown(seed: int) -> None:
-    """Values far apart, or not all of them, are no row; the sample is not marked then."""
+def test_a_row_of_which_some_values_are_shown_is_known(seed: int) -> None:
+    """Left out or in another order: the context is what is shown, not what the row has besides."""
+    drawn = Variation(seed)
+    documents, number = drawn.passages(2), str(drawn.chance.randint(1000, 9999))
+    key, unit, other, last = (drawn.name() for _ in range(4))
+    record = repr({drawn.name(): value for value in (key, int(number), unit, other, last)})
+    for shown in (
+        f"{unit} ({number}) of {key}",
+        f'{{"a": "{other}", "b": {number}, "c": "{key}"}}',
+    ):
+        story = Story()
+        story.gave("r", *documents)
+        wrote(story, record)
+        story.asked("m", "\n".join([*documents, shown]), number)
+        assert story.contexts(number) in ([*documents, shown], [*documents, shown.rstrip(")")])
+
+
+@varied
+def test_a_row_of_which_one_value_is_shown_is_none(seed: int) -> None:
+    """One value alone, or two far apart, are no row; the sample is not marked then."""
     drawn = Variation(seed)
     documents = drawn.passages(2)
     key, unit, number = drawn.name(), drawn.name(), drawn.chance.randint(1000, 9999)
     record = repr((key, number, unit))
-    for shown in (f"{key}: {number}", f"{key} {number} {drawn.sentence(12)} {unit}"):
+    for shown in (f"{drawn.name()}: {number}", f"{key} {drawn.sentence(12)} {number}"):
         story = Story()
         story.gave("r", *documents)
         wrote(story, record)
@@ -241,6 +259,22 @@ def test_a_row_of_which_a_value_is_missing_is_not_shown(seed: int) -> None:
         assert story.contexts(f"{number} {unit}") == documents
         found = find_contexts(story.ended[0], f"{number} {unit}")
         assert found.source is ContextSource.PROMPT
+
+
+@varied
+def test_rows_in_another_order_are_each_known_by_their_own_values(seed: int) -> None:
+    """What all rows say, such as a department, tells nothing of one."""
+    drawn = Variation(seed)
+    documents, shared, keys = drawn.passages(2), drawn.name(), [drawn.name() for _ in range(4)]
+    rows = [
+        (drawn.name(), shared, drawn.chance.randint(1000, 9999), drawn.name()) for _ in range(5)
+    ]
+    lines = [f"{shared}: {name} - {number}" for name, _, number, _ in rows[:3]]
+    story = Story()
+    story.gave("r", *documents)
+    wrote(story, *(repr(dict(zip(keys, row, strict=True))) for row in rows))
+    story.asked("m", "\n".join([*documents, *lines]), str(rows[1][2]))
+    assert story.contexts(str(rows[1][2])) == [*documents, *lines]
 
 
 @varied

@@ -18,6 +18,7 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     words,
 )
 from rag_eval_hooks.capture.contexts.unsaid import Unsaid
+from rag_eval_hooks.capture.contexts.written_rows import value_texts
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.text.refusals import refusal
 
@@ -35,6 +36,19 @@ _TURNS = [
     )
 ]
 """Beginnings of the turns of a conversation, as it is written in a prompt."""
+_FAILED = re.compile(
+    r"""\s*\{\s*['"](?:error|errors)['"]\s*:\s*(?!null|none|false|\[\s*\])""", re.IGNORECASE
+)
+"""Beginning of a record of what went wrong."""
+_ID = re.compile(r"\S*(?:\d\S*[A-Za-z]|[A-Za-z]\S*\d|@)\S*", re.ASCII)
+"""A value with letters and digits, or an address."""
+_DONE = re.compile(
+    r"""['"](?:ok|success)['"]\s*:\s*true"""
+    r"""|['"]\w{1,40}['"]\s*:\s*['"](?:ok|success|done|sent|created|updated|deleted|added|saved"""
+    r"""|queued)['"]""",
+    re.IGNORECASE,
+)
+"""What a record says that was done."""
 _MOST_IN_RECEIPT = 4
 """Words beside them in a text that reports what a tool did."""
 
@@ -178,7 +192,7 @@ class _Said:
         inner = (said for model, said in self._texts if found.run in model.ancestors())
         is_reply = any(_is_nearly(said, fold(text)) for said in inner)
         relayed = is_reply or self.echoes(text, found.run) or _consists_of(text, others)
-        return relayed or _is_receipt(text)
+        return relayed or _is_receipt(text, found.run.query or "")
 
 
 def _is_before(model: Run, run: Run) -> bool:
@@ -192,17 +206,29 @@ def _is_nearly(reply: str, text: str) -> bool:
     return bool(reply) and (text in reply or (reply in text and 10 * len(reply) >= 9 * len(text)))
 
 
-def _is_receipt(text: str) -> bool:
-    """Return whether a text only names what was done to something: an id or a path, few words."""
+def _is_receipt(text: str, arguments: str) -> bool:
+    """Return whether a text only says that something was done, and to what: an id, a path.
+
+    A failure and an empty page are no find, either.
+    """
+    if _NAME.fullmatch(text.strip()) or _FAILED.match(text):
+        return True
+    if "[]" in text and all(map(str.isdigit, value_texts(text))):
+        return True
+    rest, done = _DONE.subn(" ", text)
+    if done and text.lstrip()[:1] == "{":
+        given = distinct_words(arguments)
+        told = [value for value in value_texts(rest) if not _ID.fullmatch(value)]
+        return all(given.issuperset(words(value)) for value in told)
     rest, names = _NAMES.subn(" ", text)
     return names > 0 and len(words(rest)) <= _MOST_IN_RECEIPT
 
 
 def _mostly(text: str, arguments: str) -> bool:
     """Return whether at least half of a tool's words are those of its arguments."""
-    given = distinct_words(arguments)
     # A wide character alone stands in many texts.
-    own = [word for word in words(text) if len(word) > 1]
+    given = {word for word in distinct_words(arguments) if len(word) > 1}
+    own = words(text)
     return 2 * len([word for word in own if word in given]) >= len(own) > 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
@@ -18,11 +18,14 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     least_shown,
     shingles,
 )
-from rag_eval_hooks.capture.contexts.written_rows import row_values
+from rag_eval_hooks.capture.contexts.written_rows import Phrase, RowValues, row_values
 from rag_eval_hooks.capture.interaction import DocumentList
 from rag_eval_hooks.sample import Context
 
 __all__ = ["ContextSource", "Found", "PromptMatch", "shown_in"]
+
+_MOST_NESTED = 8
+"""Rows that have a value and lie in one another."""
 
 
 class ContextSource(StrEnum):
@@ -153,6 +156,9 @@ class PromptMatch:
         parts |= {text: shingles(text) - asked for text in others}
         owners = Counter(part for own in parts.values() for part in own)
         for text, candidate in rest.items():
+            if any(known in text for known in self._places) and row_values(text):
+                # A prompt that shows what is nested in a record does not show the record.
+                continue
             own = [part for part in parts[text] if owners[part] == 1]
             seen = held.intersection(own)
             if seen and len(seen) >= min(LEAST_SHINGLES, len(own)):
@@ -160,14 +166,40 @@ class PromptMatch:
 
     def _by_values(self, rest: Mapping[str, Candidate]) -> None:
         """Find rows of which the values are written otherwise; the context is what is shown."""
-        for text, candidate in rest.items():
-            place = self._row(candidate.context.text)
-            if place and not any(other.holds(place) for other in self._places.values()):
-                shown = replace(candidate.context, text=self._prompts.part(place))
-                self._note(text, place, shown)
+        rows = {text: _written(c.context.text) for text, c in rest.items()}
+        rows = {text: written for text, written in rows.items() if written}
+        for text, written in rows.items():
+            self._note_row(text, rest[text], map(self._prompts.row, written))
+        owners = _owners(rows)
+        for text, written in rows.items():
+            if text not in self._places:
+                own = {p for row in written for p in row.phrases if _is_own(text, owners[p])}
+                others = [place for other, place in self._places.items() if other not in text]
+                parts = (self._prompts.part_of_row(row, own, others) for row in written)
+                self._note_row(text, rest[text], parts)
 
-    def _row(self, text: str) -> Position | None:
-        """Return where the values of a row stand, also with its letters as JSON escapes them."""
-        escaped = text.encode("ascii", "backslashreplace").decode()
-        rows = filter(None, map(row_values, dict.fromkeys((text, escaped))))
-        return next(filter(None, map(self._prompts.row, rows)), None)
+    def _note_row(self, text: str, candidate: Candidate, places: Iterable[Position | None]) -> None:
+        place = next(filter(None, places), None)
+        if place and not any(other.holds(place) for other in self._places.values()):
+            shown = replace(candidate.context, text=self._prompts.part(place))
+            self._note(text, place, shown)
+
+
+def _owners(rows: Mapping[str, Sequence[RowValues]]) -> dict[Phrase, list[str]]:
+    """Return the rows that have each value."""
+    owners: dict[Phrase, list[str]] = {}
+    for text, written in rows.items():
+        for phrase in {phrase for row in written for phrase in row.phrases}:
+            owners.setdefault(phrase, []).append(text)
+    return owners
+
+
+def _is_own(text: str, owners: Sequence[str]) -> bool:
+    """Return whether nothing but a row has a value, apart from what is nested in it."""
+    return len(owners) <= _MOST_NESTED and all(one in text or text in one for one in owners)
+
+
+def _written(text: str) -> list[RowValues]:
+    """Return a row as it is written, and with its letters as JSON escapes them."""
+    escaped = text.encode("ascii", "backslashreplace").decode()
+    return list(filter(None, map(row_values, dict.fromkeys((text, escaped)))))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     shingles,
     word_offsets,
 )
-from rag_eval_hooks.capture.contexts.written_rows import RowValues, extent, value_word
+from rag_eval_hooks.capture.contexts.written_rows import Phrase, RowValues, extent, value_word
 
 __all__ = ["Position", "Prompts"]
 
@@ -55,6 +56,14 @@ class _Words(NamedTuple):
 
     listed: Sequence[tuple[str, int]]
     places: Mapping[str, Sequence[int]]
+
+
+class _Occurrence(NamedTuple):
+    """A value of a row in a prompt, from its first word to the one behind it."""
+
+    start: int
+    end: int
+    phrase: Phrase
 
 
 class Prompts:
@@ -152,17 +161,55 @@ class Prompts:
         return None
 
     def _row_at(self, number: int, row: RowValues, place: int) -> Position | None:
-        listed = self._words(number).listed
-        start = listed[place][1]
+        listed, begin = self._words(number).listed, place
         for word in row.words[1:]:
             near = range(place + 1, min(place + 1 + _NEAR, len(listed)))
             found = next((other for other in near if listed[other][0] == word), None)
             if found is None:
                 return None
             place = found
-        last, last_start = listed[place]
-        start, end = extent(self._texts[number], start, last_start + len(last), row)
+        return self._stretch_of(number, row, begin, place)
+
+    def _stretch_of(self, number: int, row: RowValues, first: int, last: int) -> Position:
+        """Return the position of a row from one word to another one, with brackets and label."""
+        listed = self._words(number).listed
+        word, offset = listed[last]
+        start, end = extent(self._texts[number], listed[first][1], offset + len(word), row)
         return Position(number, start, end - start)
+
+    def part_of_row(
+        self, row: RowValues, own: Collection[Phrase], taken: Collection[Position]
+    ) -> Position | None:
+        """Return where values of a row stand near one another in any order, if it is known by them.
+
+        Args:
+            row: Of which a prompt may show a part.
+            own: Those of its values that no other row has.
+            taken: Places of other rows.
+        """
+        for number, asked in enumerate(self._asked):
+            others = [place for place in taken if place.prompt == number]
+            for run in _near_one_another(self._occurrences(number, row.phrases, others)):
+                first, last = _shortest(run)
+                found = {one.phrase for one in run}
+                if row.is_known_by(found, found.intersection(own)):
+                    place = self._stretch_of(number, row, first.start, last.end - 1)
+                    if not (asked and asked.meets(place)):
+                        return place
+        return None
+
+    def _occurrences(
+        self, number: int, phrases: Iterable[Phrase], others: Sequence[Position]
+    ) -> list[_Occurrence]:
+        listed, places = self._words(number)
+        found = []
+        for phrase in phrases:
+            for start in places.get(phrase[0], ()):
+                stands = tuple(word for word, _ in listed[start : start + len(phrase)])
+                offset = listed[start][1]
+                if stands == phrase and not any(o.start <= offset < o.end for o in others):
+                    found.append(_Occurrence(start, start + len(phrase), phrase))
+        return sorted(found)
 
     def _words(self, number: int) -> _Words:
         if number not in self._listed:
@@ -200,3 +247,30 @@ class Prompts:
                 return place
             start = max(start, holder.end - len(text)) + 1
         return None
+
+
+def _near_one_another(found: Sequence[_Occurrence]) -> Iterator[list[_Occurrence]]:
+    """Yield values that stand near one another, by their runs."""
+    run: list[_Occurrence] = []
+    for one in found:
+        if run and one.start - max(other.end for other in run) > _NEAR:
+            yield run
+            run = []
+        run.append(one)
+    if run:
+        yield run
+
+
+def _shortest(run: Sequence[_Occurrence]) -> tuple[_Occurrence, _Occurrence]:
+    """Return the ends of the shortest stretch with every value of a run."""
+    wanted = len({one.phrase for one in run})
+    held: Counter[Phrase] = Counter()
+    best, left = (run[0], run[-1]), 0
+    for one in run:
+        held[one.phrase] += 1
+        while held[run[left].phrase] > 1:
+            held[run[left].phrase] -= 1
+            left += 1
+        if len(held) == wanted and one.end - run[left].start < best[1].end - best[0].start:
+            best = run[left], one
+    return best

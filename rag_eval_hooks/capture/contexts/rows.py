@@ -14,7 +14,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text
+from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text, width
 from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
@@ -24,6 +24,7 @@ __all__ = [
     "is_message",
     "json_in",
     "lone_row",
+    "main_part",
     "row_of",
     "table_rows",
     "texts_in",
@@ -71,7 +72,7 @@ def row_of(held: Mapping[str, Any]) -> Context | None:
     text = usual or max((*texts.values(), *filter(_is_text, inner)), key=len, default="")
     if not is_telling_text(text):
         return None
-    if usual is None and (2 * len(text) < _written(held) or any(map(_holds_rows, held.values()))):
+    if usual is None and (2 * width(text) < _written(held) or any(map(_holds_rows, held.values()))):
         return None
     names = (held[key] for key in _ID_KEYS if isinstance(held.get(key), str | int))
     more = {k: v for k, v in scalars(held).items() if v != text and k not in ("id", "score")}
@@ -93,10 +94,13 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _written(held: Mapping[str, Any]) -> int:
+def _written(value: Any, depth: int = _DEEP) -> int:
     """Return about how many characters the short values of a row take, as it is written."""
-    short = (value for value in held.values() if isinstance(value, str | int | float))
-    return sum(len(str(value)) for value in short) + sum(len(str(key)) + _MARKS for key in held)
+    if isinstance(value, str | int | float):
+        return width(str(value))
+    if isinstance(value, Mapping) and depth:
+        return sum(len(str(k)) + _MARKS + _written(v, depth - 1) for k, v in value.items())
+    return 0
 
 
 def block_text(value: Any, depth: int = _DEEP) -> str:
@@ -148,7 +152,7 @@ def table_rows(
 def lone_row(item: Any) -> tuple[Context, ...] | None:
     """Return a record that is no part of a list, as it is written, and what is nested in it.
 
-    None for what mostly holds texts or rows, and for objects of frameworks.
+    None for what mostly holds texts, or hits, and for objects of frameworks.
     """
     item = _shown(item)
     held = _fields(item)
@@ -162,7 +166,7 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
 
 
 def _apart(value: Any, depth: int = _LEVELS) -> float:
-    """Return how many characters of a record are long texts and rows; infinity if it is none."""
+    """Return how many characters of a record are texts by themselves; infinity if it is none."""
     if isinstance(value, str):
         return len(value) if len(value) >= _SHORT else 0
     if isinstance(value, _SCALARS):
@@ -171,8 +175,8 @@ def _apart(value: Any, depth: int = _LEVELS) -> float:
     if parts is None:
         return inf
     apart = sum(_apart(part, depth - 1) for part in parts)
-    is_rows = isinstance(value, list | tuple) and any(map(_is_row, parts))
-    return len(_repr(value)) if is_rows and not isinf(apart) else apart
+    is_texts = isinstance(value, list | tuple) and any(map(_is_telling_item, parts))
+    return len(_repr(value)) if is_texts and not isinf(apart) else apart
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
@@ -198,8 +202,26 @@ def _is_document(item: Any) -> bool:
     return isinstance(item, Mapping) and row_of(item) is not None
 
 
-def _is_row(item: Any) -> bool:
-    return is_telling_text(item) if isinstance(item, str) else not isinstance(item, _SCALARS)
+def _is_telling_item(item: Any) -> bool:
+    return isinstance(item, str) and is_telling_text(item)
+
+
+def main_part(held: Any, depth: int = _DEEP) -> Any:
+    """Return what of a reply holds documents, without counts, echoes and pages; else all of it."""
+    if not isinstance(held, Mapping):
+        return held
+    kept = {k: main_part(v, depth - 1) for k, v in held.items() if _holds_documents(v, depth)}
+    return kept or held
+
+
+def _holds_documents(value: Any, depth: int) -> bool:
+    if isinstance(value, str):
+        return len(value) >= _SHORT
+    if isinstance(value, Mapping | list | tuple) and depth:
+        parts = list(value.values()) if isinstance(value, Mapping) else list(value[:_WIDE])
+        is_list = not isinstance(value, Mapping)
+        return any((is_list and _is_document(p)) or _holds_documents(p, depth - 1) for p in parts)
+    return False
 
 
 def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:

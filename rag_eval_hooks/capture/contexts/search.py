@@ -10,6 +10,7 @@ answer names, the lists of the last steps, those of the outermost retrievers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.candidates import (
     Candidate,
@@ -49,12 +50,25 @@ class _Finder:
         self._interaction = interaction
         self._answer = answer
         self._lists = countable(interaction, answer)
-        self._candidates = candidates_of(self._lists)
+        self._candidates = self._as_shown(candidates_of(self._lists))
         retrievers = (run for run in interaction.runs if run.kind is RunKind.RETRIEVER)
         self._queries = {fold(run.query) for run in retrievers if run.query}
         self._grounding = grounding_of(interaction, answer, self._candidates)
         self._candidates = self._not_dropped()
         self._prompts = self._prompts_of(self._grounding.prompts)
+
+    def _as_shown(self, candidates: dict[str, Candidate]) -> dict[str, Candidate]:
+        """Return candidates without forms that a model wrote, as the statement of a query."""
+        models = (run for run in self._interaction.runs if run.kind is RunKind.MODEL)
+        said = {fold(run.text) for run in models if run.text} - {fold(self._answer or "")}
+
+        def is_found(candidate: Candidate, form: Context) -> bool:
+            return form is candidate.context or not any(fold(form.text) in one for one in said)
+
+        return {
+            text: replace(c, shown=[form for form in c.shown if is_found(c, form)])
+            for text, c in candidates.items()
+        }
 
     def _prompts_of(self, texts: Sequence[str]) -> Prompts:
         return Prompts(texts, fold(self._interaction.root.query or ""), self._queries)

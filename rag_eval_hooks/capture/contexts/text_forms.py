@@ -19,6 +19,7 @@ __all__ = [
     "least_shown",
     "shingle_offsets",
     "shingles",
+    "width",
     "word_offsets",
     "words",
 ]
@@ -37,6 +38,8 @@ _SHINGLE = 4
 LEAST_SHINGLES = 3
 """Such parts of its own by which a text is known."""
 
+_FEW_ROWS = re.compile(r"\[(?:\(.+\)|\{.+\})\]")
+"""Rows of a database, of one short value perhaps."""
 _MARKED = re.compile(r"[*`~#|<\[>_]")
 _MARKS = re.compile(r"<br ?/?>|^[ \t]*>[> \t]*|^[ \t]*#+ |\*\*|__|[*`~|]", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
@@ -140,13 +143,18 @@ def _in_a_row(listed: Sequence[str]) -> Iterator[str]:
 
 
 def is_telling(folded: str) -> bool:
-    """Return whether a text is long enough not to be in a prompt by chance."""
-    return len(folded) >= TELLING or len(folded) + _wide(folded) >= TELLING
+    """Return whether a text is not in a prompt by chance: by its length, or as rows are written."""
+    return width(folded) >= TELLING or _FEW_ROWS.fullmatch(folded) is not None
 
 
 def is_telling_text(text: str) -> bool:
     """Return whether a text is long enough once it is folded; of a long one, its beginning is."""
     return is_telling(fold(text[:_ENOUGH])) or (len(text) > _ENOUGH and is_telling(fold(text)))
+
+
+def width(text: str) -> int:
+    """Return the length of a text, in which a wide character counts as two."""
+    return len(text) + _wide(text)
 
 
 def least_shown(folded: str) -> int:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.contexts.text_forms import words
 
-__all__ = ["RowValues", "extent", "row_values", "value_word"]
+__all__ = ["Phrase", "RowValues", "extent", "row_values", "value_texts", "value_word"]
 
 _LEAST = 10
 """Characters of a row's values by which it is known."""
-_MOST = 60
+_LEAST_OWN = 3
+"""Characters of its values that no other row has."""
+_MOST = 400
 """Words of a row that is looked for by its values."""
+_SEVERAL = 3
+"""Values by which a row is known of which a prompt shows less than half."""
 _FAR = 150
 """Characters before a row in which its bracket stands."""
 _ROW = re.compile(r"(?:[\[({]|\w{1,80}\().*[\])}]", re.DOTALL)
 _NAMES = re.compile(r"""(['"])[^'"\n]{1,60}\1\s*:|\b\w{1,80}=|\b[A-Za-z_][\w.]{0,80}\(""", re.ASCII)
 """Keys, names of fields and of classes in a row as it is written."""
-_FIRST_NAME = re.compile(r"""[\[({]*(?:[\w.]{1,80}\()?['"]?([^'"\n:=,]{1,60})['"]?\s?[:=]""")
+_FIRST_NAME = re.compile(r"""[\[({\s]*(?:[\w.]{1,80}\()?['"]?([^'"\n:=,]{1,60})['"]?\s?[:=]""")
+_LABEL = re.compile(r"""(\w[\w .-]{0,60})['"]?\s?[:=]?\s?['"]?$""")
 _BEFORE_VALUES = re.compile(r"\W*")
+_BETWEEN_VALUES = re.compile(r"""[\[\](){}\0]|['"]?,\s?""")
+_ANYWHERE = frozenset(("true", "false", "none"))
 _OPENING = re.compile(
     r"""(?:\b\w{1,80})?[{\[(]\s?(?:['"]?[\w .-]{1,60}['"]?\s?[:=]\s?)?['"]?\\?$"""
 )
@@ -28,27 +35,61 @@ _CLOSING = re.compile(r"""['"]?,?\s?[}\])]""")
 """Brackets around a row, with the key, quote and escape between them and its values."""
 
 
+Phrase: TypeAlias = tuple[str, ...]
+"""Words of one value."""
+
+
 class RowValues(NamedTuple):
-    """Words of a row's values in order, the pairs of brackets around, and the first name in it."""
+    """A row as it is written.
+
+    Attributes:
+        words: Of all values, in order.
+        phrases: Of each value.
+        pairs: Of brackets around it.
+        names: Of its values.
+    """
 
     words: Sequence[str]
+    phrases: Collection[Phrase]
     pairs: int
-    name: str
+    names: Collection[str]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its values in order are no phrase that may stand anywhere."""
+        has_number = any(map(str.isdigit, self.words))
+        return len(self.words) > (1 if has_number else 2) and len(" ".join(self.words)) >= _LEAST
+
+    def is_known_by(self, phrases: Collection[Phrase], own: Collection[Phrase]) -> bool:
+        """Return whether some of its values are enough in any order.
+
+        Args:
+            phrases: That stand near one another.
+            own: Those that no other row has.
+        """
+        are_several = 2 * len(phrases) >= len(self.phrases) or len(phrases) >= _SEVERAL
+        are_long = _length(phrases) >= _LEAST and _length(own) >= _LEAST_OWN
+        return len(phrases) > 1 and are_several and are_long
 
 
 def row_values(text: str) -> RowValues | None:
-    """Return the values of a row as it is written by which it is known wherever they stand.
-
-    None for other texts, for rows that are a phrase, and for long ones.
-    """
-    values = _NAMES.sub(" ", text) if _ROW.fullmatch(text) else ""
-    found = list(map(value_word, words(values)))
-    has_number = any(map(str.isdigit, found))
-    if not (1 if has_number else 2) < len(found) <= _MOST or len(" ".join(found)) < _LEAST:
+    """Return the values of a row as it is written; None for other texts, and for long rows."""
+    values = _NAMES.sub("\0", text) if _ROW.fullmatch(text) else ""
+    listed = list(map(value_word, words(values)))
+    if not 0 < len(listed) <= _MOST:
         return None
-    head, name = _BEFORE_VALUES.match(values), _FIRST_NAME.match(text)
+    phrases = {tuple(map(value_word, words(part))) for part in value_texts(text)}
+    head = _BEFORE_VALUES.match(values)
+    names = {match[0].strip("'\":=( ").lower() for match in _NAMES.finditer(text)}
     pairs = sum(map(head[0].count, "([{")) if head else 0
-    return RowValues(found, max(1, pairs), name[1] if name else "")
+    known = {phrase for phrase in phrases if phrase and _ANYWHERE.isdisjoint(phrase)}
+    return RowValues(listed, known, max(1, pairs), names)
+
+
+def value_texts(text: str) -> list[str]:
+    """Return the values in a row as it is written, one by one."""
+    parts = (part.strip(" '\"") for part in _BETWEEN_VALUES.split(_NAMES.sub("\0", text)))
+    return list(filter(None, parts))
 
 
 def value_word(word: str) -> str:
@@ -77,12 +118,26 @@ def extent(text: str, start: int, end: int, row: RowValues) -> tuple[int, int]:
             start = first + before.start()
         if open_pairs >= 0 and behind:
             end = behind.end()
-    name = re.compile(rf"(?<!\w){re.escape(row.name)}\W{{1,3}}$", re.IGNORECASE)
-    named = name.search(text[max(0, start - _FAR) : start]) if row.name else None
-    start -= len(named[0]) if named else 0
+    start -= _label_before(text[max(0, start - _FAR) : start], text[start:end], row.names)
     quote = text[end : end + 1]
     is_open = quote in ("'", '"') and text[start:end].count(quote) % 2 == 1
     return start, end + is_open
+
+
+def _label_before(before: str, span: str, names: Collection[str]) -> int:
+    """Return the length of a name at the end of a text, unless the span begins with it."""
+    begun, label = _FIRST_NAME.match(span), _LABEL.search(before)
+    if label is None:
+        return 0
+    known = (name for name in names if label[1].lower().endswith(name))
+    name = max(known, key=len, default="")
+    is_word = not label[1][: len(label[1]) - len(name)][-1:].isalnum()
+    is_begun = begun is not None and begun[1].lower() == name
+    return len(label[0]) - len(label[1]) + len(name) if name and is_word and not is_begun else 0
+
+
+def _length(phrases: Collection[Phrase]) -> int:
+    return len(" ".join(word for phrase in phrases for word in phrase))
 
 
 def _count(text: str, signs: str) -> int:
