@@ -47,7 +47,7 @@ def rows_in(value: Any, as_context: AsContext | None = None, depth: int = _DEEP)
     if depth == 0 or isinstance(value, _SKIPPED):
         return
     if isinstance(value, str):
-        yield from _in_text(value, as_context, depth)
+        yield from _in_text(value, as_context)
     elif isinstance(value, BaseMessage):
         yield from rows_in(_content_of(value), as_context, depth - 1)
     elif isinstance(value, list | tuple):
@@ -76,13 +76,13 @@ def _in_values(held: Mapping[str, Any], as_context: AsContext | None, depth: int
         yield from rows_in(item, as_context, depth - 1)
 
 
-def _in_text(text: str, as_context: AsContext | None, depth: int) -> Lists:
+def _in_text(text: str, as_context: AsContext | None) -> Lists:
     held = json_in(text)
     found: list[tuple[Context, ...]] = []
     if isinstance(held, list):
-        found = list(_in_list(held, as_context, depth - 1, as_json))
+        found = list(_in_list(held, as_context, _DEEP, as_json))
     elif held is not None and lone_row(held) is None:
-        found = list(_in_object(main_part(held), as_context, depth - 1))
+        found = list(_in_object(main_part(held), as_context, _DEEP))
     if found:
         yield from found
     elif is_telling_text(text):

@@ -138,9 +138,11 @@ class RunOutputs:
         if isinstance(given, list) and not given and isinstance(outputs, str):
             run.interaction.step_texts.add(hash(outputs))
         elif not state_of(run).holds_tool:
+            known = _tool_texts((entries(given) or {}).values())
             for value in self._documents.values_beside(outputs, given, beside=beside):
-                # A tool that is a plain function is seen by its message.
-                self._note_step(run, [value], Origin.TEXT if _is_of_tool(value) else Origin.STEP)
+                # A node that calls a plain function as a tool gives its message.
+                is_tool = state_of(run.parent).is_graph and bool(_tool_texts([value]) - known)
+                self._note_step(run, [value], Origin.TEXT if is_tool else Origin.STEP)
 
     def note_given(self, run: Run, inputs: Any, *, is_step: bool) -> None:
         """Note rows and texts that a run's caller gave it without any step that found them.
@@ -294,10 +296,10 @@ def _outermost(step: Run) -> Run:
     return run
 
 
-def _is_of_tool(value: Any) -> bool:
-    """Return whether a value is a tool's message, or holds one."""
-    items = value if isinstance(value, list | tuple) else [value]
-    return any(isinstance(item, ToolMessage) for item in items)
+def _tool_texts(values: Iterable[Any]) -> set[str]:
+    """Return the texts of tools' messages among values, or in lists of them."""
+    listed = (value if isinstance(value, list | tuple) else [value] for value in values)
+    return {str(m.content) for items in listed for m in items if isinstance(m, ToolMessage)}
 
 
 def _is_fresh(graph: Run) -> bool:

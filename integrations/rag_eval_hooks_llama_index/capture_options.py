@@ -103,7 +103,7 @@ class LlamaIndexOptions(CaptureOptions):
         if isinstance(held, list) and (rows := self._rows(held, as_json)) is not None:
             found = [rows]
         elif held is not None and lone_row(held) is None:
-            found = [one.contexts for one in self.documents_in(main_part(held), depth - 1)]
+            found = [one.contexts for one in self.documents_in(main_part(held), _DEPTH - 1)]
         for contexts in found or [(Context(text=text),)]:
             yield StepDocuments(contexts, sure=False)
 

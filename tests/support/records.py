@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import create_model
 
 from tests.support.variation import Variation
 
-__all__ = ["RECORD_FORMS", "as_object", "drawn_record", "number_in"]
+__all__ = ["NO_FINDS", "RECORD_FORMS", "as_object", "drawn_record", "envelope", "number_in"]
 
 
 def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
@@ -24,6 +24,9 @@ def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
     }
     if depth:
         record[draw.name()] = drawn_record(draw, depth - 1)
+        names = [draw.name() for _ in range(draw.chance.randint(2, 4))]
+        lines = [{name: draw.name() for name in names} for _ in range(draw.chance.randint(1, 3))]
+        record[draw.name()] = lines
     parts = list(record.items())
     draw.chance.shuffle(parts)
     return dict(parts)
@@ -53,11 +56,34 @@ def as_model(held: Any, draw: Variation) -> Any:
     return create_model(draw.name().title(), **fields)(**values)
 
 
+def envelope(draw: Variation, texts: Sequence[str]) -> dict[str, Any]:
+    """Return a reply of a search: hits at any depth, with counts, echoes and pages beside them."""
+    key = draw.name()
+    found: Any = [{draw.name(): draw.chance.randint(1, 9), key: text} for text in texts]
+    for _ in range(draw.chance.randint(0, 2)):
+        total = {draw.name(): len(texts), draw.name(): draw.name()}
+        found = {draw.name(): total, draw.name(): found}
+    paging = {draw.name(): draw.chance.randint(1, 9), draw.name(): f"{draw.name()} {draw.name()}"}
+    parts = [(draw.name(), draw.sentence(3)[:30]), (draw.name(), found), (draw.name(), paging)]
+    draw.chance.shuffle(parts)
+    return dict(parts)
+
+
+NO_FINDS: dict[str, Callable[[Variation], Any]] = {
+    "a receipt": lambda draw: {"status": "created", draw.name(): f"{draw.name()}-{1234}"},
+    "a receipt of true": lambda draw: {"ok": True, draw.name(): f"{draw.name()}@{draw.name()}.org"},
+    "a clock": lambda draw: f"2027-0{draw.chance.randint(1, 9)}-11T21:47:03+09:00",
+    "a failure": lambda draw: {"error": {"code": 503, "message": draw.sentence()}},
+    "an empty page": lambda draw: {draw.name(): [], draw.name(): {draw.name(): 0, draw.name(): 1}},
+}
+"""What a tool returns that found nothing, by name."""
+
 RECORD_FORMS: dict[str, Callable[[dict[str, Any], Variation], Any]] = {
     "a mapping": lambda record, _: record,
     "a model": as_model,
     "JSON": lambda record, _: json.dumps(record),
     "JSON of several lines": lambda record, _: json.dumps(record, indent=2, ensure_ascii=False),
     "its repr": lambda record, _: repr(record),
+    "a row of one value": lambda record, _: f"[({number_in(record)},)]",
 }
 """What a tool returns, by name."""

@@ -132,6 +132,8 @@ def guesses(
     prompts = [run.prompt for run in interaction.runs if len(run.prompt) == 1 or not beside]
     whole = {fold(text) for prompt in prompts for text in prompt}
     whole |= {fold(run.query) for run in interaction.runs if run.query}
+    # Older graphs hand what a tool gave through steps of their own: it counts as the tool's.
+    whole |= {fold(c.text) for f in interaction.lists_of(Origin.TEXT) for c in f.contexts}
     masked = {text for texts in interaction.rewritten.values() for text in texts if text}
 
     def is_new(text: str, run: Run) -> bool:

@@ -41,6 +41,7 @@ _BROAD = 50
 _DEEP = 50
 """Levels of containers looked into."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
+_ERRORS = ("error", "errors")
 _LEVELS = 8
 """Levels of a record."""
 _SHORT = 40
@@ -207,9 +208,14 @@ def _is_telling_item(item: Any) -> bool:
 
 
 def main_part(held: Any, depth: int = _DEEP) -> Any:
-    """Return what of a reply holds documents, without counts, echoes and pages; else all of it."""
+    """Return what of a reply holds documents, without counts, echoes and pages; else all of it.
+
+    Nothing of one that begins with an error.
+    """
     if not isinstance(held, Mapping):
         return held
+    if any(held.get(name) for name in list(held)[:1] if name in _ERRORS):
+        return {}
     kept = {k: main_part(v, depth - 1) for k, v in held.items() if _holds_documents(v, depth)}
     return kept or held
 

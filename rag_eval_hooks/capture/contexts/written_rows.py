@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.contexts.text_forms import words
@@ -23,7 +24,6 @@ _FAR = 150
 _ROW = re.compile(r"(?:[\[({]|\w{1,80}\().*[\])}]", re.DOTALL)
 _NAMES = re.compile(r"""(['"])[^'"\n]{1,60}\1\s*:|\b\w{1,80}=|\b[A-Za-z_][\w.]{0,80}\(""", re.ASCII)
 """Keys, names of fields and of classes in a row as it is written."""
-_FIRST_NAME = re.compile(r"""[\[({\s]*(?:[\w.]{1,80}\()?['"]?([^'"\n:=,]{1,60})['"]?\s?[:=]""")
 _LABEL = re.compile(r"""(\w[\w .-]{0,60})['"]?\s?[:=]?\s?['"]?$""")
 _BEFORE_VALUES = re.compile(r"\W*")
 _BETWEEN_VALUES = re.compile(r"""[\[\](){}\0]|['"]?,\s?""")
@@ -125,15 +125,19 @@ def extent(text: str, start: int, end: int, row: RowValues) -> tuple[int, int]:
 
 
 def _label_before(before: str, span: str, names: Collection[str]) -> int:
-    """Return the length of a name at the end of a text, unless the span begins with it."""
-    begun, label = _FIRST_NAME.match(span), _LABEL.search(before)
+    """Return the length of a name at the end of a text, unless brackets enclose the span."""
+    label = None if _is_enclosed(span) else _LABEL.search(before)
     if label is None:
         return 0
     known = (name for name in names if label[1].lower().endswith(name))
     name = max(known, key=len, default="")
     is_word = not label[1][: len(label[1]) - len(name)][-1:].isalnum()
-    is_begun = begun is not None and begun[1].lower() == name
-    return len(label[0]) - len(label[1]) + len(name) if name and is_word and not is_begun else 0
+    return len(label[0]) - len(label[1]) + len(name) if name and is_word else 0
+
+
+def _is_enclosed(span: str) -> bool:
+    depths = accumulate((sign in "([{") - (sign in ")]}") for sign in span)
+    return next((n for n, depth in enumerate(depths) if depth <= 0), 0) == len(span) - 1
 
 
 def _length(phrases: Collection[Phrase]) -> int:
