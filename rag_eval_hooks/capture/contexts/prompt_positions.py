@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from rag_eval_hooks.capture.contexts.written_rows import Phrase, RowValues, exte
 
 __all__ = ["Position", "Prompts"]
 
+_REACH = 200
+"""Words around a value that no other row has among which others of the same row stand."""
 _NEAR = 6
 """Words among which the next value of a row stands: labels are in between."""
 
@@ -188,28 +191,47 @@ class Prompts:
             taken: Places of other rows.
         """
         for number, asked in enumerate(self._asked):
-            others = [place for place in taken if place.prompt == number]
-            for run in _near_one_another(self._occurrences(number, row.phrases, others)):
-                first, last = _shortest(run)
+            anchors = [one.start for one in self._occurrences(number, own)]
+            if not anchors:
+                continue
+            first, last = min(anchors) - _REACH, max(anchors) + _REACH
+            values = self._occurrences(number, row.phrases, first, last)
+            for run in _near_one_another(self._free_of(number, taken, values)):
+                begin, end = _shortest(run)
                 found = {one.phrase for one in run}
                 if row.is_known_by(found, found.intersection(own)):
-                    place = self._stretch_of(number, row, first.start, last.end - 1)
+                    place = self._stretch_of(number, row, begin.start, end.end - 1)
                     if not (asked and asked.meets(place)):
                         return place
         return None
 
     def _occurrences(
-        self, number: int, phrases: Iterable[Phrase], others: Sequence[Position]
+        self, number: int, phrases: Iterable[Phrase], first: int = 0, last: int | None = None
     ) -> list[_Occurrence]:
+        """Return where values stand among the words of a prompt, from one of them to another."""
         listed, places = self._words(number)
-        found = []
+        found: list[_Occurrence] = []
         for phrase in phrases:
-            for start in places.get(phrase[0], ()):
-                stands = tuple(word for word, _ in listed[start : start + len(phrase)])
-                offset = listed[start][1]
-                if stands == phrase and not any(o.start <= offset < o.end for o in others):
-                    found.append(_Occurrence(start, start + len(phrase), phrase))
+            starts = places.get(phrase[0], ())
+            end = len(starts) if last is None else bisect_right(starts, last)
+            found += [
+                _Occurrence(start, start + len(phrase), phrase)
+                for start in starts[bisect_left(starts, first) : end]
+                if tuple(word for word, _ in listed[start : start + len(phrase)]) == phrase
+            ]
         return sorted(found)
+
+    def _free_of(
+        self, number: int, taken: Collection[Position], found: Sequence[_Occurrence]
+    ) -> list[_Occurrence]:
+        """Return the values that stand at none of the places."""
+        listed = self._words(number).listed
+        if not found:
+            return []
+        first, last = listed[found[0].start][1], listed[found[-1].start][1]
+        near = [p for p in taken if p.prompt == number and p.start <= last and first < p.end]
+        offsets = ((one, listed[one.start][1]) for one in found)
+        return [one for one, at in offsets if not any(p.start <= at < p.end for p in near)]
 
     def _words(self, number: int) -> _Words:
         if number not in self._listed:
