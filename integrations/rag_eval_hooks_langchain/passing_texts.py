@@ -13,6 +13,7 @@ from langchain_core.prompt_values import PromptValue
 from rag_eval_hooks.capture.contexts.rows import (
     as_json,
     block_text,
+    found_nothing,
     is_message,
     json_in,
     lone_row,
@@ -78,6 +79,8 @@ def _in_values(held: Mapping[str, Any], as_context: AsContext | None, depth: int
 
 def _in_text(text: str, as_context: AsContext | None) -> Lists:
     held = json_in(text)
+    if found_nothing(held):
+        return
     found: list[tuple[Context, ...]] = []
     if isinstance(held, list):
         found = list(_in_list(held, as_context, _DEEP, as_json))

@@ -10,7 +10,13 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 from rag_eval_hooks.capture import Origin, Recorder, Run, RunKind
 from rag_eval_hooks.capture.contexts.prompt_match import shown_in
@@ -138,11 +144,11 @@ class RunOutputs:
         if isinstance(given, list) and not given and isinstance(outputs, str):
             run.interaction.step_texts.add(hash(outputs))
         elif not state_of(run).holds_tool:
-            known = _tool_texts((entries(given) or {}).values())
+            called = _calls_in(given) if state_of(run.parent).is_graph else set()
             for value in self._documents.values_beside(outputs, given, beside=beside):
-                # A node that calls a plain function as a tool gives its message.
-                is_tool = state_of(run.parent).is_graph and bool(_tool_texts([value]) - known)
-                self._note_step(run, [value], Origin.TEXT if is_tool else Origin.STEP)
+                # A node that calls a plain function as a tool answers the model's call.
+                origin = Origin.STEP if called.isdisjoint(_answered_by(value)) else Origin.TEXT
+                self._note_step(run, [value], origin)
 
     def note_given(self, run: Run, inputs: Any, *, is_step: bool) -> None:
         """Note rows and texts that a run's caller gave it without any step that found them.
@@ -296,10 +302,17 @@ def _outermost(step: Run) -> Run:
     return run
 
 
-def _tool_texts(values: Iterable[Any]) -> set[str]:
-    """Return the texts of tools' messages among values, or in lists of them."""
-    listed = (value if isinstance(value, list | tuple) else [value] for value in values)
-    return {str(m.content) for items in listed for m in items if isinstance(m, ToolMessage)}
+def _calls_in(given: Any) -> set[str]:
+    """Return the ids of the calls that the last message of a state makes."""
+    lists = (value for value in (entries(given) or {}).values() if isinstance(value, list))
+    last = (messages[-1] for messages in lists if messages)
+    return {str(c["id"]) for m in last if isinstance(m, AIMessage) for c in m.tool_calls}
+
+
+def _answered_by(value: Any) -> set[str]:
+    """Return the ids of the calls that a tool's message, or those in a list, answer."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return {str(item.tool_call_id) for item in items if isinstance(item, ToolMessage)}
 
 
 def _is_fresh(graph: Run) -> bool:

@@ -11,6 +11,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
 from rag_eval_hooks.capture.contexts.rows import (
     as_json,
+    found_nothing,
     is_message,
     json_in,
     lone_row,
@@ -99,6 +100,8 @@ class LlamaIndexOptions(CaptureOptions):
     def _in_text(self, text: str, depth: int) -> Iterator[StepDocuments]:
         """Yield what a text of JSON holds, or the text itself."""
         held = json_in(text) if depth else None
+        if found_nothing(held):
+            return
         found: list[tuple[Context, ...]] = []
         if isinstance(held, list) and (rows := self._rows(held, as_json)) is not None:
             found = [rows]

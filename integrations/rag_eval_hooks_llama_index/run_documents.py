@@ -10,7 +10,12 @@ from llama_index.core.schema import NodeWithScore
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Origin, Run, RunKind
 from rag_eval_hooks.capture.contexts.rewriting import replace_rewritten
-from rag_eval_hooks.capture.contexts.rows import lone_row, main_part
+from rag_eval_hooks.capture.contexts.rows import (
+    found_nothing,
+    lone_row,
+    main_part,
+    mapping_in,
+)
 from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import values
@@ -149,8 +154,12 @@ class RunDocuments:
             return
         text = str(getattr(output, "content", None) or "")
         raw = getattr(output, "raw_output", None)
+        reply = mapping_in(raw)
+        if found_nothing(reply):
+            return
         # The text is how the model is shown a record.
-        found = _telling(options, main_part(raw)) if lone_row(raw) is None else []
+        rest = raw if reply is None else main_part(reply)
+        found = _telling(options, rest) if lone_row(raw) is None else []
         for contexts in found or _telling(options, text):
             self._recorder.documents(run, contexts, Origin.TEXT, named=names is not None)
 

@@ -14,7 +14,7 @@ from tests.matrix.langchain.compat import AGENTS_MISSING, agent
 from tests.matrix.langchain.kit import Chat
 from tests.matrix.world import World
 from tests.support.langchain_requests import config, only, texts
-from tests.support.records import NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
+from tests.support.records import FINDS, NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
 from tests.support.variation import Variation, seeds
 
 pytestmark = pytest.mark.skipif(AGENTS_MISSING is not None, reason=str(AGENTS_MISSING))
@@ -75,14 +75,27 @@ def test_of_a_reply_with_hits_the_hits_count(world: World, as_text: bool, seed: 
 
 @varied
 @pytest.mark.parametrize("kind", NO_FINDS)
-def test_what_a_tool_did_is_no_find(world: World, kind: str, seed: int) -> None:
-    """Receipts, the time, failures and empty pages are no contexts, and alone no sample."""
+def test_what_says_nothing_is_no_find(world: World, kind: str, seed: int) -> None:
+    """The time, failures and empty pages are no contexts, and alone no sample."""
     drawn = Variation(seed)
     reply = NO_FINDS[kind](drawn)
     (shown,) = ask(world, {drawn.name(): reply}, "x", drawn.sentence())
     assert world.seen() == []
     ask(world, {drawn.name(): reply, drawn.name(): drawn.passage()}, "x", shown[-30:])
     assert shown not in (texts(only(world)) or ())
+
+
+@varied
+@pytest.mark.parametrize("kind", FINDS)
+def test_what_looks_like_a_failure_or_a_receipt_is_a_find(
+    world: World, kind: str, seed: int
+) -> None:
+    """An order's status, an address and a balance are what was looked up."""
+    drawn = Variation(seed)
+    fact = str(drawn.chance.randint(1000, 9999))
+    reply = FINDS[kind](drawn, fact)
+    shown = ask(world, {drawn.name(): reply}, "x", fact)
+    assert texts(only(world)) == shown
 
 
 @pytest.mark.parametrize("seed", seeds(9))

@@ -15,7 +15,7 @@ from llama_index.core.tools import FunctionTool
 from tests.matrix.llama_index.helpers import samples
 from tests.matrix.llama_index.kit import Scripted, pick
 from tests.matrix.world import World
-from tests.support.records import NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
+from tests.support.records import FINDS, NO_FINDS, RECORD_FORMS, drawn_record, envelope, number_in
 from tests.support.variation import Variation, seeds
 
 pytest_plugins = ["tests.matrix.llama_index.fixtures"]
@@ -77,14 +77,27 @@ async def test_of_a_reply_with_hits_the_hits_count(world: World, as_text: bool, 
 
 @varied
 @pytest.mark.parametrize("kind", NO_FINDS)
-async def test_what_a_tool_did_is_no_find(world: World, kind: str, seed: int) -> None:
-    """Receipts, the time, failures and empty pages are no contexts, and alone no sample."""
+async def test_what_says_nothing_is_no_find(world: World, kind: str, seed: int) -> None:
+    """The time, failures and empty pages are no contexts, and alone no sample."""
     drawn = Variation(seed)
     reply = NO_FINDS[kind](drawn)
     (shown,) = await ask({drawn.name(): reply}, drawn.sentence())
     assert samples(world) == []
     await ask({drawn.name(): reply, drawn.name(): drawn.passage()}, shown[-30:])
     assert shown not in texts(world)
+
+
+@varied
+@pytest.mark.parametrize("kind", FINDS)
+async def test_what_looks_like_a_failure_or_a_receipt_is_a_find(
+    world: World, kind: str, seed: int
+) -> None:
+    """An order's status, an address and a balance are what was looked up."""
+    drawn = Variation(seed)
+    fact = str(drawn.chance.randint(1000, 9999))
+    reply = FINDS[kind](drawn, fact)
+    shown = await ask({drawn.name(): reply}, fact)
+    assert texts(world) == shown
 
 
 @varied

@@ -11,7 +11,15 @@ from pydantic import create_model
 
 from tests.support.variation import Variation
 
-__all__ = ["NO_FINDS", "RECORD_FORMS", "as_object", "drawn_record", "envelope", "number_in"]
+__all__ = [
+    "FINDS",
+    "NO_FINDS",
+    "RECORD_FORMS",
+    "as_object",
+    "drawn_record",
+    "envelope",
+    "number_in",
+]
 
 
 def drawn_record(draw: Variation, depth: int = 2) -> dict[str, Any]:
@@ -64,19 +72,27 @@ def envelope(draw: Variation, texts: Sequence[str]) -> dict[str, Any]:
         total = {draw.name(): len(texts), draw.name(): draw.name()}
         found = {draw.name(): total, draw.name(): found}
     paging = {draw.name(): draw.chance.randint(1, 9), draw.name(): f"{draw.name()} {draw.name()}"}
-    parts = [(draw.name(), draw.sentence(3)[:30]), (draw.name(), found), (draw.name(), paging)]
+    parts = [(draw.name(), draw.name()), (draw.name(), found), (draw.name(), paging)]
     draw.chance.shuffle(parts)
     return dict(parts)
 
 
 NO_FINDS: dict[str, Callable[[Variation], Any]] = {
-    "a receipt": lambda draw: {"status": "created", draw.name(): f"{draw.name()}-{1234}"},
-    "a receipt of true": lambda draw: {"ok": True, draw.name(): f"{draw.name()}@{draw.name()}.org"},
     "a clock": lambda draw: f"2027-0{draw.chance.randint(1, 9)}-11T21:47:03+09:00",
-    "a failure": lambda draw: {"error": {"code": 503, "message": draw.sentence()}},
+    "a failure": lambda draw: {"error": {"code": 503, "message": draw.sentence()}, "data": None},
     "an empty page": lambda draw: {draw.name(): [], draw.name(): {draw.name(): 0, draw.name(): 1}},
 }
 """What a tool returns that found nothing, by name."""
+
+FINDS: dict[str, Callable[[Variation, str], Any]] = {
+    "no failure": lambda draw, fact: {"error": None, draw.name(): fact, draw.name(): draw.name()},
+    "no failures": lambda draw, fact: {"errors": [], draw.name(): {draw.name(): fact}},
+    "a failure in part": lambda draw, fact: {"errors": [draw.name()], draw.name(): {"b": fact}},
+    "a number beside nothing": lambda draw, fact: {draw.name(): [], draw.name(): int(fact)},
+    "a status": lambda draw, fact: {draw.name(): fact, "status": "created", "ok": True},
+    "an address": lambda draw, fact: {"success": True, draw.name(): f"{fact}@{draw.name()}.org"},
+}
+"""What a tool returns that looks like it and found a fact, by name."""
 
 RECORD_FORMS: dict[str, Callable[[dict[str, Any], Variation], Any]] = {
     "a mapping": lambda record, _: record,

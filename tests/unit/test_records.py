@@ -10,7 +10,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 
-from rag_eval_hooks.capture.contexts.rows import lone_row
+from rag_eval_hooks.capture.contexts.rows import lone_row, main_part
 from rag_eval_hooks.capture.interaction import Origin, RunKind
 from tests.support.records import as_object, drawn_record, number_in
 from tests.support.story import Story
@@ -55,10 +55,27 @@ def test_what_holds_documents_is_no_record(seed: int) -> None:
 
 
 def test_a_record_without_an_end_is_none() -> None:
-    """One that holds itself, and one of too many levels."""
+    """One that holds itself, once or often, directly or below: found at once, and no record."""
     endless: dict[str, Any] = {"name": "a value of a record"}
     endless["again"] = endless
-    assert lone_row(endless) is None
+    branching: dict[str, Any] = {f"a{n}": f"a value {n}" for n in range(9)}
+    branching |= {f"b{n}": branching for n in range(40)}
+    tree: dict[str, Any] = {"name": "the root of a tree"}
+    tree["children"] = {f"c{n}": {"name": f"child {n}", "parent": tree} for n in range(40)}
+    for held in (endless, branching, tree):
+        assert lone_row(held) is None
+
+
+@varied
+def test_of_a_reply_what_holds_documents_is_kept(seed: int) -> None:
+    """Counts and pages go; rows, texts and lists beside documents stay."""
+    drawn = Variation(seed)
+    hits: dict[str, Any] = {drawn.name(): [{"snippet": drawn.passage(), "url": drawn.name()}]}
+    rows, text = [{drawn.name(): 5, drawn.name(): drawn.name()}], drawn.sentence(5)
+    counts: dict[str, Any] = {drawn.name(): {drawn.name(): 3, drawn.name(): drawn.name()}}
+    held = {"hits": {**counts, **hits}, "rows": rows, "text": text, **counts}
+    assert main_part(held) == {"hits": hits, "rows": rows, "text": text}
+    assert main_part(counts) == counts
 
 
 @varied

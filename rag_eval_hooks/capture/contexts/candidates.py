@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.capture.contexts.text_forms import distinct_words, fold, is_telling
-from rag_eval_hooks.capture.interaction import DocumentList
+from rag_eval_hooks.capture.interaction import DocumentList, Origin
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Candidate", "candidates_of", "likeliest", "once", "with_short_texts"]
 
+_WRITTEN = (Origin.TEXT, Origin.STEP, Origin.EARLIER)
 _LEAST_IN_METADATA = 40
 """Characters of a text in a document's metadata that may be shown in its place."""
 
@@ -23,10 +24,12 @@ class Candidate:
     Attributes:
         context: The document.
         shown: The document with each text in which it may be shown, likeliest first.
+        is_row: Whether a step or tool wrote it: a prompt may show some values of a row.
     """
 
     context: Context
     shown: Sequence[Context]
+    is_row: bool = False
 
     def stands_in(self, texts: Collection[str]) -> bool:
         """Return whether it is among folded texts in any of its forms."""
@@ -52,7 +55,7 @@ def candidates_of(lists: Sequence[DocumentList]) -> dict[str, Candidate]:
             bare = context.id is None and context.score is None and not context.metadata
             if not (bare and text in distinct):
                 shown = tuple(_shown(context, text, found.shown.get(index)))
-                listed[text] = Candidate(context, shown)
+                listed[text] = Candidate(context, shown, found.origin in _WRITTEN)
         distinct |= listed
     return distinct
 

@@ -18,11 +18,10 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     words,
 )
 from rag_eval_hooks.capture.contexts.unsaid import Unsaid
-from rag_eval_hooks.capture.contexts.written_rows import value_texts
 from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.text.refusals import refusal
 
-__all__ = ["countable", "guesses", "used_steps"]
+__all__ = ["countable", "guesses", "unsaid_of", "used_steps"]
 
 _NAMES = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{12,}|\b[0-9a-fA-F]{16,}\b|(?<!\w)/[\w./-]+")
 """Ids and paths."""
@@ -36,19 +35,7 @@ _TURNS = [
     )
 ]
 """Beginnings of the turns of a conversation, as it is written in a prompt."""
-_FAILED = re.compile(
-    r"""\s*\{\s*['"](?:error|errors)['"]\s*:\s*(?!null|none|false|\[\s*\])""", re.IGNORECASE
-)
-"""Beginning of a record of what went wrong."""
-_ID = re.compile(r"\S*(?:\d\S*[A-Za-z]|[A-Za-z]\S*\d|@)\S*", re.ASCII)
-"""A value with letters and digits, or an address."""
-_DONE = re.compile(
-    r"""['"](?:ok|success)['"]\s*:\s*true"""
-    r"""|['"]\w{1,40}['"]\s*:\s*['"](?:ok|success|done|sent|created|updated|deleted|added|saved"""
-    r"""|queued)['"]""",
-    re.IGNORECASE,
-)
-"""What a record says that was done."""
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T\d:.+Z-]{0,30}")
 _MOST_IN_RECEIPT = 4
 """Words beside them in a text that reports what a tool did."""
 
@@ -69,14 +56,14 @@ def countable(interaction: Interaction, answer: str | None) -> list[DocumentList
     said = _Said(interaction)
     texts = [found for found in texts if not said.relays(found, others)]
     if any(found.contexts for found in others):
-        unsaid = _unsaid(interaction, others, answer)
+        unsaid = unsaid_of(interaction, others, answer)
         texts = [found for found in texts if found.named or unsaid.is_in(_texts_in(found))]
     kept = {id(found) for found in (*others, *texts)}
     return [found for found in lists if id(found) in kept]
 
 
 def used_steps(
-    interaction: Interaction, documents: Sequence[DocumentList], answer: str | None
+    interaction: Interaction, documents: Sequence[DocumentList], unsaid: Unsaid
 ) -> list[DocumentList]:
     """Return the lists of texts of steps from which an answer has what no document says.
 
@@ -89,15 +76,15 @@ def used_steps(
         if not _consists_of(" ".join(_texts_in(found)), documents)
     ]
     steps = guesses(interaction, steps, beside=True)
-    if not steps or refusal(answer or ""):
+    if not steps or refusal(unsaid.answer):
         return []
-    unsaid = _unsaid(interaction, documents, answer)
     return [found for found in steps if unsaid.is_in(_texts_in(found))]
 
 
-def _unsaid(
+def unsaid_of(
     interaction: Interaction, documents: Sequence[DocumentList], answer: str | None
 ) -> Unsaid:
+    """Return what an answer says that no document does."""
     contexts = {context.text: context for found in documents for context in found.contexts}
     metadata = [" ".join(f"{k} {v}" for k, v in c.metadata.items()) for c in contexts.values()]
     return Unsaid(answer or "", question_of(interaction)[0], [*contexts, *metadata])
@@ -194,7 +181,7 @@ class _Said:
         inner = (said for model, said in self._texts if found.run in model.ancestors())
         is_reply = any(_is_nearly(said, fold(text)) for said in inner)
         relayed = is_reply or self.echoes(text, found.run) or _consists_of(text, others)
-        return relayed or _is_receipt(text, found.run.query or "")
+        return relayed or _is_receipt(text)
 
 
 def _is_before(model: Run, run: Run) -> bool:
@@ -208,20 +195,10 @@ def _is_nearly(reply: str, text: str) -> bool:
     return bool(reply) and (text in reply or (reply in text and 10 * len(reply) >= 9 * len(text)))
 
 
-def _is_receipt(text: str, arguments: str) -> bool:
-    """Return whether a text only says that something was done, and to what: an id, a path.
-
-    A failure and an empty page are no find, either.
-    """
-    if _NAME.fullmatch(text.strip()) or _FAILED.match(text):
+def _is_receipt(text: str) -> bool:
+    """Return whether a text only tells the time or what was done to something: an id or a path."""
+    if _TIME.fullmatch(text.strip()):
         return True
-    if "[]" in text and all(map(str.isdigit, value_texts(text))):
-        return True
-    rest, done = _DONE.subn(" ", text)
-    if done and text.lstrip()[:1] == "{":
-        given = distinct_words(arguments)
-        told = [value for value in value_texts(rest) if not _ID.fullmatch(value)]
-        return all(given.issuperset(words(value)) for value in told)
     rest, names = _NAMES.subn(" ", text)
     return names > 0 and len(words(rest)) <= _MOST_IN_RECEIPT
 

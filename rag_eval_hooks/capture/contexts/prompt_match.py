@@ -156,7 +156,7 @@ class PromptMatch:
         parts |= {text: shingles(text) - asked for text in others}
         owners = Counter(part for own in parts.values() for part in own)
         for text, candidate in rest.items():
-            if any(known in text for known in self._places) and row_values(text):
+            if candidate.is_row and any(known in text for known in self._places):
                 # A prompt that shows what is nested in a record does not show the record.
                 continue
             own = [part for part in parts[text] if owners[part] == 1]
@@ -172,7 +172,7 @@ class PromptMatch:
             self._note_row(text, rest[text], map(self._prompts.row, written))
         owners = _owners(rows)
         for text, written in rows.items():
-            if text not in self._places:
+            if rest[text].is_row and text not in self._places:
                 own = {p for row in written for p in row.phrases if _is_own(text, owners[p])}
                 others = [place for other, place in self._places.items() if other not in text]
                 parts = (self._prompts.part_of_row(row, own, others) for row in written)

@@ -18,6 +18,8 @@ from rag_eval_hooks.capture.contexts.written_rows import Phrase, RowValues, exte
 
 __all__ = ["Position", "Prompts"]
 
+_MANY = 500
+"""Places of a row's first word that are looked at."""
 _REACH = 200
 """Words around a value that no other row has among which others of the same row stand."""
 _NEAR = 6
@@ -153,7 +155,7 @@ class Prompts:
         What stands behind the question comes first, and what stands within it is no row.
         """
         for number in range(len(self._texts)):
-            places = self._words(number).places.get(row.words[0], ())
+            places = self._words(number).places.get(row.words[0], ())[:_MANY]
             found = (self._row_at(number, row, place) for place in places)
             spans = [span for span in found if span]
             asked = self._asked[number]

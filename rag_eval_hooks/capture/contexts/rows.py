@@ -21,10 +21,12 @@ from rag_eval_hooks.sample import Context
 __all__ = [
     "as_json",
     "block_text",
+    "found_nothing",
     "is_message",
     "json_in",
     "lone_row",
     "main_part",
+    "mapping_in",
     "row_of",
     "table_rows",
     "texts_in",
@@ -42,12 +44,14 @@ _DEEP = 50
 """Levels of containers looked into."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
 _ERRORS = ("error", "errors")
+_OF_ERRORS = ("code", "status", "message", "detail")
+"""Names in a reply of a failure."""
 _LEVELS = 8
 """Levels of a record."""
 _SHORT = 40
 """Characters of a text that is more than a value of a record."""
 _MARKS = 6
-"""Quotes, colon and comma of an entry."""
+"""Quotes, colon and comma of an entry, or a number."""
 
 
 def is_message(held: Mapping[str, Any]) -> bool:
@@ -95,13 +99,14 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _written(value: Any, depth: int = _DEEP) -> int:
+def _written(value: Any, depth: int = 3) -> int:
     """Return about how many characters the short values of a row take, as it is written."""
-    if isinstance(value, str | int | float):
-        return width(str(value))
+    if isinstance(value, str):
+        return width(value)
     if isinstance(value, Mapping) and depth:
-        return sum(len(str(k)) + _MARKS + _written(v, depth - 1) for k, v in value.items())
-    return 0
+        names = sum(len(key) if isinstance(key, str) else _MARKS for key in value)
+        return names + sum(_MARKS + _written(part, depth - 1) for part in value.values())
+    return _MARKS
 
 
 def block_text(value: Any, depth: int = _DEEP) -> str:
@@ -159,25 +164,34 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
     held = _fields(item)
     if not isinstance(held, Mapping) or row_of(held) is not None:
         return None
-    apart = _apart(item)
+    apart = _apart(item, set())
     written = "" if isinf(apart) else _repr(item)
     if not is_telling(written) or 2 * apart >= len(written):
         return None
     return (Context(text=written, metadata=scalars(item)), *_nested(held))
 
 
-def _apart(value: Any, depth: int = _LEVELS) -> float:
-    """Return how many characters of a record are texts by themselves; infinity if it is none."""
+def _apart(value: Any, seen: set[int], depth: int = _LEVELS) -> float:
+    """Return how many characters of a record are texts by themselves; infinity if it is none.
+
+    Nothing in a record refers to what was seen before.
+    """
     if isinstance(value, str):
         return len(value) if len(value) >= _SHORT else 0
     if isinstance(value, _SCALARS):
         return 0
-    parts = _parts(value) if depth else None
+    parts = _parts(value) if depth and id(value) not in seen else None
     if parts is None:
         return inf
-    apart = sum(_apart(part, depth - 1) for part in parts)
+    if parts:
+        seen.add(id(value))
+    apart: float = 0
+    for part in parts:
+        apart += _apart(part, seen, depth - 1)
+        if isinf(apart):
+            return inf
     is_texts = isinstance(value, list | tuple) and any(map(_is_telling_item, parts))
-    return len(_repr(value)) if is_texts and not isinf(apart) else apart
+    return len(_repr(value)) if is_texts else apart
 
 
 def _parts(value: Any) -> Sequence[Any] | None:
@@ -207,27 +221,41 @@ def _is_telling_item(item: Any) -> bool:
     return isinstance(item, str) and is_telling_text(item)
 
 
-def main_part(held: Any, depth: int = _DEEP) -> Any:
-    """Return what of a reply holds documents, without counts, echoes and pages; else all of it.
-
-    Nothing of one that begins with an error.
-    """
+def found_nothing(held: Any) -> bool:
+    """Return whether a reply, as JSON holds it, is but a failure or an empty page."""
     if not isinstance(held, Mapping):
+        return False
+    left = [key for key, value in held.items() if not _is_nothing(value)]
+    if any(name in held for name in _ERRORS) and not {*_ERRORS}.isdisjoint(left):
+        return {*left} <= {*_ERRORS, *_OF_ERRORS}
+    return not left and any(isinstance(value, list | Mapping) for value in held.values())
+
+
+def _is_nothing(value: Any) -> bool:
+    """Return whether a value is empty, or the number of an empty page."""
+    if isinstance(value, Mapping):
+        return all(map(_is_nothing, value.values()))
+    if isinstance(value, list | str):
+        return not value
+    return value is None or (isinstance(value, int) and value in (0, 1))
+
+
+def main_part(held: Any) -> Any:
+    """Return a reply, as JSON holds it, without the counts and pages beside its documents."""
+    if not isinstance(held, Mapping) or not _holds_documents(held):
         return held
-    if any(held.get(name) for name in list(held)[:1] if name in _ERRORS):
-        return {}
-    kept = {k: main_part(v, depth - 1) for k, v in held.items() if _holds_documents(v, depth)}
-    return kept or held
+    kept = (key for key, value in held.items() if not isinstance(value, Mapping))
+    deep = (key for key, value in held.items() if isinstance(value, Mapping))
+    parts = {key: main_part(held[key]) for key in deep if _holds_documents(held[key])}
+    return {key: held[key] for key in kept} | parts
 
 
-def _holds_documents(value: Any, depth: int) -> bool:
+def _holds_documents(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) >= _SHORT
-    if isinstance(value, Mapping | list | tuple) and depth:
-        parts = list(value.values()) if isinstance(value, Mapping) else list(value[:_WIDE])
-        is_list = not isinstance(value, Mapping)
-        return any((is_list and _is_document(p)) or _holds_documents(p, depth - 1) for p in parts)
-    return False
+    if isinstance(value, Mapping):
+        return any(map(_holds_documents, value.values()))
+    return isinstance(value, list) and any(_is_document(v) or _holds_documents(v) for v in value)
 
 
 def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:
@@ -309,6 +337,14 @@ def json_in(text: str) -> list[Any] | dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return held if isinstance(held, list | dict) else None
+
+
+def mapping_in(value: object) -> dict[str, Any] | None:
+    """Return a mapping as JSON holds it; None for other values, and for what JSON cannot hold."""
+    try:
+        return json.loads(json.dumps(value)) if isinstance(value, Mapping) else None
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def as_json(value: Any) -> str:

@@ -18,7 +18,7 @@ from rag_eval_hooks.capture.contexts.candidates import (
     once,
     with_short_texts,
 )
-from rag_eval_hooks.capture.contexts.countable import countable, guesses, used_steps
+from rag_eval_hooks.capture.contexts.countable import countable, guesses, unsaid_of, used_steps
 from rag_eval_hooks.capture.contexts.model_calls import grounding_of
 from rag_eval_hooks.capture.contexts.prompt_match import ContextSource, Found, PromptMatch
 from rag_eval_hooks.capture.contexts.prompt_positions import Prompts
@@ -58,9 +58,9 @@ class _Finder:
         self._prompts = self._prompts_of(self._grounding.prompts)
 
     def _as_shown(self, candidates: dict[str, Candidate]) -> dict[str, Candidate]:
-        """Return candidates without forms that a model wrote, as the statement of a query."""
+        """Return candidates without forms that a retriever's model wrote, as a statement of SQL."""
         models = (run for run in self._interaction.runs if run.kind is RunKind.MODEL)
-        said = {fold(run.text) for run in models if run.text} - {fold(self._answer or "")}
+        said = {fold(m.text) for m in models if m.text and m.within(RunKind.RETRIEVER)}
 
         def is_found(candidate: Candidate, form: Context) -> bool:
             return form is candidate.context or not any(fold(form.text) in one for one in said)
@@ -127,12 +127,13 @@ class _Finder:
 
     def _beside_steps(self, prompts: Prompts, seen: Found) -> Found | None:
         """Return what prompts show where the answer says what only texts of steps do."""
-        steps = candidates_of(used_steps(self._interaction, self._lists, self._answer))
+        unsaid = unsaid_of(self._interaction, self._lists, self._answer)
+        steps = candidates_of(used_steps(self._interaction, self._lists, unsaid))
         found = PromptMatch(steps | self._candidates, prompts).found() if steps else None
         known = {context.text for context in seen.contexts or ()}
-        if found is None or all(context.text in known for context in found.contexts or ()):
-            return None
-        return found._replace(source=ContextSource.STEP)
+        new = [c.text for c in (found.contexts or () if found else ()) if c.text not in known]
+        # A prompt may show other values of a row than those that the answer says.
+        return found._replace(source=ContextSource.STEP) if found and unsaid.is_in(new) else None
 
     def _of(self, origin: Origin) -> list[DocumentList]:
         return [found for found in self._lists if found.origin is origin]

@@ -29,6 +29,7 @@ class Unsaid:
     """
 
     def __init__(self, answer: str, question: str, documents: Iterable[str]) -> None:
+        self.answer = answer
         self._answer = fold(_MARKER.sub(" ", answer))
         self._question = fold(question)
         self._documents = list(documents)

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.contexts.text_forms import words
 
-__all__ = ["Phrase", "RowValues", "extent", "row_values", "value_texts", "value_word"]
+__all__ = ["Phrase", "RowValues", "extent", "row_values", "value_word"]
 
 _LEAST = 10
 """Characters of a row's values by which it is known."""
@@ -78,18 +78,13 @@ def row_values(text: str) -> RowValues | None:
     listed = list(map(value_word, words(values)))
     if not 0 < len(listed) <= _MOST:
         return None
-    phrases = {tuple(map(value_word, words(part))) for part in value_texts(text)}
+    parts = _BETWEEN_VALUES.split(values)
+    phrases = {tuple(map(value_word, words(part))) for part in parts}
     head = _BEFORE_VALUES.match(values)
     names = {match[0].strip("'\":=( ").lower() for match in _NAMES.finditer(text)}
     pairs = sum(map(head[0].count, "([{")) if head else 0
     known = {phrase for phrase in phrases if phrase and _ANYWHERE.isdisjoint(phrase)}
     return RowValues(listed, known, max(1, pairs), names)
-
-
-def value_texts(text: str) -> list[str]:
-    """Return the values in a row as it is written, one by one."""
-    parts = (part.strip(" '\"") for part in _BETWEEN_VALUES.split(_NAMES.sub("\0", text)))
-    return list(filter(None, parts))
 
 
 def value_word(word: str) -> str:
