@@ -276,11 +276,13 @@ class Prompts:
 def _near_one_another(found: Sequence[_Occurrence]) -> Iterator[list[_Occurrence]]:
     """Yield values that stand near one another, by their runs."""
     run: list[_Occurrence] = []
+    end = 0
     for one in found:
-        if run and one.start - max(other.end for other in run) > _NEAR:
+        if run and one.start - end > _NEAR:
             yield run
             run = []
         run.append(one)
+        end = max(end, one.end)
     if run:
         yield run
 
