@@ -10,14 +10,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 
+from rag_eval_hooks.capture.contexts.replies import as_json, found_nothing, json_in, main_part
 from rag_eval_hooks.capture.contexts.rows import (
-    as_json,
     block_text,
-    found_nothing,
     is_message,
-    json_in,
     lone_row,
-    main_part,
     row_of,
     table_rows,
 )

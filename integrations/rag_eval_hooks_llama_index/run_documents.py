@@ -9,13 +9,9 @@ from llama_index.core.schema import NodeWithScore
 
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.capture import Origin, Run, RunKind
+from rag_eval_hooks.capture.contexts.replies import found_nothing, main_part, mapping_in
 from rag_eval_hooks.capture.contexts.rewriting import replace_rewritten
-from rag_eval_hooks.capture.contexts.rows import (
-    found_nothing,
-    lone_row,
-    main_part,
-    mapping_in,
-)
+from rag_eval_hooks.capture.contexts.rows import lone_row
 from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from rag_eval_hooks.capture.contexts.rows import texts_in
+from rag_eval_hooks.capture.contexts.replies import texts_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling, is_telling_text
 from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 from rag_eval_hooks.capture.places import Nearness, Place

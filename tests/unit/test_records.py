@@ -10,7 +10,8 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import HumanMessage
 
-from rag_eval_hooks.capture.contexts.rows import lone_row, main_part
+from rag_eval_hooks.capture.contexts.replies import main_part
+from rag_eval_hooks.capture.contexts.rows import lone_row
 from rag_eval_hooks.capture.interaction import Origin, RunKind
 from tests.support.records import as_object, drawn_record, number_in
 from tests.support.story import Story

@@ -15,7 +15,8 @@ import pytest
 from pydantic import create_model
 
 from rag_eval_hooks.capture.contexts.prompt_match import ContextSource
-from rag_eval_hooks.capture.contexts.rows import as_json, lone_row, row_of, table_rows
+from rag_eval_hooks.capture.contexts.replies import as_json
+from rag_eval_hooks.capture.contexts.rows import lone_row, row_of, table_rows
 from rag_eval_hooks.capture.contexts.search import find_contexts
 from rag_eval_hooks.capture.interaction import Origin, RunKind
 from rag_eval_hooks.sample import Context
@@ -260,6 +261,20 @@ def test_a_row_of_which_one_value_is_shown_is_none(seed: int) -> None:
         assert story.contexts(f"{number} {unit}") == documents
         found = find_contexts(story.ended[0], f"{number} {unit}")
         assert found.source is ContextSource.PROMPT
+
+
+@varied
+def test_a_number_is_no_row(seed: int) -> None:
+    """A row of one value is known as it is written, not by its value wherever it stands."""
+    drawn = Variation(seed)
+    documents, number = drawn.passages(2), drawn.chance.randint(1000, 9999)
+    for shown in (f"Order {number} follows.", f"[({number},)]"):
+        story = Story()
+        story.gave("r", *documents)
+        wrote(story, f"[({number},)]")
+        story.asked("m", "\n".join([*documents, shown]), str(number))
+        is_row = shown.startswith("[")
+        assert story.contexts(str(number)) == [*documents, *[shown] * is_row]
 
 
 @varied

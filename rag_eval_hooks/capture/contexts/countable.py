@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.joined_texts import separated
 from rag_eval_hooks.capture.contexts.questions import question_of
-from rag_eval_hooks.capture.contexts.rows import texts_in
+from rag_eval_hooks.capture.contexts.replies import texts_in
 from rag_eval_hooks.capture.contexts.text_forms import (
     distinct_words,
     fold,

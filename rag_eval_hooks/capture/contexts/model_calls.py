@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from rag_eval_hooks.capture.contexts.rows import json_in, texts_in
+from rag_eval_hooks.capture.contexts.replies import json_in, texts_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling
 from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
 

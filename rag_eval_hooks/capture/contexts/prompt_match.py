@@ -169,7 +169,8 @@ class PromptMatch:
         rows = {text: _written(c.context.text) for text, c in rest.items()}
         rows = {text: written for text, written in rows.items() if written}
         for text, written in rows.items():
-            self._note_row(text, rest[text], map(self._prompts.row, written))
+            whole = (row for row in written if row.is_distinctive)
+            self._note_row(text, rest[text], map(self._prompts.row, whole))
         owners = _owners(rows)
         for text, written in rows.items():
             if rest[text].is_row and text not in self._places:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +13,16 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     shingles,
     word_offsets,
 )
-from rag_eval_hooks.capture.contexts.written_rows import Phrase, RowValues, extent, value_word
+from rag_eval_hooks.capture.contexts.written_rows import (
+    NEAR,
+    Occurrence,
+    Phrase,
+    RowValues,
+    extent,
+    near_one_another,
+    shortest,
+    value_word,
+)
 
 __all__ = ["Position", "Prompts"]
 
@@ -22,8 +30,6 @@ _MANY = 500
 """Places of a row's first word that are looked at."""
 _REACH = 200
 """Words around a value that no other row has among which others of the same row stand."""
-_NEAR = 6
-"""Words among which the next value of a row stands: labels are in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +67,6 @@ class _Words(NamedTuple):
 
     listed: Sequence[tuple[str, int]]
     places: Mapping[str, Sequence[int]]
-
-
-class _Occurrence(NamedTuple):
-    """A value of a row in a prompt, from its first word to the one behind it."""
-
-    start: int
-    end: int
-    phrase: Phrase
 
 
 class Prompts:
@@ -168,7 +166,7 @@ class Prompts:
     def _row_at(self, number: int, row: RowValues, place: int) -> Position | None:
         listed, begin = self._words(number).listed, place
         for word in row.words[1:]:
-            near = range(place + 1, min(place + 1 + _NEAR, len(listed)))
+            near = range(place + 1, min(place + 1 + NEAR, len(listed)))
             found = next((other for other in near if listed[other][0] == word), None)
             if found is None:
                 return None
@@ -198,10 +196,10 @@ class Prompts:
                 continue
             first, last = min(anchors) - _REACH, max(anchors) + _REACH
             values = self._occurrences(number, row.phrases, first, last)
-            for run in _near_one_another(self._free_of(number, taken, values)):
-                begin, end = _shortest(run)
+            for run in near_one_another(self._free_of(number, taken, values)):
+                begin, end = shortest(run)
                 found = {one.phrase for one in run}
-                if row.is_known_by(found, found.intersection(own)):
+                if row.is_shown_by(found, found.intersection(own)):
                     place = self._stretch_of(number, row, begin.start, end.end - 1)
                     if not (asked and asked.meets(place)):
                         return place
@@ -209,23 +207,23 @@ class Prompts:
 
     def _occurrences(
         self, number: int, phrases: Iterable[Phrase], first: int = 0, last: int | None = None
-    ) -> list[_Occurrence]:
+    ) -> list[Occurrence]:
         """Return where values stand among the words of a prompt, from one of them to another."""
         listed, places = self._words(number)
-        found: list[_Occurrence] = []
+        found: list[Occurrence] = []
         for phrase in phrases:
             starts = places.get(phrase[0], ())
             end = len(starts) if last is None else bisect_right(starts, last)
             found += [
-                _Occurrence(start, start + len(phrase), phrase)
+                Occurrence(start, start + len(phrase), phrase)
                 for start in starts[bisect_left(starts, first) : end]
                 if tuple(word for word, _ in listed[start : start + len(phrase)]) == phrase
             ]
         return sorted(found)
 
     def _free_of(
-        self, number: int, taken: Collection[Position], found: Sequence[_Occurrence]
-    ) -> list[_Occurrence]:
+        self, number: int, taken: Collection[Position], found: Sequence[Occurrence]
+    ) -> list[Occurrence]:
         """Return the values that stand at none of the places."""
         listed = self._words(number).listed
         if not found:
@@ -271,32 +269,3 @@ class Prompts:
                 return place
             start = max(start, holder.end - len(text)) + 1
         return None
-
-
-def _near_one_another(found: Sequence[_Occurrence]) -> Iterator[list[_Occurrence]]:
-    """Yield values that stand near one another, by their runs."""
-    run: list[_Occurrence] = []
-    end = 0
-    for one in found:
-        if run and one.start - end > _NEAR:
-            yield run
-            run = []
-        run.append(one)
-        end = max(end, one.end)
-    if run:
-        yield run
-
-
-def _shortest(run: Sequence[_Occurrence]) -> tuple[_Occurrence, _Occurrence]:
-    """Return the ends of the shortest stretch with every value of a run."""
-    wanted = len({one.phrase for one in run})
-    held: Counter[Phrase] = Counter()
-    best, left = (run[0], run[-1]), 0
-    for one in run:
-        held[one.phrase] += 1
-        while held[run[left].phrase] > 1:
-            held[run[left].phrase] -= 1
-            left += 1
-        if len(held) == wanted and one.end - run[left].start < best[1].end - best[0].start:
-            best = run[left], one
-    return best

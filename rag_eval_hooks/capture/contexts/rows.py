@@ -1,8 +1,7 @@
-"""Rows, of hits with a main text and of tables with short values, and what texts of JSON hold."""
+"""Rows, of hits with a main text and of tables with short values, and records by themselves."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,17 +18,12 @@ from rag_eval_hooks.context import contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
 __all__ = [
-    "as_json",
+    "LONG_TEXT",
     "block_text",
-    "found_nothing",
     "is_message",
-    "json_in",
     "lone_row",
-    "main_part",
-    "mapping_in",
     "row_of",
     "table_rows",
-    "texts_in",
 ]
 
 _TEXT_KEYS = ("page_content", "text", "content", "body", "snippet")
@@ -43,12 +37,9 @@ _BROAD = 50
 _DEEP = 50
 """Levels of containers looked into."""
 _SCALARS = (str, int, float, Decimal, date, time, timedelta, UUID, type(None))
-_ERRORS = ("error", "errors")
-_OF_ERRORS = ("code", "status", "message", "detail")
-"""Names in a reply of a failure."""
 _LEVELS = 8
 """Levels of a record."""
-_SHORT = 40
+LONG_TEXT = 40
 """Characters of a text that is more than a value of a record."""
 _MARKS = 6
 """Quotes, colon and comma of an entry, or a number."""
@@ -177,7 +168,7 @@ def _apart(value: Any, seen: set[int], depth: int = _LEVELS) -> float:
     Nothing in a record refers to what was seen before.
     """
     if isinstance(value, str):
-        return len(value) if len(value) >= _SHORT else 0
+        return len(value) if len(value) >= LONG_TEXT else 0
     if isinstance(value, _SCALARS):
         return 0
     parts = _parts(value) if depth and id(value) not in seen else None
@@ -213,7 +204,7 @@ def _parts(value: Any) -> Sequence[Any] | None:
 def _is_document(item: Any) -> bool:
     """Return whether an item of a list is a long text or a hit."""
     if isinstance(item, str):
-        return len(item) >= _SHORT
+        return len(item) >= LONG_TEXT
     return isinstance(item, Mapping) and row_of(item) is not None
 
 
@@ -221,48 +212,11 @@ def _is_telling_item(item: Any) -> bool:
     return isinstance(item, str) and is_telling_text(item)
 
 
-def found_nothing(held: Any) -> bool:
-    """Return whether a reply, as JSON holds it, is but a failure or an empty page."""
-    if not isinstance(held, Mapping):
-        return False
-    left = [key for key, value in held.items() if not _is_nothing(value)]
-    if any(name in held for name in _ERRORS) and not {*_ERRORS}.isdisjoint(left):
-        return {*left} <= {*_ERRORS, *_OF_ERRORS}
-    return not left and any(isinstance(value, list | Mapping) for value in held.values())
-
-
-def _is_nothing(value: Any) -> bool:
-    """Return whether a value is empty, or the number of an empty page."""
-    if isinstance(value, Mapping):
-        return all(map(_is_nothing, value.values()))
-    if isinstance(value, list | str):
-        return not value
-    return value is None or (isinstance(value, int) and value in (0, 1))
-
-
-def main_part(held: Any) -> Any:
-    """Return a reply, as JSON holds it, without the counts and pages beside its documents."""
-    if not isinstance(held, Mapping) or not _holds_documents(held):
-        return held
-    kept = (key for key, value in held.items() if not isinstance(value, Mapping))
-    deep = (key for key, value in held.items() if isinstance(value, Mapping))
-    parts = {key: main_part(held[key]) for key in deep if _holds_documents(held[key])}
-    return {key: held[key] for key in kept} | parts
-
-
-def _holds_documents(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) >= _SHORT
-    if isinstance(value, Mapping):
-        return any(map(_holds_documents, value.values()))
-    return isinstance(value, list) and any(_is_document(v) or _holds_documents(v) for v in value)
-
-
 def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:
     """Yield long texts and records in a record: a prompt may show one alone."""
     for part in held.values() if isinstance(held, Mapping) else held:
         inner = _fields(part)
-        if isinstance(part, str) and len(part) >= _SHORT:
+        if isinstance(part, str) and len(part) >= LONG_TEXT:
             yield Context(text=part)
         if isinstance(inner, Mapping) and is_telling(written := _repr(part)):
             yield Context(text=written, metadata=scalars(part))
@@ -316,37 +270,3 @@ def _is_long(value: Any) -> bool:
 
 def _longest_text(values: Sequence[Any]) -> int:
     return max((len(value) for value in values if isinstance(value, str)), default=0)
-
-
-def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
-    """Yield every text in a value, those in JSON too."""
-    if isinstance(value, str):
-        yield value
-        value = json_in(value)
-    if isinstance(value, Mapping | list | tuple) and depth:
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from texts_in(item, depth - 1)
-
-
-def json_in(text: str) -> list[Any] | dict[str, Any] | None:
-    """Return the list or object that a text of JSON holds; None for other texts."""
-    if text.lstrip()[:1] not in ("[", "{"):
-        return None
-    try:
-        held = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return held if isinstance(held, list | dict) else None
-
-
-def mapping_in(value: object) -> dict[str, Any] | None:
-    """Return a mapping as JSON holds it; None for other values, and for what JSON cannot hold."""
-    try:
-        return json.loads(json.dumps(value)) if isinstance(value, Mapping) else None
-    except (TypeError, ValueError, RecursionError):
-        return None
-
-
-def as_json(value: Any) -> str:
-    """Return a value as JSON, with its letters as they are."""
-    return json.dumps(value, ensure_ascii=False)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from rag_eval_hooks.capture.contexts.text_forms import words
 
-__all__ = ["Phrase", "RowValues", "extent", "row_values", "value_word"]
+__all__ = [
+    "NEAR",
+    "Occurrence",
+    "Phrase",
+    "RowValues",
+    "extent",
+    "near_one_another",
+    "row_values",
+    "shortest",
+    "value_word",
+]
 
+NEAR = 6
+"""Words among which the next value of a row stands: labels are in between."""
 _LEAST = 10
 """Characters of a row's values by which it is known."""
 _LEAST_OWN = 3
@@ -55,12 +68,12 @@ class RowValues(NamedTuple):
     names: Collection[str]
 
     @property
-    def is_known(self) -> bool:
+    def is_distinctive(self) -> bool:
         """Whether its values in order are no phrase that may stand anywhere."""
         has_number = any(map(str.isdigit, self.words))
         return len(self.words) > (1 if has_number else 2) and len(" ".join(self.words)) >= _LEAST
 
-    def is_known_by(self, phrases: Collection[Phrase], own: Collection[Phrase]) -> bool:
+    def is_shown_by(self, phrases: Collection[Phrase], own: Collection[Phrase]) -> bool:
         """Return whether some of its values are enough in any order.
 
         Args:
@@ -87,9 +100,46 @@ def row_values(text: str) -> RowValues | None:
     return RowValues(listed, known, max(1, pairs), names)
 
 
+class Occurrence(NamedTuple):
+    """A value of a row in a prompt, from its first word to the one behind it."""
+
+    start: int
+    end: int
+    phrase: Phrase
+
+
 def value_word(word: str) -> str:
     """Return a word as values are compared: JSON's name of nothing is Python's."""
     return "none" if word == "null" else word
+
+
+def near_one_another(found: Sequence[Occurrence]) -> Iterator[list[Occurrence]]:
+    """Yield values that stand near one another, by their runs."""
+    run: list[Occurrence] = []
+    end = 0
+    for one in found:
+        if run and one.start - end > NEAR:
+            yield run
+            run = []
+        run.append(one)
+        end = max(end, one.end)
+    if run:
+        yield run
+
+
+def shortest(run: Sequence[Occurrence]) -> tuple[Occurrence, Occurrence]:
+    """Return the ends of the shortest stretch with every value of a run."""
+    wanted = len({one.phrase for one in run})
+    held: Counter[Phrase] = Counter()
+    best, left = (run[0], run[-1]), 0
+    for one in run:
+        held[one.phrase] += 1
+        while held[run[left].phrase] > 1:
+            held[run[left].phrase] -= 1
+            left += 1
+        if len(held) == wanted and one.end - run[left].start < best[1].end - best[0].start:
+            best = run[left], one
+    return best
 
 
 def extent(text: str, start: int, end: int, row: RowValues) -> tuple[int, int]:
