@@ -70,7 +70,7 @@ def _ask(pipeline: Any, evals: RagEval, option: str, stack: ExitStack) -> Ask:
     if callable(getattr(pipeline, "invoke", None)):
         return _runnable(pipeline, evals)
     method = getattr(pipeline, "query", None) or getattr(pipeline, "chat", None)
-    if isinstance(pipeline, _workflow_class()):
+    if not callable(method) and isinstance(pipeline, _workflow_class()):
         method = partial(_run, pipeline)
     if callable(method):
         _capture_llama_index(evals, stack)

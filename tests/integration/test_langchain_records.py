@@ -1,4 +1,4 @@
-"""What an interface answers a tool with is one context, as the model was shown it."""
+"""Laws of the replies of tools: a record is one context, as the model was shown it."""
 
 from __future__ import annotations
 

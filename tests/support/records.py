@@ -82,7 +82,7 @@ NO_FINDS: dict[str, Callable[[Variation], Any]] = {
     "a failure": lambda draw: {"error": {"code": 503, "message": draw.sentence()}, "data": None},
     "an empty page": lambda draw: {draw.name(): [], draw.name(): {draw.name(): 0, draw.name(): 1}},
 }
-"""What a tool returns that found nothing, by name."""
+"""Replies of tools that found nothing, by name."""
 
 FINDS: dict[str, Callable[[Variation, str], Any]] = {
     "no failure": lambda draw, fact: {"error": None, draw.name(): fact, draw.name(): draw.name()},
@@ -92,7 +92,7 @@ FINDS: dict[str, Callable[[Variation, str], Any]] = {
     "a status": lambda draw, fact: {draw.name(): fact, "status": "created", "ok": True},
     "an address": lambda draw, fact: {"success": True, draw.name(): f"{fact}@{draw.name()}.org"},
 }
-"""What a tool returns that looks like it and found a fact, by name."""
+"""Replies that look like failures or receipts and hold a fact, by name."""
 
 RECORD_FORMS: dict[str, Callable[[dict[str, Any], Variation], Any]] = {
     "a mapping": lambda record, _: record,
@@ -102,4 +102,4 @@ RECORD_FORMS: dict[str, Callable[[dict[str, Any], Variation], Any]] = {
     "its repr": lambda record, _: repr(record),
     "a row of one value": lambda record, _: f"[({number_in(record)},)]",
 }
-"""What a tool returns, by name."""
+"""Forms in which a tool returns a record, by name."""

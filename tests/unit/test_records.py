@@ -120,7 +120,7 @@ def contexts_shown(documents: list[str], record: Any, shown: str, answer: str) -
 @varied
 @pytest.mark.parametrize("writing", WRITINGS)
 def test_a_record_is_shown_as_the_prompt_writes_it(writing: str, seed: int) -> None:
-    """Whatever brackets, quotes and labels a prompt writes around its values belong to it."""
+    """The brackets, quotes and labels that a prompt writes around its values belong to it."""
     drawn = Variation(seed)
     documents, record = drawn.passages(2), drawn_record(drawn)
     shown = WRITINGS[writing](record)

@@ -308,7 +308,7 @@ def test_documents_are_not_known_by_some_of_their_values(seed: int) -> None:
 
 @varied
 def test_rows_in_another_order_are_each_known_by_their_own_values(seed: int) -> None:
-    """What all rows say, such as a department, tells nothing of one."""
+    """A value that all rows share, such as a department, does not identify one."""
     drawn = Variation(seed)
     documents, shared, keys = drawn.passages(2), drawn.name(), [drawn.name() for _ in range(4)]
     rows = [

@@ -36,6 +36,7 @@ _TURNS = [
 ]
 """Beginnings of the turns of a conversation, as it is written in a prompt."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T\d:.+Z-]{0,30}")
+"""A date, perhaps with the time of day."""
 _MOST_IN_RECEIPT = 4
 """Words beside them in a text that reports what a tool did."""
 

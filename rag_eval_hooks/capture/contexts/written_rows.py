@@ -69,7 +69,7 @@ class RowValues(NamedTuple):
 
     @property
     def is_distinctive(self) -> bool:
-        """Whether its values in order are no phrase that may stand anywhere."""
+        """True if its values in order stand in no other text by chance."""
         has_number = any(map(str.isdigit, self.words))
         return len(self.words) > (1 if has_number else 2) and len(" ".join(self.words)) >= _LEAST
 
