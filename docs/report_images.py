@@ -1,6 +1,6 @@
 """Write the pictures of the report in docs/images, from the demo's own passages and questions.
 
-    python docs/report_images.py [--keep FOLDER]
+    python -m docs.report_images [--keep FOLDER]
 
 A week of two ways of retrieval, judged by the embedded judge; the model errs now and then, less
 often since a release. Needs the extra `report`, playwright, and Debian's Chromium.
@@ -16,10 +16,9 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
+from examples.demo.handbook import QUESTIONS, Question, nearest
 from rag_eval_hooks import JsonlSink, RagEval, Sample
 from rag_eval_hooks.cli.main import main as command
-from rag_eval_hooks.cli.quoting import PROMPT, HashedTfidf, Mistake, reply
-from rag_eval_hooks.cli.rows import Corpus, built_in_corpus
 from rag_eval_hooks.sample import Context
 
 IMAGES = Path(__file__).parent / "images"
@@ -37,52 +36,28 @@ BEGIN, DAYS, RELEASE = 1_788_000_000, 7, 4
 
 def samples() -> Iterator[Sample]:
     """Yield the requests of a week, every question twice a day."""
-    corpus, chance = built_in_corpus(), random.Random(7)
+    chance = random.Random(7)
     for day in range(DAYS):
         for method in ("vector", "hybrid"):
-            for row in corpus.rows:
-                yield _sample(corpus, row.question, row.reference, day, method, chance)
+            for one in QUESTIONS:
+                yield _sample(one, day, method, chance)
 
 
-def _sample(
-    corpus: Corpus,
-    question: str,
-    reference: str | None,
-    day: int,
-    method: str,
-    chance: random.Random,
-) -> Sample:
+def _sample(one: Question, day: int, method: str, chance: random.Random) -> Sample:
     release = "2.4" if day >= RELEASE else "2.3"
-    texts = _retrieved(corpus, question, 3 if method == "hybrid" else 2, chance, method)
-    mistakes = {}
-    if chance.random() < (0.3 if release == "2.3" else 0.1):
-        mistakes[question] = chance.choice(list(Mistake))
-    passages = "\n".join(texts)
-    answer = reply(PROMPT.format(passages=passages, question=question), mistakes)
+    is_wrong = chance.random() < (0.3 if release == "2.3" else 0.1)
+    # A vector index of few dimensions misses the passage now and then.
+    begin = 1 if method == "vector" and chance.random() < 0.25 else 0
+    texts = nearest(one.question, 4)[begin : begin + (3 if method == "hybrid" else 2)]
     return Sample(
-        question=question,
+        question=one.question,
         contexts=tuple(Context(text=text) for text in texts),
-        answer=answer,
-        reference=reference,
+        answer=chance.choice(QUESTIONS).answer if is_wrong else one.answer,
+        reference=one.reference,
         latency=chance.uniform(0.4, 2.5),
         metadata={"retrieval": method, "release": release},
         ended_at=(BEGIN + day * 86_400 + chance.randrange(60_000)) * 1_000_000_000,
     )
-
-
-def _retrieved(
-    corpus: Corpus, question: str, k: int, chance: random.Random, method: str
-) -> list[str]:
-    model = HashedTfidf(corpus.passages)
-    asked = model.vector(question)
-
-    def likeness(text: str) -> float:
-        return sum(a * b for a, b in zip(asked, model.vector(text), strict=True))
-
-    ranked = sorted(corpus.passages, key=likeness, reverse=True)
-    # A vector index of few dimensions misses the passage now and then.
-    begin = 1 if method == "vector" and chance.random() < 0.25 else 0
-    return ranked[begin : begin + k]
 
 
 def main() -> None:

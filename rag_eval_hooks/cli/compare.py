@@ -1,32 +1,27 @@
-"""`rag-eval-hooks compare` and `tail`: two runs side by side, and results as they come."""
+"""`rag-eval-hooks compare`: two runs side by side."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli import UsageError
-from rag_eval_hooks.cli.arguments import at_least, share
+from rag_eval_hooks.cli.arguments import share
 from rag_eval_hooks.cli.report_command import results_of, write_text
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.results.comparison import Change, Comparison, Trend, compare
-from rag_eval_hooks.results.read import row_of
 from rag_eval_hooks.results.summary import MetricSummary
 
 __all__ = ["FailCondition", "failed_gates", "register", "regressed"]
 
-_PAUSE_S: Final = 0.2
-
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommands."""
+    """Add the subcommand."""
     parser = subparsers.add_parser(
         "compare",
         help="two runs side by side, as a gate for a build",
@@ -53,24 +48,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument("--format", choices=("text", "md", "json"), default="text")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: the terminal")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML, too")
     parser.set_defaults(run=_compare)
-    parser = subparsers.add_parser(
-        "tail",
-        help="show results as they come",
-        description="Follows a results file: requests, scores, failing claims. Ctrl-C ends it.",
-    )
-    parser.add_argument("results", type=Path, metavar="RESULTS", help="file of a jsonl: sink")
-    parser.add_argument(
-        "-n", type=at_least(0), default=5, metavar="N", help="earlier ones (default: 5)"
-    )
-    parser.set_defaults(run=_tail)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     from rag_eval_hooks.results.compared_text import (
         comparison_as_json,
-        comparison_as_junit,
         comparison_as_text,
     )
 
@@ -94,55 +77,12 @@ def _compare(arguments: argparse.Namespace) -> int:
             for one in worse
         ),
     ]
-    if arguments.junit is not None:
-        write_text(comparison_as_junit(comparison, worse, conditions), arguments.junit)
     if arguments.format == "json":
         text = json.dumps(comparison_as_json(comparison, failures), ensure_ascii=False, indent=2)
     else:
         text = comparison_as_text(comparison, failures, markdown=arguments.format == "md")
     write_text(text, arguments.output)
     return 1 if failures else 0
-
-
-def _tail(arguments: argparse.Namespace) -> int:
-    from rag_eval_hooks.results.tables import sample_lines
-
-    for line in _followed(arguments.results, arguments.n):
-        try:
-            values = json.loads(line)
-            text = "\n".join(sample_lines(row_of(values)))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            continue
-        print(text, end="\n\n", flush=True)
-    return 0
-
-
-def _followed(path: Path, earlier: int) -> Iterator[bytes]:
-    """Yield the last lines of a file, then each further one; a rotated file is left for its heir.
-
-    Raises:
-        UsageError: There is no such file.
-    """
-    if not path.exists():
-        raise UsageError(f"{path}: no such file yet")
-    rest = b""
-    file = path.open("rb")
-    try:
-        lines = file.read().splitlines(keepends=True)
-        rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
-        yield from lines[max(0, len(lines) - earlier) :] if earlier else ()
-        while True:
-            rest += file.readline()
-            if rest.endswith(b"\n"):
-                yield rest
-                rest = b""
-            elif path.exists() and not os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                file.close()
-                file, rest = path.open("rb"), b""
-            else:
-                time.sleep(_PAUSE_S)
-    finally:
-        file.close()
 
 
 _GATE: Final = re.compile(r"\s*([\w.\-]+)\s*(<=|>=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")

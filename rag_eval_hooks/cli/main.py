@@ -13,7 +13,6 @@ from rag_eval_hooks.cli import (
     UsageError,
     calibrate,
     compare,
-    demo,
     doctor,
     evaluate,
     fleet,
@@ -38,7 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    commands = (demo, evaluate, report_command, compare, calibrate, metrics, doctor, fleet)
+    commands = (evaluate, report_command, compare, calibrate, metrics, doctor, fleet)
     for command in commands:
         command.register(subparsers)
     return parser

@@ -1,8 +1,7 @@
-"""Comparison as text: tables, Markdown, JSON and JUnit XML."""
+"""Comparison as text: tables, Markdown and JSON."""
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -16,7 +15,7 @@ from rag_eval_hooks.results.text_table import (
     text_table,
 )
 
-__all__ = ["comparison_as_json", "comparison_as_junit", "comparison_as_text"]
+__all__ = ["comparison_as_json", "comparison_as_text"]
 
 _MOST_SHOWN = 20
 
@@ -53,28 +52,6 @@ def comparison_as_json(comparison: Comparison, failures: Sequence[str]) -> dict[
             for one in comparison.regressions
         ],
     }
-
-
-def comparison_as_junit(
-    comparison: Comparison, failing: Sequence[Change], gates: Sequence[str]
-) -> str:
-    """Return a comparison as JUnit XML: a test case for each metric and group, and each gate."""
-    cases = len(comparison.changes) + len(gates)
-    failures = len(failing) + len(gates)
-    suite = ET.Element("testsuite", name="rag-eval-hooks", tests=str(cases), failures=str(failures))
-    for change in comparison.changes:
-        name = change.metric if change.group is None else f"{change.metric} [{change.group}]"
-        case = ET.SubElement(suite, "testcase", classname="compare", name=_xml(name))
-        if change in failing:
-            samples = [one for one in comparison.regressions if one.metric == change.metric]
-            message = f"{shown_number(change.difference)} ({_interval(change)})"
-            failure = ET.SubElement(case, "failure", message=message)
-            failure.text = _xml("\n".join(_line(one) for one in samples[:_MOST_SHOWN]))
-    for gate in gates:
-        case = ET.SubElement(suite, "testcase", classname="gate", name=_xml(gate))
-        ET.SubElement(case, "failure", message=_xml(gate))
-    ET.indent(suite)
-    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _changes(changes: Sequence[Change]) -> TextTable:
@@ -115,12 +92,3 @@ def _interval(change: Change) -> str:
     if change.low is None or change.high is None:
         return "-"
     return f"{change.low:+.3f} to {change.high:+.3f}"
-
-
-def _line(one: Regression) -> str:
-    return f"-{shown_number(one.drop)}  {one_line(one.new.sample.question, 120)}"
-
-
-def _xml(text: str) -> str:
-    """Return a text without the characters that XML cannot hold."""
-    return "".join(char for char in text if char in "\n\t" or char.isprintable())

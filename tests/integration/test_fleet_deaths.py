@@ -16,7 +16,6 @@ from rag_eval_hooks import MemorySink, RagEval, RagEvalConfig, Sample
 from tests.servers.brain import truthful_reply
 from tests.servers.brokers import RABBITMQ, REDIS, RedisServer
 from tests.servers.judge_server import JudgeServer
-from tests.support.command_line import run_command
 from tests.support.fleet import WorkerProcess, lines, scores
 from tests.support.size import size
 from tests.support.variation import Variation, seeds
@@ -176,14 +175,8 @@ def test_workers_are_not_taken_for_dead_when_redis_was_away(fleet: Fleet) -> Non
 
 
 @pytest.mark.parametrize("seed", seeds(2))
-def test_a_sample_that_kills_workers_is_given_up_alone(
-    fleet: Fleet, tmp_path: Path, seed: int
-) -> None:
-    """The poison goes to the dead letters with its reason; its fellow travellers are scored.
-
-    The command line lists it, shows its texts only if asked to, and sends it back, and then it is
-    evaluated like any other.
-    """
+def test_a_sample_that_kills_workers_is_given_up_alone(fleet: Fleet, seed: int) -> None:
+    """The poison goes to the dead letters with its reason; its fellow travellers are scored."""
     made, key = batch(seed, 8), uuid.uuid4().hex
     poison = made.items[seed % 8].sample
     fleet.store.claim(key, "dead-worker#1")
@@ -194,26 +187,8 @@ def test_a_sample_that_kills_workers_is_given_up_alone(
     assert set(fleet.scored()) == others
     assert fleet.store.books()["shop"] == {"scored": 7, "dead:worker_lost": 1}
 
-    def command(*arguments: str) -> str:
-        done = run_command(tmp_path, "dead-letters", *arguments, variables=fleet.variables)
-        assert done.code == 0, done.err
-        return done.out
-
-    listed = command("list")
-    assert "worker_lost" in listed
-    assert poison.sample_id in listed
-    letter = listed.split()[0]
-    assert poison.question not in command("show", letter)
-    assert json.dumps(poison.question, ensure_ascii=False) in command("show", letter, "--content")
-    assert command("send-back", letter[:12]) == "1 sent back\n"
-    assert command("list") == ""
-    assert fleet.store.books()["shop"] == {"scored": 7, "dead:worker_lost": 0}
-    assert sum(fleet.broker.depths().values()) == 1
-    fleet.worker.process(
-        uuid.uuid4().hex,
-        Batch(service="shop", items=[item for item in made.items if item.sample is poison]).text(),
-    )
-    assert fleet.store.books()["shop"]["scored"] == 8
+    (letter,) = dead_letters(fleet.broker)
+    assert (letter.reason, letter.samples[0]["sample_id"]) == ("worker_lost", poison.sample_id)
 
 
 @pytest.mark.long
@@ -281,13 +256,10 @@ def test_a_sample_that_kills_every_worker_ends_among_the_dead_letters(
         (json.dumps({"schema": "1"}), "unreadable"),
     ],
 )
-def test_what_cannot_be_read_is_a_dead_letter(
-    fleet: Fleet, tmp_path: Path, text: str, reason: str
-) -> None:
+def test_what_cannot_be_read_is_a_dead_letter(fleet: Fleet, text: str, reason: str) -> None:
     """A message of another shape or a newer version stops no worker and is not thrown away."""
     fleet.worker.process(uuid.uuid4().hex, text)
-    done = run_command(tmp_path, "dead-letters", "list", variables=fleet.variables)
-    assert reason in done.out
+    assert [letter.reason for letter in dead_letters(fleet.broker)] == [reason]
     assert fleet.store.books() == {"": {f"dead:{reason}": 1}}
 
 

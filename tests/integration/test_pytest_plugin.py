@@ -1,21 +1,16 @@
-"""The pytest plugin, and `tail`, as a user runs them."""
+"""The pytest plugin as a user runs it."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks import Sample
 from rag_eval_hooks.results import read
-from rag_eval_hooks.score import UNIT
 from tests.support.optional import require
-from tests.support.results import evaluation, write_results
 from tests.support.scripts import environment
-from tests.waiting import until
 
 require("jinja2", "scipy")
 
@@ -87,39 +82,3 @@ def test_without_the_option_nothing_is_written(tmp_path: Path) -> None:
         (sys.executable, "-c", probe), env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
-
-
-def test_tail_shows_results_as_they_come(tmp_path: Path) -> None:
-    """Earlier results, then each new one, whole lines only, over a rotation of the file."""
-    path, shown = tmp_path / "r.jsonl", tmp_path / "shown.txt"
-
-    def write(*numbers: int) -> None:
-        made = [
-            evaluation(Sample(question=f"question {n}"), {"m": UNIT.score(0.5)}) for n in numbers
-        ]
-        write_results(path, made)
-
-    write(1, 2, 3)
-    with shown.open("w") as out:
-        process = subprocess.Popen(
-            (sys.executable, "-m", "rag_eval_hooks.cli.main", "tail", str(path), "-n", "1"),
-            env=environment(PYTHONUNBUFFERED="1"),
-            stdout=out,
-        )
-        try:
-            until(lambda: "question 3" in shown.read_text())
-            line = json.dumps(json.loads(path.read_text().splitlines()[0])).replace("n 1", "n 4")
-            with path.open("a") as file:
-                file.write(line[:40])
-                file.flush()
-                file.write(line[40:] + "\n")
-            until(lambda: "question 4" in shown.read_text())
-            path.rename(tmp_path / "r.2026-01-01.jsonl")
-            write(5)
-            until(lambda: "question 5" in shown.read_text())
-        finally:
-            process.terminate()
-            process.wait()
-    text = shown.read_text()
-    assert "question 2" not in text
-    assert [text.count(f"question {n}") for n in (3, 4, 5)] == [1, 1, 1]

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import re
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,32 +179,19 @@ def test_gates_set_the_exit_code(tmp_path: Path, arguments: tuple[str, ...], cod
     assert ("FAILED" in done.out) is (code == 1)
 
 
-def test_reports_of_a_build(tmp_path: Path) -> None:
-    """JUnit XML has a case for each difference and fails those that fell; texts stay texts."""
+def test_tables_of_a_comparison_keep_texts_in_their_cells(tmp_path: Path) -> None:
     hostile = '</failure>\x00<&"| pipe |\n# heading'
-    rows = run(300, SEED)
+    rows = run(30, SEED)
     questions = [replace(row.sample, question=f"{hostile} {i}") for i, row in enumerate(rows)]
     rows = [replace(row, sample=asked) for row, asked in zip(rows, questions, strict=True)]
-    fallen = [
-        rescored(row, score_of(row).value * (0.7 if row.sample.metadata["kind"] == "long" else 1.0))
-        for row in rows
-    ]
+    fallen = [rescored(row, score_of(row).value * 0.7) for row in rows]
     base, new = written(tmp_path / "a.jsonl", rows), written(tmp_path / "b.jsonl", fallen)
-    gate = ("--by", "kind", "--fail-on-regression", "0.01", "--junit", "junit.xml")
-    done = command(tmp_path, "compare", base, new, *gate, "--format", "md", "-o", "c.md")
-    assert done.code == 1
-    suite = ET.parse(tmp_path / "junit.xml").getroot()
-    cases = {case.get("name"): case for case in suite.iter("testcase")}
-    assert set(cases) == {FAITHFUL, f"{FAITHFUL} [short]", f"{FAITHFUL} [long]"}
-    assert suite.get("failures") == "2"
-    assert cases[f"{FAITHFUL} [short]"].find("failure") is None
-    failure = cases[f"{FAITHFUL} [long]"].find("failure")
-    assert failure is not None
-    assert "pipe" in (failure.text or "")
+    done = command(tmp_path, "compare", base, new, "--format", "md", "-o", "c.md")
+    assert done.code == 0
     for table in re.findall(r"(?:^\|.*\n)+", (tmp_path / "c.md").read_text("utf-8"), re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
     plain = command(tmp_path, "compare", base, new, "--format", "json")
-    assert json.loads(plain.out)["pairs"] == 300
+    assert json.loads(plain.out)["pairs"] == 30
 
 
 def test_a_condition_without_a_score_fails(tmp_path: Path) -> None:

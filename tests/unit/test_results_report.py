@@ -259,7 +259,6 @@ def test_cuts_and_conditions_of_the_command(tmp_path: Path) -> None:
         (("worst", "r.jsonl", "--metric", "ragas.recall"), "scored are: own.other, ragas.faith"),
         (("report", "r.jsonl", "--since", "yesterdayish"), "wants 24h, 90m, 7d, today"),
         (("worst", "r.jsonl", "-n", "-3"), "-n: got '-3'; wants a whole number, 1 or more"),
-        (("tail", "r.jsonl", "-n", "-3"), "-n: got '-3'; wants a whole number, 0 or more"),
         (("report", "r.jsonl", "--metric", "ragas.recall"), "scored are: own.other, ragas.faith"),
         (("report", "noise.parquet"), "of 0 read; lines skipped: 1 unreadable"),
         (("calibrate", "nowhere.jsonl", "other.jsonl"), "nowhere.jsonl: no such file"),

@@ -32,12 +32,12 @@ class InMlflow:
 
 
 def demo_in_phoenix(server: Phoenix, folder: Path) -> list[Scored]:
-    to = ("--otlp-endpoint", server.url, "--sink", f"phoenix:{server.url}", "--content")
+    to = ("--otlp-endpoint", server.url, "--sink", f"phoenix:{server.url}")
     return run_demo(folder, *to)
 
 
 def demo_in_mlflow(server: Mlflow, folder: Path) -> list[Scored]:
-    to = ("--otlp-endpoint", server.url, "--sink", f"mlflow:{server.url}", "--content")
+    to = ("--otlp-endpoint", server.url, "--sink", f"mlflow:{server.url}")
     return run_demo(folder, *to, OTEL_EXPORTER_OTLP_HEADERS="x-mlflow-experiment-id=0")
 
 

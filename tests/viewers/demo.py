@@ -13,8 +13,11 @@ from typing import Any
 
 from rag_eval_hooks import Sample
 from rag_eval_hooks.score import AnnotatorKind, NotScored, Outcomes, Score
+from tests.viewers.processes import ROOT
 
-__all__ = ["Scored", "results", "run_demo"]
+__all__ = ["COMMAND", "Scored", "results", "run_demo"]
+
+COMMAND = (sys.executable, "-m", "examples.demo")
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,8 @@ def run_demo(folder: Path, *arguments: str, **variables: str) -> list[Scored]:
     hidden = ("RAG_EVAL_", "OPENAI_", "OTEL_")
     own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
     done = subprocess.run(
-        [sys.executable, "-m", "rag_eval_hooks.cli.main", "demo", "--plain", *arguments],
-        cwd=folder,
+        [*COMMAND, "--output", str(folder / "demo-output"), *arguments],
+        cwd=ROOT,
         # A busy machine is no failure of the viewer.
         env={**own, "RAG_EVAL_SINK_TIMEOUT": "30", **variables},
         capture_output=True,

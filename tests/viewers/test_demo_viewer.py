@@ -1,4 +1,4 @@
-"""`rag-eval-hooks demo --viewer` and `make demo VIEWER=phoenix`, as someone takes a first look."""
+"""The demo with `--viewer` and `make demo VIEWER=phoenix`, as someone takes a first look."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.viewers.demo import results
+from tests.viewers.demo import COMMAND, results
 from tests.viewers.phoenix import Phoenix
 from tests.viewers.processes import ROOT, executable
-
-COMMAND = [sys.executable, "-m", "rag_eval_hooks.cli.main", "demo", "--plain"]
 
 
 def shown(command: Sequence[str], folder: Path, **variables: str) -> subprocess.Popen[str]:
@@ -32,7 +30,7 @@ def shown(command: Sequence[str], folder: Path, **variables: str) -> subprocess.
     own = {key: value for key, value in os.environ.items() if not key.startswith(hidden)}
     return subprocess.Popen(
         command,
-        cwd=ROOT if command[0] == "make" else folder,
+        cwd=ROOT,
         env={**own, "TMPDIR": str(folder), **variables},
         stdout=subprocess.PIPE,
         text=True,
@@ -57,9 +55,10 @@ def test_a_first_look(tmp_path: Path) -> None:
     By `make` where `make viewers` has made its environments, else by the command.
     """
     phoenix = executable("phoenix", "RAGEVAL_PHOENIX", ".venv-phoenix")
-    command = [*COMMAND, "--viewer", "phoenix", "--viewer-command", phoenix]
+    output = ("--output", f"{tmp_path}/demo-output")
+    command = [*COMMAND, *output, "--viewer", "phoenix", "--viewer-command", phoenix]
     if all((ROOT / made).exists() for made in (".venv-demo/.demo", ".venv-phoenix/.installed")):
-        arguments = f"--plain --output {tmp_path}/demo-output"
+        arguments = f"--output {tmp_path}/demo-output"
         command = ["make", "demo", "VIEWER=phoenix", f"ARGS={arguments}"]
     with shown(command, tmp_path) as process:
         (link,) = re.findall(r"in Phoenix: (\S+)", until_shown(process))
@@ -121,7 +120,8 @@ def test_jaeger_is_started_linked_and_ended(ended_by: signal.Signals, tmp_path: 
     program = tmp_path / "jaeger"
     program.write_text(f"#!{sys.executable}\n{JAEGER}")
     program.chmod(0o755)
-    command = [*COMMAND, "--limit", "3", "--viewer", "jaeger", "--viewer-command", str(program)]
+    output = ("--output", str(tmp_path), "--limit", "3")
+    command = [*COMMAND, *output, "--viewer", "jaeger", "--viewer-command", str(program)]
     with shown(command, tmp_path) as process:
         (search,) = re.findall(r"those that fail a threshold: (\S+)", until_shown(process))
         url = httpx.URL(search)
@@ -143,11 +143,11 @@ def test_jaeger_is_started_linked_and_ended(ended_by: signal.Signals, tmp_path: 
         ("jaeger", ["docker run", "--otlp-endpoint"]),
     ],
 )
-def test_a_missing_viewer_is_told(viewer: str, advice: list[str], tmp_path: Path) -> None:
+def test_a_missing_viewer_is_told(viewer: str, advice: list[str]) -> None:
     """The message about a missing viewer says how to get it."""
     done = subprocess.run(
         [*COMMAND, "--viewer", viewer, "--viewer-command", f"no-such-{viewer}"],
-        cwd=tmp_path,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,

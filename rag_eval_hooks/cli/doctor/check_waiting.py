@@ -145,7 +145,7 @@ def check_fleet(setup: Setup) -> Iterator[CheckResult]:
     figures = {"batches_waiting": waiting, "dead_letters": dead}
     yield CheckResult(CheckStatus.OK, f"{waiting} batches wait in the broker", figures=figures)
     if dead:
-        advice = "see them: rag-eval-hooks dead-letters list"
+        advice = "look at the queue of dead letters in the broker"
         yield CheckResult(CheckStatus.WARNING, f"{dead} dead letters", advice)
     store = FleetStore(broker.redis_url, keep=0)
     try:

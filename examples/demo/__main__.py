@@ -1,0 +1,88 @@
+"""A RAG pipeline over the handbook of an invented ferry line, scored while it runs.
+
+    make demo
+    make demo FRAMEWORK=llama-index VIEWER=phoenix
+
+Needs no key and no network. The model is a script, some of whose answers are wrong on purpose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from importlib import import_module
+from pathlib import Path
+
+from examples.demo.handbook import QUESTIONS
+from examples.demo.viewer import (
+    SERVICE,
+    ViewerError,
+    jaeger_links,
+    phoenix_link,
+    running,
+    wait,
+)
+from rag_eval_hooks import RagEval, setup_tracing
+from rag_eval_hooks.cli.main import main as command
+
+
+def main() -> None:
+    """Run the demo; exit code 1 where a question has no score."""
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__.partition("\n")[0])
+    parser.add_argument("--framework", choices=("langchain", "llama-index"), default="langchain")
+    parser.add_argument("--viewer", choices=("phoenix", "jaeger"), help="start this viewer")
+    parser.add_argument("--viewer-command", metavar="PATH", help="its executable")
+    parser.add_argument("--otlp-endpoint", metavar="URL", help="send spans there")
+    parser.add_argument("--sink", action="append", default=[], help="send scores there, repeatable")
+    parser.add_argument("--limit", type=int, metavar="N", help="ask the first N questions only")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), metavar="FOLDER")
+    arguments = parser.parse_args()
+    if arguments.viewer is None:
+        raise SystemExit(run(arguments))
+    # A termination signal stops the viewer first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with running(arguments.viewer, arguments.viewer_command) as (page, endpoint):
+            arguments.otlp_endpoint = endpoint
+            if arguments.viewer == "phoenix":
+                arguments.sink.append(f"phoenix:{page}")
+            code = run(arguments)
+            is_phoenix = arguments.viewer == "phoenix"
+            print(f"in Phoenix: {phoenix_link(page)}" if is_phoenix else jaeger_links(page))
+            wait()
+    except ViewerError as error:
+        parser.error(str(error))
+    raise SystemExit(code)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask all questions, wait for the scores, and print a report."""
+    traces, results = (arguments.output / name for name in ("traces.jsonl", "results.jsonl"))
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    for path in (traces, results):
+        path.unlink(missing_ok=True)
+    provider = setup_tracing(
+        otlp_endpoint=arguments.otlp_endpoint, path=traces, service_name=SERVICE
+    )
+    pipeline = import_module(f"examples.demo.{arguments.framework.replace('-', '_')}_pipeline")
+    with RagEval(
+        ["ragas", "lexical"],
+        sinks=["console", f"jsonl:{results}", *arguments.sink],
+        thresholds={"ragas.faithfulness": 0.8},
+        capture_content=True,
+    ) as evals:
+        ask = pipeline.build(evals)
+        for one in QUESTIONS[: arguments.limit]:
+            known = {"question_id": one.id, "reference": one.reference, "mistake": one.mistake}
+            ask(one.question, {key: value for key, value in known.items() if value is not None})
+        evals.flush()
+        stats = evals.stats()
+    provider.shutdown()
+    command(["report", str(results)])
+    print(f"\ntraces   {traces}  (OTLP/JSON; the RAG spans carry the scores)")
+    print(f"results  {results}  (rag-eval-hooks report {results} -o report.html)")
+    return int(not 0 < stats.offered == stats.scored)
+
+
+if __name__ == "__main__":
+    main()
