@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 __all__ = [
     "SPACED",
     "STOP_WORDS",
+    "collapse_runs",
     "contains",
     "content_tokens",
     "distinct",
@@ -47,6 +48,20 @@ SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
 """Translation of an ASCII text into one of its words and spaces."""
 _WORD = re.compile(rf"[{CJK}]|(?:(?![{CJK}])\S)+")
 _ANY_CJK = re.compile(f"[{CJK}]")
+
+
+_SPACES = re.compile(r"\s{3,}")
+_LONGEST_RUN = 40
+_RUN = re.compile(rf"(.)\1{{{_LONGEST_RUN},}}", re.DOTALL)
+
+
+def collapse_runs(text: str) -> str:
+    """Return a text without long runs of white space or of any one character.
+
+    Patterns that backtrack over such a run take time by its square and hold the interpreter lock.
+    """
+    spaced = _SPACES.sub(lambda run: "\n\n" if "\n" in run[0] else " ", text)
+    return _RUN.sub(lambda run: run[0][:_LONGEST_RUN], spaced)
 
 
 def word_set(words: str) -> frozenset[str]:

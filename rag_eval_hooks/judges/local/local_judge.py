@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings, Stance
@@ -16,13 +17,29 @@ from rag_eval_hooks.judges.local.ratings import RATE, indistinct, rated
 from rag_eval_hooks.judges.local.verdicts import VERIFY, Verification
 from rag_eval_hooks.judges.local.windows import RULES, Vectors
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
+from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify
+from rag_eval_hooks.text.folding import collapse_runs
 from rag_eval_hooks.text.key_terms import entities
 
 __all__ = ["LocalJudge"]
 
 _NO_QUESTIONS = NotScored(Cause.MISSING_INPUT, "the embedded judge generates no questions")
 _NO_RUBRIC = NotScored(Cause.MISSING_INPUT, "the embedded judge rates by no rubric")
+
+
+_AnyTask = TypeVar("_AnyTask", bound=Task)
+
+
+def _collapsed(task: _AnyTask) -> _AnyTask:
+    """Return a task whose texts have no long runs of one character."""
+    texts: dict[str, Any] = {
+        field.name: collapse_runs(value)
+        if isinstance(value, str)
+        else tuple(map(collapse_runs, value))
+        for field in fields(task)
+        if isinstance(value := getattr(task, field.name), str | tuple)
+    }
+    return replace(task, **texts)
 
 
 def _stance(task: Decompose) -> Stance:
@@ -90,6 +107,7 @@ class LocalJudge:
 
     async def decompose(self, task: Decompose) -> Findings:
         """Return claims, entities and stance by rules; questions are never made."""
+        task = _collapsed(task)
         made: dict[str, Any] = {
             kind.value: _DECOMPOSE[kind](task) if kind in _DECOMPOSE else _NO_QUESTIONS
             for kind in task.wanted
@@ -102,7 +120,7 @@ class LocalJudge:
         Raises:
             JudgeError: The embedder or the entailment model failed.
         """
-        verification = Verification(task, RULES)
+        verification = Verification(_collapsed(task), RULES)
         if self._entailer is not None:
             verification.entailment = self._entailer.judge
         if self._embedder:
@@ -121,7 +139,7 @@ class LocalJudge:
         Raises:
             JudgeError: The embedder failed.
         """
-        return Findings(**await rated(task, self._embedder, RULES))
+        return Findings(**await rated(_collapsed(task), self._embedder, RULES))
 
     async def grade(self, task: Grade) -> Findings:
         """Return no grade: all are by rubrics."""
