@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-__all__ = ["Context", "contexts_of", "scalars", "score_in"]
+__all__ = ["READABLE_MAPPING", "Context", "contexts_of", "is_readable", "scalars", "score_in"]
+
+READABLE_MAPPING: Final = (dict, MappingProxyType)
+"""Mappings that are read in what passes by: another kind may load its values, or run code."""
 
 _SCORE_KEYS = ("relevance_score", "score", "similarity_score", "_score")
 _TEXT_KEYS = ("text", "page_content", "content")
@@ -54,6 +58,12 @@ def contexts_of(values: Any) -> tuple[Context, ...]:
     if not isinstance(values, Iterable):
         raise _refusal(values)
     return tuple(map(_context_of, values))
+
+
+def is_readable(value: Any) -> bool:
+    """Return whether a value can be read as documents without using up or loading anything."""
+    readable = (*READABLE_MAPPING, str, Context, list, tuple, set, frozenset)
+    return isinstance(value, readable) or (_is_one(value) and not isinstance(value, Mapping))
 
 
 def scalars(metadata: Any) -> dict[str, Any]:

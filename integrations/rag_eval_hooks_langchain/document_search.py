@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
 from itertools import islice
 from typing import Any, TypeAlias
@@ -12,7 +12,13 @@ from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 
-from rag_eval_hooks.context import contexts_of, scalars, score_in
+from rag_eval_hooks.context import (
+    READABLE_MAPPING,
+    contexts_of,
+    is_readable,
+    scalars,
+    score_in,
+)
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.structured import class_of, entries, is_stored, update_of
 
@@ -190,7 +196,7 @@ def _items(value: Any) -> Sequence[Any] | None:
     """Return the documents of a list, of a mapping by name, or the only one."""
     if isinstance(value, Document):
         return [value]
-    if isinstance(value, Mapping):
+    if isinstance(value, READABLE_MAPPING):
         if _is_written(value):
             return [value]
         named = list(islice(value.values(), WIDE))
@@ -199,7 +205,7 @@ def _items(value: Any) -> Sequence[Any] | None:
 
 
 def _is_document(item: Any) -> bool:
-    if isinstance(item, Mapping):
+    if isinstance(item, READABLE_MAPPING):
         # A message written as a mapping has a content, too.
         return "role" not in item
     is_text = isinstance(item, str | Context)
@@ -207,7 +213,7 @@ def _is_document(item: Any) -> bool:
 
 
 def _is_written(item: Any) -> bool:
-    return isinstance(item, Mapping) and isinstance(item.get("page_content"), str)
+    return isinstance(item, READABLE_MAPPING) and isinstance(item.get("page_content"), str)
 
 
 def _is_handed_on(item: Any, before: Any) -> bool:
@@ -239,7 +245,10 @@ def contexts_in(item: Any) -> tuple[Context, ...]:
     document = _document_in(item)
     if document is not None:
         return (snapshot(document, _score_beside(item)),)
-    return contexts_of(entries(item) if is_stored(class_of(item)) else item)
+    held = entries(item) if is_stored(class_of(item)) else item
+    if not is_readable(held):
+        raise TypeError(type(held).__name__)
+    return contexts_of(held)
 
 
 def _same(items: Sequence[Any], given: Any) -> bool:

@@ -16,6 +16,7 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 
 from rag_eval_hooks.capture.contexts.rows import block_text
+from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks_langchain.structured import as_json, entries, fresh
 
 __all__ = [
@@ -138,7 +139,7 @@ def _texts_in(values: Mapping[str, Any], depth: int) -> Iterator[str]:
     for value in values.values():
         if (text := lone_text(value)).strip():
             yield text
-        elif isinstance(value, Mapping) and depth:
+        elif isinstance(value, READABLE_MAPPING) and depth:
             yield from _texts_in(value, depth - 1)
 
 
@@ -199,7 +200,7 @@ def _content_text(content: Any) -> str:
 
 def _block_texts(blocks: Sequence[Any]) -> Iterator[str]:
     for block in blocks:
-        text = block.get("text") if isinstance(block, Mapping) else block
+        text = block.get("text") if isinstance(block, READABLE_MAPPING) else block
         if isinstance(text, str):
             yield text
 
@@ -212,14 +213,14 @@ def _asked_text(content: Any) -> str:
 
 
 def _is_written(block: Any) -> bool:
-    return not isinstance(block, Mapping) or block.get("type") in (None, "text")
+    return not isinstance(block, READABLE_MAPPING) or block.get("type") in (None, "text")
 
 
 def _human_text(item: Any) -> str | None:
     """Return the text of a human message: an object, a mapping, or a role and its content."""
     if isinstance(item, HumanMessage):
         return _asked_text(item.content)
-    if isinstance(item, Mapping) and (item.get("role") or item.get("type")) in _USER:
+    if isinstance(item, READABLE_MAPPING) and (item.get("role") or item.get("type")) in _USER:
         return _asked_text(item.get("content"))
     if isinstance(item, tuple | list) and len(item) == _PAIR and item[0] in _USER:
         return _asked_text(item[1])
@@ -291,5 +292,5 @@ def _text_in(value: Any) -> str | None:
 def _only_text(values: Mapping[str, Any]) -> str | None:
     """Return the only text of a mapping and the mappings in it."""
     texts = [value for value in values.values() if isinstance(value, str)]
-    inner = any(isinstance(value, Mapping) and value for value in values.values())
+    inner = any(isinstance(value, READABLE_MAPPING) and value for value in values.values())
     return texts[0] if len(texts) == 1 and not inner else None

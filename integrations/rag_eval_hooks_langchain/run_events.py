@@ -218,8 +218,12 @@ class RunEvents(BaseCallbackHandler):
 
     @end_edge
     def on_retriever_end(self, run: Run, documents: Sequence[Document], **_extra: Any) -> None:
-        """End a retrieval with its documents, possibly none."""
-        self._recorder.documents(run, tuple(map(snapshot, documents)))
+        """End a retrieval with its documents, possibly none.
+
+        An iterator belongs to the application: to read it is to take its documents.
+        """
+        if isinstance(documents, list | tuple):
+            self._recorder.documents(run, tuple(map(snapshot, documents)))
 
     @run_edge
     def on_chat_model_start(

@@ -19,6 +19,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
+from rag_eval_hooks.context import READABLE_MAPPING
+
 __all__ = ["as_json", "class_of", "entries", "fresh", "is_stored", "structured", "update_of"]
 
 _PAIR = 2
@@ -64,7 +66,8 @@ def class_of(value: object) -> type:
 
 @functools.lru_cache(maxsize=256)
 def _is_mapping(kind: type) -> bool:
-    return issubclass(kind, Mapping)
+    # Reading another kind of mapping may run the application's code, or load what it stands for.
+    return issubclass(kind, READABLE_MAPPING)
 
 
 @functools.lru_cache(maxsize=256)
@@ -120,7 +123,7 @@ def as_json(value: Any) -> str | None:
 
 def _is_of_framework(value: Any) -> bool:
     """Return whether a value is a document, message or prompt, or directly holds one."""
-    if isinstance(value, Mapping):
+    if isinstance(value, READABLE_MAPPING):
         value = list(islice(value.values(), _MANY))
     items = value if isinstance(value, list | tuple) else (value,)
     return any(_is_part(item) for item in items[:_MANY])

@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from rag_eval_hooks.capture import CaptureOptions, Choice, Run
 from rag_eval_hooks.capture.contexts.replies import as_json, found_nothing, json_in, main_part
 from rag_eval_hooks.capture.contexts.rows import is_message, lone_row, row_of, table_rows
-from rag_eval_hooks.context import contexts_of
+from rag_eval_hooks.context import contexts_of, is_readable
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_llama_index import values
@@ -151,6 +151,8 @@ class LlamaIndexOptions(CaptureOptions):
             return text if isinstance(text, Context) else Context(text=str(text))
         held = values.entries(value)
         if held is not None and is_message(held):
+            return None
+        if not is_readable(held or value):
             return None
         try:
             (context,) = contexts_of(held or value)

@@ -87,7 +87,7 @@ class RunDocuments:
 
         Whoever builds an index has nodes summarised that nobody retrieved.
         """
-        sources = given.source_nodes or ()
+        sources = given.source_nodes if isinstance(given.source_nodes, list | tuple) else ()
         alone = role is Role.SYNTHESIS and run.parent is None
         if not alone or any(found.node.node_id in self._alone for found in sources):
             note_sources(self._recorder, run, sources)

@@ -32,6 +32,8 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.workflow import Event, StopEvent
 from pydantic import BaseModel
 
+from rag_eval_hooks.context import READABLE_MAPPING
+
 __all__ = [
     "ANSWERS_WITH_SOURCES",
     "REPLIES",
@@ -99,7 +101,7 @@ def question_of(value: Any) -> str | None:
         return value.content
     if isinstance(value, Event):
         return question_of(entries(value))
-    if isinstance(value, Mapping):
+    if isinstance(value, READABLE_MAPPING):
         return _first(value, _QUESTION_KEYS, question_of)
     if isinstance(value, Sequence):
         return _last_asked(value)
@@ -170,7 +172,7 @@ def entries(value: Any) -> dict[str, Any] | None:
     if isinstance(value, Event):
         # Declared and free fields.
         return {**vars(value), **dict(value.items())}
-    if isinstance(value, Mapping):
+    if isinstance(value, READABLE_MAPPING):
         return {str(key): one for key, one in value.items()}
     if isinstance(value, BaseModel):
         return dict(value)
@@ -227,19 +229,20 @@ def known_text(synthesizer: Any, value: Any) -> str | None:
 
 def message_texts(messages: Iterable[ChatMessage]) -> tuple[str, ...]:
     """Return the texts of a chat model's input, in order."""
-    return tuple(message.content or "" for message in messages)
+    held = messages if isinstance(messages, list | tuple) else ()
+    return tuple(message.content or "" for message in held)
 
 
 def metadata_of(tags: Any) -> dict[str, Any]:
     """Return metadata from instrument tags, without those that LlamaIndex itself sets."""
-    given = tags if isinstance(tags, Mapping) else {}
+    given = tags if isinstance(tags, READABLE_MAPPING) else {}
     named = {str(key): value for key, value in given.items()}
     return {k: v for k, v in named.items() if not k.startswith(_FRAMEWORK) and k != "tags"}
 
 
 def labels_of(tags: Any) -> tuple[str, ...]:
     """Return the free labels in the instrument tag `tags`."""
-    labels = tags.get("tags") if isinstance(tags, Mapping) else None
+    labels = tags.get("tags") if isinstance(tags, READABLE_MAPPING) else None
     if isinstance(labels, list | tuple | set | frozenset):
         return tuple(map(str, labels))
     return () if labels is None else (str(labels),)

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.interaction import Run, RunKind
 from rag_eval_hooks.capture.messages import model_messages, tool_content
+from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText
 from rag_eval_hooks.sample import Context
@@ -69,7 +70,7 @@ def _json(value: Any, longest: int) -> str:
 
 
 def _with_short_texts(value: Any, longest: int) -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, READABLE_MAPPING):
         return {
             # What kind of message it is stays whole.
             str(key): item if key in STRUCTURE else _with_short_texts(item, longest)

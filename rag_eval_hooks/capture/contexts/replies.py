@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rag_eval_hooks.capture.contexts.rows import LONG_TEXT, row_of
+from rag_eval_hooks.context import READABLE_MAPPING
 
 __all__ = ["as_json", "found_nothing", "json_in", "main_part", "mapping_in", "texts_in"]
 
@@ -19,7 +20,7 @@ _DEEP = 50
 
 def found_nothing(held: Any) -> bool:
     """Return whether a reply, as JSON holds it, is but a failure or an empty page."""
-    if not isinstance(held, Mapping):
+    if not isinstance(held, READABLE_MAPPING):
         return False
     left = {key for key, value in held.items() if not _is_nothing(value)}
     if left & _ERRORS:
@@ -29,7 +30,7 @@ def found_nothing(held: Any) -> bool:
 
 def _is_nothing(value: Any) -> bool:
     """Return whether a value is empty, or the number of an empty page."""
-    if isinstance(value, Mapping):
+    if isinstance(value, READABLE_MAPPING):
         return all(map(_is_nothing, value.values()))
     if isinstance(value, list | str):
         return not value
@@ -38,10 +39,10 @@ def _is_nothing(value: Any) -> bool:
 
 def main_part(held: Any) -> Any:
     """Return a reply, as JSON holds it, without the counts and pages beside its documents."""
-    if not isinstance(held, Mapping) or not _holds_documents(held):
+    if not isinstance(held, READABLE_MAPPING) or not _holds_documents(held):
         return held
-    kept = (key for key, value in held.items() if not isinstance(value, Mapping))
-    deep = (key for key, value in held.items() if isinstance(value, Mapping))
+    kept = (key for key, value in held.items() if not isinstance(value, READABLE_MAPPING))
+    deep = (key for key, value in held.items() if isinstance(value, READABLE_MAPPING))
     parts = {key: main_part(held[key]) for key in deep if _holds_documents(held[key])}
     return {key: held[key] for key in kept} | parts
 
@@ -49,13 +50,13 @@ def main_part(held: Any) -> Any:
 def _holds_documents(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) >= LONG_TEXT
-    if isinstance(value, Mapping):
+    if isinstance(value, READABLE_MAPPING):
         return any(map(_holds_documents, value.values()))
     return isinstance(value, list) and any(_is_hit(v) or _holds_documents(v) for v in value)
 
 
 def _is_hit(item: Any) -> bool:
-    return isinstance(item, Mapping) and row_of(item) is not None
+    return isinstance(item, READABLE_MAPPING) and row_of(item) is not None
 
 
 def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
@@ -63,8 +64,8 @@ def texts_in(value: object, depth: int = _DEEP) -> Iterator[str]:
     if isinstance(value, str):
         yield value
         value = json_in(value)
-    if isinstance(value, Mapping | list | tuple) and depth:
-        for item in value.values() if isinstance(value, Mapping) else value:
+    if isinstance(value, (*READABLE_MAPPING, list, tuple)) and depth:
+        for item in value.values() if isinstance(value, READABLE_MAPPING) else value:
             yield from texts_in(item, depth - 1)
 
 
@@ -82,7 +83,7 @@ def json_in(text: str) -> list[Any] | dict[str, Any] | None:
 def mapping_in(value: object) -> dict[str, Any] | None:
     """Return a mapping as JSON holds it; None for other values, and for what JSON cannot hold."""
     try:
-        return json.loads(json.dumps(value)) if isinstance(value, Mapping) else None
+        return json.loads(json.dumps(value)) if isinstance(value, READABLE_MAPPING) else None
     except (TypeError, ValueError, RecursionError):
         return None
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from rag_eval_hooks.capture.contexts.text_forms import is_telling, is_telling_text, width
-from rag_eval_hooks.context import contexts_of, scalars, score_in
+from rag_eval_hooks.context import READABLE_MAPPING, contexts_of, scalars, score_in
 from rag_eval_hooks.sample import Context
 
 __all__ = [
@@ -64,7 +64,12 @@ def row_of(held: Mapping[str, Any]) -> Context | None:
         return contexts_of({"text": held["page_content"], **held})[0]
     texts = {key: text for key in held if (text := block_text(held[key]))}
     usual = next((texts[key] for key in _TEXT_KEYS if key in texts), None)
-    inner = (more for item in held.values() if isinstance(item, Mapping) for more in item.values())
+    inner = (
+        more
+        for item in held.values()
+        if isinstance(item, READABLE_MAPPING)
+        for more in item.values()
+    )
     text = usual or max((*texts.values(), *filter(_is_text, inner)), key=len, default="")
     if not is_telling_text(text):
         return None
@@ -83,7 +88,9 @@ def row_of(held: Mapping[str, Any]) -> Context | None:
 
 
 def _holds_rows(value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(isinstance(v, Mapping) for v in value[:1])
+    return isinstance(value, list | tuple) and any(
+        isinstance(v, READABLE_MAPPING) for v in value[:1]
+    )
 
 
 def _is_text(value: Any) -> bool:
@@ -94,7 +101,7 @@ def _written(value: Any, depth: int = 3) -> int:
     """Return about how many characters the short values of a row take, as it is written."""
     if isinstance(value, str):
         return width(value)
-    if isinstance(value, Mapping) and depth:
+    if isinstance(value, READABLE_MAPPING) and depth:
         names = sum(len(key) if isinstance(key, str) else _MARKS for key in value)
         return names + sum(_MARKS + _written(part, depth - 1) for part in value.values())
     return _MARKS
@@ -108,7 +115,7 @@ def block_text(value: Any, depth: int = _DEEP) -> str:
         return ""
     if isinstance(value, list):
         return "\n".join(filter(None, (block_text(one, depth - 1) for one in value[:_WIDE])))
-    if isinstance(value, Mapping) and _ENCODED.isdisjoint(_forms(value)):
+    if isinstance(value, READABLE_MAPPING) and _ENCODED.isdisjoint(_forms(value)):
         parts = (value.get(key) for key in ("text", "content", "source", "data"))
         texts = (block_text(part, depth - 1) for part in parts if part is not None)
         return next(filter(None, texts), "")
@@ -142,7 +149,9 @@ def table_rows(
         return None
     if not all(map(is_telling, written)):
         return (Context(text=write(items)),)
-    held = [scalars(item) if isinstance(item, Mapping) else {} for item in map(_fields, items)]
+    held = [
+        scalars(item) if isinstance(item, READABLE_MAPPING) else {} for item in map(_fields, items)
+    ]
     return tuple(Context(text=t, metadata=m) for t, m in zip(written, held, strict=True))
 
 
@@ -153,7 +162,7 @@ def lone_row(item: Any) -> tuple[Context, ...] | None:
     """
     item = _shown(item)
     held = _fields(item)
-    if not isinstance(held, Mapping) or row_of(held) is not None:
+    if not isinstance(held, READABLE_MAPPING) or row_of(held) is not None:
         return None
     apart = _apart(item, set())
     written = "" if isinf(apart) else _repr(item)
@@ -188,10 +197,12 @@ def _apart(value: Any, seen: set[int], depth: int = _LEVELS) -> float:
 def _parts(value: Any) -> Sequence[Any] | None:
     """Return the values of a record, or of a list in one; None for what is or holds documents."""
     held = _fields(value)
-    if isinstance(held, Mapping):
+    if isinstance(held, READABLE_MAPPING):
         parts, most = list(held.values()), _WIDE
         # Documents and messages are objects that hold metadata.
-        is_document = held is not value and any(isinstance(part, Mapping) for part in parts)
+        is_document = held is not value and any(
+            isinstance(part, READABLE_MAPPING) for part in parts
+        )
         is_document = is_document or is_message(held)
     elif isinstance(held, list | tuple):
         parts, most = list(held[: _BROAD + 1]), _BROAD
@@ -205,7 +216,7 @@ def _is_document(item: Any) -> bool:
     """Return whether an item of a list is a long text or a hit."""
     if isinstance(item, str):
         return len(item) >= LONG_TEXT
-    return isinstance(item, Mapping) and row_of(item) is not None
+    return isinstance(item, READABLE_MAPPING) and row_of(item) is not None
 
 
 def _is_telling_item(item: Any) -> bool:
@@ -214,13 +225,13 @@ def _is_telling_item(item: Any) -> bool:
 
 def _nested(held: Mapping[str, Any] | Sequence[Any]) -> Iterator[Context]:
     """Yield long texts and records in a record: a prompt may show one alone."""
-    for part in held.values() if isinstance(held, Mapping) else held:
+    for part in held.values() if isinstance(held, READABLE_MAPPING) else held:
         inner = _fields(part)
         if isinstance(part, str) and len(part) >= LONG_TEXT:
             yield Context(text=part)
-        if isinstance(inner, Mapping) and is_telling(written := _repr(part)):
+        if isinstance(inner, READABLE_MAPPING) and is_telling(written := _repr(part)):
             yield Context(text=written, metadata=scalars(part))
-        if isinstance(inner, Mapping | list | tuple):
+        if isinstance(inner, (*READABLE_MAPPING, list, tuple)):
             yield from _nested(inner)
 
 
@@ -252,7 +263,7 @@ def _fields(item: Any) -> Any:
 def _values(item: Any) -> Sequence[Any] | None:
     """Return the values of a row; None for what is no row, such as a message."""
     held = _fields(item)
-    if isinstance(held, Mapping):
+    if isinstance(held, READABLE_MAPPING):
         values = list(held.values())
         # Objects of frameworks hold others; vectors and lists of rows are no short values.
         is_record = held is item or all(isinstance(value, _SCALARS) for value in values)
