@@ -119,12 +119,11 @@ lint: $(VENV)/.installed
 # A table of each part, and its rows as JSON in build/bench; `PARTS=kill9`: one of them. The last
 # makes the environments of other libraries and writes docs/benchmarks.md from all rows.
 # `QUICK=1`: small sizes, whose figures scatter, and no page.
-PARTS ?= handler_overhead llama_index_overhead judge_calls stuck_judge spool_cost sinks_cost kill9 peers
+PARTS ?= handler_overhead llama_index_overhead judge_calls spool_cost sinks_cost kill9 peers
 QUICK ?=
 handler_overhead_QUICK = --rounds 5
 llama_index_overhead_QUICK = --rounds 5
 judge_calls_QUICK = --samples 10
-stuck_judge_QUICK = --offers 5000
 spool_cost_QUICK = --offers 200
 sinks_cost_QUICK = --samples 20 --rounds 1
 kill9_QUICK = --kills 5

@@ -28,7 +28,7 @@ record every run as a span; ours records question, passages and answer, and eval
 metric that costs nothing. DeepEval has no exporter: its last trace is kept, as its tests do.""",
     "memory": """Resident memory that requests add while nothing listens where spans go, and, for
 ours, while the judge never answers: the first requests, then as many again. `none` is the pipeline
-unwatched. The queue of ours is not full by then; `benchmarks/stuck_judge.py` fills it.""",
+unwatched.""",
     "judging": """Faithfulness of the same samples, asked of a judge server on loopback, eight
 samples at a time. Corrupted replies stop in the middle. Calls and prompt characters are counted at
 the server, for each sample; message texts only, without the schemas that a library sends beside
@@ -50,7 +50,6 @@ _TITLES = {
     "handler_overhead": "Handler of LangChain",
     "llama_index_overhead": "Handler of LlamaIndex",
     "judge_calls": "Judge calls",
-    "stuck_judge": "Stuck judge",
     "spool_cost": "Cost of the spool",
     "sinks_cost": "Cost of sinks",
     "kill9": "Killed processes",
@@ -59,7 +58,6 @@ _OWN = {
     "handler_overhead": "CPU and wall time in ms that a handler adds to requests of LangChain.",
     "llama_index_overhead": "CPU and wall time in ms that a handler adds to LlamaIndex.",
     "judge_calls": "Judge calls and characters a sample.",
-    "stuck_judge": "Offers at full speed to a judge that never answers.",
     "spool_cost": "Time of an offer, without and with a spool.",
     "sinks_cost": "CPU of the evaluator for a sample's scores, by signal and by platform.",
     "kill9": "Processes killed: what of the accepted samples is scored, lost, or twice.",
