@@ -11,7 +11,7 @@ from langchain_core.outputs import ChatGeneration, Generation, LLMResult
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.capture.contexts.text_forms import is_telling_text
-from rag_eval_hooks.capture.interaction import Facts
+from rag_eval_hooks.capture.records import Facts
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks_langchain.question_answer import message_text
 from rag_eval_hooks_langchain.structured import update_of

@@ -350,7 +350,9 @@ class RunEvents(BaseCallbackHandler):
     def _note_parent(self, root: Run, parent_run_id: Any) -> None:
         """Note a parent that was never seen. A batch gives its steps no context that tells more."""
         if isinstance(parent_run_id, UUID) and current_run_id() != key_of(parent_run_id):
-            self._recorder.unseen.name(root, key_of(parent_run_id), weakref.ref(parent_run_id))
+            self._recorder.ended.name_parent(
+                root, key_of(parent_run_id), weakref.ref(parent_run_id)
+            )
 
     def _has_lost(self, parent_id: Hashable | None, tags: Sequence[str] | None) -> bool:
         """Return whether a run that was never seen began while this handler was to be called."""

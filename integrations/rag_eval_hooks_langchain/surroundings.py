@@ -15,7 +15,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tracers.context import register_configure_hook
 
 from rag_eval_hooks.capture.conversation import OWN_KEYS, own_entries
-from rag_eval_hooks.capture.interaction import Run
+from rag_eval_hooks.capture.records import Run
 
 __all__ = [
     "SWITCH",

@@ -7,9 +7,9 @@ from typing import Any
 
 from rag_eval_hooks.capture import Origin, Run
 from rag_eval_hooks.capture.conversation import is_of_same_user, thread_of
-from rag_eval_hooks.capture.interaction import Interaction
 from rag_eval_hooks.capture.recorder import Recorder
-from rag_eval_hooks.capture.suspended_interactions import Fits
+from rag_eval_hooks.capture.records import Interaction
+from rag_eval_hooks.capture.resume import Fits
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks_langchain.choices import Choices

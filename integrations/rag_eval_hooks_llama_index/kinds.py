@@ -21,7 +21,7 @@ from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.interaction import Facts, Run, RunKind
+from rag_eval_hooks.capture.records import Facts, Run, RunKind
 
 __all__ = [
     "INPUT_TOKENS",

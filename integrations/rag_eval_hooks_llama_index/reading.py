@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from llama_index.core.instrumentation.span import active_span_id
 
-from rag_eval_hooks.capture.run_notes import status_after
+from rag_eval_hooks.capture.recorder import status_after
 from rag_eval_hooks.sample import Status
 
 __all__ = ["StreamReading", "run_being_read"]

@@ -237,7 +237,7 @@ class Tracker:
 
     def _split(self, root: Run) -> None:
         for request in split_requests(root.interaction):
-            self._recorder.ended.add(request)
+            self._recorder.report(request)
 
     def _note_answer(self, run: Run, role: Role, instance: Any, given: Any, streams: bool) -> None:
         if role is Role.WRITER:

@@ -1,10 +1,10 @@
 """Framework-free capture of RAG interactions; what integrations build on."""
 
-from rag_eval_hooks.capture.capture_options import CaptureKeywords, CaptureOptions, Choice
-from rag_eval_hooks.capture.interaction import Facts, Interaction, Origin, Run, RunKind
-from rag_eval_hooks.capture.manual import ManualInteraction
+from rag_eval_hooks.capture.interaction import ManualInteraction
+from rag_eval_hooks.capture.options import CaptureKeywords, CaptureOptions, Choice
 from rag_eval_hooks.capture.other_instrumentors import OtherInstrumentors
 from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.records import Facts, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.capture.sample_builder import Assembler
 from rag_eval_hooks.capture.sample_parts import assemble, traits_of_interaction
 from rag_eval_hooks.capture.spans import SpanWriter

@@ -10,9 +10,9 @@ from opentelemetry import context as otel_context
 
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.hand_calls import HandCall, answers, picks_tool, retrievals_shown
-from rag_eval_hooks.capture.interaction import Interaction
 from rag_eval_hooks.capture.join_calls import join_calls, rewriting
 from rag_eval_hooks.capture.places import Nearness
+from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.incidents import Incidents
 
 __all__ = ["CallsByHand"]
@@ -113,6 +113,7 @@ class CallsByHand:
         self._retrievals: list[HandCall] = []
         self._loose: list[HandCall] = []
         self._requests: list[_Request] = []
+        self._opened: dict[tuple[int, int], HandCall] = {}
 
     def add(self, interaction: Interaction) -> bool:
         """Note an ended root that is no interaction by itself. O(1), from any thread.
@@ -126,6 +127,11 @@ class CallsByHand:
         if call.retrieves or any(run.prompt for run in interaction.runs):
             self._ended.append(call)
         return call.retrieves
+
+    @property
+    def waits(self) -> bool:
+        """True if `sweep` has something to do."""
+        return bool(self._ended or self._requests or self._retrievals or self._loose)
 
     def was_shown(self, interaction: Interaction) -> bool:
         """Return whether a root's prompts show documents of retrievals outside of it.
@@ -167,15 +173,27 @@ class CallsByHand:
 
     def _report(self, opened: Iterable[Interaction], *, at_once: bool) -> None:
         now = time.monotonic()
-        going_on = [HandCall(one, one.place) for one in opened if one.place is not None]
-        for call in going_on:
-            call.retrievals = retrievals_shown(call, self._retrievals)
+        going_on = self._going_on(opened)
         for request in list(self._requests):
             if any(self._may_continue(request, call) for call in going_on):
                 request.last = now
             elif at_once or now - request.last > _PAUSE or request.is_over(self._requests):
                 self._requests.remove(request)
                 self._end(request)
+
+    def _going_on(self, opened: Iterable[Interaction]) -> list[HandCall]:
+        """Return calls that are open; a call is made anew only if it has got further runs."""
+        known, self._opened = self._opened, {}
+        for one in opened:
+            if one.place is None:
+                continue
+            key = (id(one), len(one.runs))
+            call = known.get(key)
+            if call is None or call.interaction is not one:
+                call = HandCall(one, one.place)
+            call.retrievals = retrievals_shown(call, self._retrievals)
+            self._opened[key] = call
+        return list(self._opened.values())
 
     def _may_continue(self, request: _Request, call: HandCall) -> bool:
         is_next = any(call.nearness(one) is Nearness.LINE for one in request.calls)

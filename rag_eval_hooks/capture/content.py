@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.interaction import Run, RunKind
 from rag_eval_hooks.capture.messages import model_messages, tool_content
+from rag_eval_hooks.capture.records import Run, RunKind
 from rag_eval_hooks.context import READABLE_MAPPING
 from rag_eval_hooks.encodable import encodable
 from rag_eval_hooks.redaction.redactor import STRUCTURE, Content, CutText

@@ -7,8 +7,8 @@ from functools import cached_property
 
 from rag_eval_hooks.capture.contexts.replies import texts_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling, is_telling_text
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 from rag_eval_hooks.capture.places import Nearness, Place
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Status
 
 __all__ = [

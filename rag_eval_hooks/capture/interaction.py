@@ -1,322 +1,176 @@
-"""Runs of a framework, and the interaction that they make up."""
+"""Interactions that the application opens and closes itself, with or without a framework."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from types import MappingProxyType
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
 
-from opentelemetry.context import Context as OtelContext
-from opentelemetry.trace import SpanContext
+from opentelemetry import context as otel_context
+from opentelemetry import trace
 
-from rag_eval_hooks.capture.capture_options import CaptureOptions
-from rag_eval_hooks.capture.places import Place
-from rag_eval_hooks.sample import Context, Status
-from rag_eval_hooks.telemetry.other_span import OtherSpan
+from rag_eval_hooks.capture.options import CaptureOptions
+from rag_eval_hooks.capture.places import place_of_caller
+from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.scopes import Scope, enclosing_scope
+from rag_eval_hooks.context import contexts_of
+from rag_eval_hooks.incidents import Incidents, host_edge
 
-__all__ = [
-    "DocumentList",
-    "Facts",
-    "Interaction",
-    "Origin",
-    "Others",
-    "Run",
-    "RunKind",
-    "UnseenParent",
-]
-
-Facts: TypeAlias = Mapping[str, str | int | float | bool]
-"""Span attributes that a framework names, by their semantic-convention key."""
-
-_NO_FACTS: Facts = MappingProxyType({})
+__all__ = ["ManualInteraction"]
 
 
-class RunKind(StrEnum):
-    """Kind of a run. Retrievers, models, tools, embeddings and rerankers become spans."""
+class ManualInteraction:
+    """One interaction, opened by `RagEval.interaction`. A context manager, sync and async.
 
-    CHAIN = "chain"
-    RETRIEVER = "retriever"
-    MODEL = "model"
-    TOOL = "tool"
-    EMBEDDING = "embedding"
-    RERANKER = "reranker"
-    MANUAL = "manual"
-    """An interaction that the application opened itself."""
+    While it is open, runs of a framework that would be outermost become part of it. Inside
+    another interaction that asks the same, and inside a framework's run, it opens none of its own
+    but joins that one: its contexts and metadata count there, its answer where the outer one gives
+    none. With a question of its own inside one opened by hand it is an interaction of its own: the
+    other may be that of a suspended generator, whose context Python shares with its consumer.
 
+    Entered where no span is current, it belongs to the trace in which it was made: a server may
+    have left its span before the generator of a response runs.
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class Run:
-    """One step as the framework reports it.
-
-    Attributes:
-        id: The framework's id.
-        kind: The kind of step.
-        name: The framework's name for it.
-        parent: The enclosing run, or None for a root.
-        interaction: The interaction that it is a part of.
-        start: Nanoseconds since the epoch.
-        outermost: Whether the application called it itself, and not a part of a framework's run.
-        end: Nanoseconds since the epoch, or None while the run is open.
-        prompt: Texts that a model was given, in order.
-        earlier: Indices of those that a model said in earlier turns.
-        text: Output of a model or the root, as text.
-        text_unknown: Whether its output is a text that cannot be read.
-        query: Question to a retriever or the root.
-        facts: Further span attributes.
-        error_type: Class name of the exception that ended the run.
-        tool_arguments: Arguments of the tools that a model picked, as the framework gave them.
-        span_content: Content for its span alone: `roles` of the prompt's texts and `tool_calls`
-            of a model, `arguments` and `result` of a tool as text.
-        checkpoint: The framework's name for this step, equal when it is run again after a stop.
-        joins: Whether the model calls below it belong together whatever they said, as those of
-            one synthesizer do.
-        batch: Name of the batch of steps beside one another that it is one of, or None.
-        state: Kept for the integration while the interaction is open.
+    It is known to its own context and to tasks and threads that copy it. Such a task may outlive
+    it: what the task runs later is no part of it, and keeps nothing of it alive.
     """
 
-    id: Hashable
-    kind: RunKind
-    name: str
-    parent: Run | None
-    interaction: Interaction
-    start: int
-    outermost: bool = False
-    end: int | None = None
-    prompt: tuple[str, ...] = ()
-    earlier: Collection[int] = ()
-    text: str | None = None
-    text_unknown: bool = False
-    query: str | None = None
-    facts: Facts = field(default_factory=lambda: _NO_FACTS)
-    error_type: str | None = None
-    tool_arguments: Sequence[Any] = ()
-    span_content: Mapping[str, Any] = field(default_factory=lambda: _NO_FACTS)
-    checkpoint: str | None = None
-    joins: bool = False
-    batch: str | None = None
-    state: Any = None
+    def __init__(
+        self,
+        recorder: Recorder,
+        incidents: Incidents,
+        question: str | None,
+        *,
+        metadata: Mapping[str, Any] | None,
+        tags: Sequence[str] | None,
+        name: str | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._recorder = recorder
+        self._made_in = otel_context.get_current()
+        self._scope: Scope | None = None
+        self._incidents = incidents
+        self._question = ""
+        self._metadata: dict[str, Any] = {}
+        self._tags: tuple[str, ...] = ()
+        self._name = "interaction"
+        self._options: CaptureOptions | None = None
+        self._describe(question, metadata, tags, name, options)
+
+    def _describe(self, question: Any, metadata: Any, tags: Any, name: Any, options: Any) -> None:
+        """Read what the application passed, as far as it can be read."""
+        if question is None:
+            self._incidents.count("capture interaction: no question")
+        for field, value, read in (
+            ("_question", question, str),
+            ("_metadata", metadata, dict),
+            ("_tags", tags, _texts),
+            ("_name", name, str),
+            ("_options", options or None, lambda given: CaptureOptions(**given)),
+        ):
+            try:
+                if value is not None:
+                    setattr(self, field, read(value))
+            except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
+                self._incidents.report(f"capture interaction {field[1:]}", error)
+
+    @host_edge
+    def contexts(self, documents: Any) -> None:
+        """Record what the model is given; the contexts of the interaction are then these.
+
+        Args:
+            documents: Texts, `Context` objects, mappings with a `text`, documents of LangChain,
+                objects that `as_context` reads, or one of them. A further call appends; a text
+                that is there already counts once. An empty list says that retrieval found nothing.
+        """
+        if (run := self._run) is not None:
+            read = contexts_of if self._options is None else self._options.contexts_of
+            self._recorder.defer(run, self._recorder.documents, run, read(documents), Origin.STATED)
+
+    @host_edge
+    def answer(self, text: str | None) -> None:
+        """Record what the user gets. The last call counts; None says that there is no text."""
+        if (run := self._run) is not None:
+            self._recorder.answer(run, None if text is None else str(text))
+
+    @host_edge
+    def metadata(self, values: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Add metadata, such as `session_id`, `user_id`, `question_id`, `reference`, or any."""
+        if (run := self._run) is not None:
+            run.interaction.add_metadata({**(values or {}), **more})
 
     @property
-    def by_hand(self) -> bool:
-        """True if the application opened it and all that encloses it by hand."""
-        return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
+    def _run(self) -> Run | None:
+        return None if self._scope is None else self._scope.run
 
-    def within(self, kind: RunKind) -> bool:
-        """Return whether an enclosing run is of a kind."""
-        outer = self.parent
-        while outer is not None and outer.kind is not kind:
-            outer = outer.parent
-        return outer is not None
+    def __enter__(self) -> Self:
+        """Open the interaction."""
+        self._open()
+        return self
 
-    def ancestors(self) -> Iterator[Run]:
-        """Yield the enclosing runs, innermost first."""
-        outer = self.parent
-        while outer is not None:
-            yield outer
-            outer = outer.parent
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the interaction; an exception passes through and sets the status."""
+        self._close(error)
 
+    async def __aenter__(self) -> Self:
+        """Open the interaction."""
+        self._open()
+        return self
 
-class Origin(StrEnum):
-    """Origin of a list of candidates."""
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the interaction; an exception passes through and sets the status."""
+        self._close(error)
 
-    DOCUMENTS = "documents"
-    """Documents that a run gave out."""
-    GIVEN = "given"
-    """Documents that the caller gave, which may be left over from an earlier turn."""
-    TEXT = "text"
-    """The text of a tool, which may or may not be retrieved."""
-    STEP = "step"
-    """Any text that a step put out; it counts if the model was shown it."""
-    EARLIER = "earlier"
-    """Text that an earlier turn left in the state; it counts if the model was shown it."""
-    SOURCES = "sources"
-    """Documents that an answer names as its grounds."""
-    STATED = "stated"
-    """The application said so itself."""
+    @host_edge
+    def _open(self) -> None:
+        scope = Scope(self._recorder, None, self._question, self.contexts)
+        scope.run = run = self._recorder.start(
+            object(),
+            None,
+            RunKind.MANUAL,
+            self._name,
+            self._metadata,
+            self._tags,
+            apart=scope.asks_another(enclosing_scope(self._recorder)),
+        )
+        if run is None:
+            return
+        self._recorder.question(run, self._question)
+        if run.parent is not None:
+            run.interaction.add_metadata(self._metadata)
+        else:
+            run.interaction.options = self._options
+            self._place(run.interaction)
+        self._scope = scope
+        scope.enter()
 
+    def _place(self, interaction: Interaction) -> None:
+        if not trace.get_current_span(interaction.otel).get_span_context().is_valid:
+            interaction.otel = self._made_in
+            interaction.place = place_of_caller(self._made_in)
 
-_GUESSED = (Origin.STEP, Origin.EARLIER)
-_UNSURE = (Origin.GIVEN, Origin.TEXT, *_GUESSED)
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentList:
-    """Documents that a run gave out: candidates for what the model saw.
-
-    Attributes:
-        run: Who gave them.
-        contexts: Snapshots, in order; possibly none.
-        origin: How sure it is that they were retrieved.
-        shown: By index, the text in the form in which the framework shows it to a model.
-        named: Whether the application named the tool that gave it as one that retrieves.
-    """
-
-    run: Run
-    contexts: tuple[Context, ...]
-    origin: Origin = Origin.DOCUMENTS
-    shown: Mapping[int, str] = field(default_factory=dict)
-    named: bool = False
-
-    @property
-    def is_guessed(self) -> bool:
-        """True for texts of a state, of which any may or may not be a document."""
-        return self.origin in _GUESSED
-
-
-@dataclass(frozen=True, slots=True)
-class Others:
-    """Spans that other instrumentors write of an interaction.
-
-    Attributes:
-        active: Whether one writes spans for it.
-        span: Its span of the root run, where that can be reached.
-        unrecorded: The context of that span, where it is in a trace that is not sampled.
-    """
-
-    active: bool = False
-    span: OtherSpan | None = None
-    unrecorded: SpanContext | None = None
+    @host_edge
+    def _close(self, error: BaseException | None) -> None:
+        scope, self._scope = self._scope, None
+        run = None if scope is None else scope.leave()
+        if run is None:
+            return
+        if error is None:
+            self._recorder.end(run)
+        else:
+            self._recorder.fail(run, error)
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class UnseenParent:
-    """A run that roots name as their parent, and of which no beginning was reported.
-
-    Attributes:
-        held: Returns None when nothing could report its end any more.
-        has_ended: Whether its end was reported.
-    """
-
-    held: Callable[[], object]
-    has_ended: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class Interaction:
-    """One root run and all that happened in it.
-
-    Attributes:
-        otel: The application's OpenTelemetry context when it began.
-        metadata: Metadata of the root run, and what was added to it.
-        tags: Its tags.
-        runs: Every run in order of start, the root first.
-        lists: Document lists in order of appearance.
-        status: How it ended.
-        opened: When its root, or the last of its roots, began; nanoseconds since the epoch.
-        chosen: The contexts, where the application chose them itself.
-        asked: Texts of the root's input one of which may be the question.
-        kept: Texts of the state that a root without an input goes on with; likewise.
-        candidates: Further texts that the root gave out, one of which may be the answer.
-        written: Texts that the last step of the root wrote.
-        structured: Output of the root as JSON, if nothing in it is known as the answer.
-        interrupted: Whether it waits for somebody before it goes on.
-        resumable: Whether it may be tried again from where it broke off.
-        stops: Checkpoints at which it stopped.
-        joined: Whether it was put together of calls that the application made one by one.
-        attempted: Whether a retriever was asked, whatever came of it.
-        configured: Whether the framework's config has been read.
-        is_readable: Whether it can become a sample; one whose beginning was lost cannot.
-        left_out: Parts of which text is missing, by a limit or a lost event.
-        cut_texts: Texts that were cut when they were noted.
-        step_texts: Hashes of the texts of steps that were noted already, or are no find.
-        kept_values: By identity, values that steps keep and that were read, with their lengths.
-        rewritten: By a document's id, its texts that a later step replaced, as a masking one does.
-        kept_chars: Characters of text held so far.
-        prompted: Texts of prompts that are held already.
-        others: What other instrumentors make of it, once that was looked for.
-        streams: Functions that return how the reading of a stream ended, or None before that.
-        task: Task in which it began, or the loop of one that is done, while it is open.
-        returned: Whether the root has returned and only streams are open.
-        read_until: End of the last reading, in nanoseconds since the epoch; 0 if unknown.
-        place: Caller of the root.
-        passed: Whether the application named this very request for capture, which then is no
-            step of a larger one.
-        options: Those of this one alone, which come before those of a handler.
-        id: Returns the framework's id of the root, or None when nothing but us could name it any
-            more, so that no end will be reported.
-    """
-
-    otel: OtelContext
-    metadata: dict[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = ()
-    runs: list[Run] = field(default_factory=list)
-    lists: list[DocumentList] = field(default_factory=list)
-    status: Status = Status.OK
-    opened: int = 0
-    chosen: tuple[Context, ...] | None = None
-    candidates: tuple[str, ...] = ()
-    written: tuple[str, ...] = ()
-    structured: str | None = None
-    asked: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    interrupted: bool = False
-    resumable: bool = False
-    stops: set[str] = field(default_factory=set)
-    joined: bool = False
-    attempted: bool = False
-    configured: bool = False
-    is_readable: bool = True
-    left_out: set[str] = field(default_factory=set)
-    cut_texts: set[str] = field(default_factory=set)
-    step_texts: set[int] = field(default_factory=set)
-    kept_values: dict[int, tuple[Any, int]] = field(default_factory=dict)
-    rewritten: dict[str | None, set[str]] = field(default_factory=dict)
-    kept_chars: int = 0
-    prompted: dict[str, str] = field(default_factory=dict)
-    others: Others | None = None
-    streams: list[Callable[[], Status | None]] = field(default_factory=list)
-    task: Any = None
-    returned: bool = False
-    read_until: int = 0
-    place: Place | None = None
-    passed: bool = False
-    options: CaptureOptions | None = None
-    id: Callable[[], object] | None = None
-    unseen: UnseenParent | None = None
-
-    @property
-    def root(self) -> Run:
-        """The outermost run."""
-        return self.runs[0]
-
-    @property
-    def last_event(self) -> int:
-        """End of the last reported run inside the root; 0 for none."""
-        return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
-
-    @property
-    def retrieves(self) -> bool | None:
-        """True if anything was retrieved, or a retriever was asked; None if that is unsure."""
-        if self.attempted or self.chosen is not None:
-            return True
-        if any(found.origin not in _UNSURE for found in self.lists):
-            return True
-        return None if self.lists else False
-
-    def lists_of(self, origin: Origin) -> list[DocumentList]:
-        """Return the lists of an origin."""
-        return [found for found in self.lists if found.origin is origin]
-
-    def add_metadata(self, values: Mapping[str, Any]) -> None:
-        """Add to the metadata; a later value of a key wins."""
-        self.metadata = {**self.metadata, **values}
-
-    def add_tags(self, tags: Sequence[str]) -> None:
-        """Add tags, each once."""
-        self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
-
-    @property
-    def chars(self) -> int:
-        """Characters of text that this interaction keeps in memory."""
-        root = self.root
-        return self.kept_chars + len(root.query or "") + len(root.text or "")
-
-    def closed_early(self) -> bool:
-        """Return whether its last model still ran at the end: a stream that nobody read on."""
-        root = self.root
-        if root.kind is RunKind.MANUAL and root.text is not None:
-            return False
-        models = [run for run in self.runs if run.kind is RunKind.MODEL]
-        return bool(models) and models[-1].end is None
+def _texts(values: Any) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(map(str, values))

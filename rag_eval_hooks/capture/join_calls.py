@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
-from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling, is_telling_text
 from rag_eval_hooks.capture.hand_calls import HandCall, picks_tool, stands_in
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 
 __all__ = ["join_calls", "rewriting"]
 
@@ -27,50 +25,32 @@ def join_calls(
     """
     answering = _answering(calls)
     parts = sorted([*used, *retrievals, *calls], key=lambda call: call.root.start)
-    joined = copy(answering.interaction)
-    joined.runs, joined.lists = [], []
-    root = copy(answering.root)
+    joined = answering.interaction.part([answering.root])
+    joined.lists, joined.kept_chars = [], 0
+    joined.joined = True
+    root = joined.root
     if root.kind is not RunKind.CHAIN:
         root.id, root.kind, root.name, root.facts = object(), RunKind.MANUAL, _NAME, {}
         root.text, root.prompt = answering.text or None, ()
-    root.interaction, root.outermost = joined, True
+    root.outermost = True
     root.query = _question(answering, root, retrievals, used)
     root.start = min(part.root.start for part in parts)
     root.end = max(part.end for part in parts)
-    joined.runs.append(root)
-    for part in parts:
-        _adopt(joined, part, root, is_root=part.root is answering.root)
+    asked = joined.asked
+    for part in reversed(parts):
+        own = part.interaction.part(part.interaction.runs)
+        if not (part is answering and root.kind is RunKind.CHAIN):
+            # Its root is a step of the joined interaction.
+            own.runs.insert(0, root)
+        joined.absorb(own)
+    joined.asked, joined.attempted = asked, True
     # A generator may run when the request's span is no longer current.
     spans = ((part.place.span.get_span_context(), part) for part in (answering, *parts))
     joined.otel = next(
         (part.interaction.otel for span, part in spans if span.is_valid), joined.otel
     )
-    joined.metadata = {}
-    for part in (*parts, answering):
-        joined.metadata |= part.interaction.metadata
-    joined.tags = tuple(dict.fromkeys(tag for part in parts for tag in part.interaction.tags))
-    joined.cut_texts = set().union(*(part.interaction.cut_texts for part in parts))
-    joined.left_out = set().union(*(part.interaction.left_out for part in parts))
-    joined.kept_chars = sum(part.interaction.chars for part in parts)
     joined.opened = min(part.interaction.opened for part in parts)
-    joined.attempted = joined.joined = True
     return joined
-
-
-def _adopt(joined: Interaction, part: HandCall, root: Run, *, is_root: bool) -> None:
-    """Copy the runs and lists of a part into the joined interaction, below its root."""
-    copies: dict[Run, Run] = {}
-    for run in part.interaction.runs:
-        if run is part.root and is_root and root.kind is RunKind.CHAIN:
-            copies[run] = root
-            continue
-        copies[run] = copied = copy(run)
-        copied.interaction = joined
-        copied.parent = root if run.parent is None else copies.get(run.parent, root)
-        joined.runs.append(copied)
-    # What an earlier try left has runs of its own.
-    lists = part.interaction.lists
-    joined.lists += [replace(found, run=copies.get(found.run, root)) for found in lists]
 
 
 def _answering(calls: Sequence[HandCall]) -> HandCall:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.capture.interaction import Run
+from rag_eval_hooks.capture.records import Run
 from rag_eval_hooks.redaction.redactor import Content, CutText
 
 __all__ = ["agent_messages", "model_messages", "tool_content"]

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from opentelemetry.trace import Span
 
-from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 
@@ -96,4 +96,4 @@ def _framework_root(run: Run) -> Run:
 
 
 def _has_retrieved(interaction: Interaction) -> bool:
-    return interaction.retrieves is not False
+    return bool(interaction.pending) or interaction.retrieves is not False

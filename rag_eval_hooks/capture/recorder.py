@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -10,52 +10,56 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 
+from rag_eval_hooks.capture.bounded import EndedIds, oldest
 from rag_eval_hooks.capture.by_hand import CallsByHand
-from rag_eval_hooks.capture.ended_requests import EndedRequests, is_left
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.endings import Endings, is_left
+from rag_eval_hooks.capture.notes import Notes
 from rag_eval_hooks.capture.places import current_task, place_of_caller
-from rag_eval_hooks.capture.run_notes import RunNotes, status_after
-from rag_eval_hooks.capture.run_table import OF_EVENTS, RunTable
-from rag_eval_hooks.capture.suspended_interactions import Suspensions, oldest
-from rag_eval_hooks.capture.unseen_parents import UnseenParents
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.capture.resume import Suspensions
+from rag_eval_hooks.capture.scopes import enclosing_run
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.suppress import is_suppressed
 
-__all__ = ["Recorder"]
+__all__ = ["Recorder", "status_after"]
 
+_OF_EVENTS = ("contexts", "prompt")
+"""Parts of a sample that may be wrong where an event of any of its runs is missing."""
 _OF_ROOT = ("question", "answer")
 """Parts of a sample that may be wrong where an event of its root is missing."""
 _LOOKED_AT = 20
-"""Open interactions whose tasks are looked at when one more begins."""
+"""Open interactions whose tasks are looked at when one more starts."""
 _MAX_RUNS = 10_000
 """Runs of one interaction; one more, and it is abandoned as one that never ends."""
+_MAX_OPEN_CHARS = 400_000_000
+"""Characters of text that all open interactions may hold together."""
 
 
-class Recorder(RunTable, RunNotes):
-    """Follows runs by their ids and reports each interaction once, when its root ends.
+class Recorder(Notes):
+    """Follows runs by their ids and reports each interaction once, after its root has ended.
 
-    An interaction is a root run in which something was retrieved, or one that the application
-    opened by hand, which includes the framework's roots within it. Every method is O(1) but `end`
-    of a root, takes no lock and may be called from any thread; events of one run come in order,
-    events of different runs in any. Late and repeated events are ignored.
+    Methods for events are O(1), take no lock and may be called from any thread. Events of one run
+    come in order, events of different runs in any. Late and repeated events are ignored. What an
+    event means is found out later, by `sweep`: see `defer`.
 
     Args:
-        on_end: Called with every ended interaction, in the thread of its last event.
+        on_end: Called with every ended interaction, off the request's thread.
         ttl: Seconds after which an open or interrupted interaction is given up.
         max_open: Interactions that may be open, and as many that may be interrupted; the oldest
             is given up for one more.
         max_chars: Characters of text that one may hold.
         max_text_chars: Characters of one text that are of use later.
-        on_wait: Called when an interaction waits for a stream or for somebody: from then on
-            `sweep` is needed.
-        incidents: Counts calls by hand that are no interaction.
+        on_wait: Called when `sweep` is needed. Returns whether somebody will call it; if not,
+            ended interactions are reported by the thread that ends them.
+        incidents: Counts failures, and calls by hand that are no interaction.
 
     Attributes:
         by_hand: Retrievers and models that the application calls one by one.
         ended: Roots that have ended, and those without retrieved text among them.
-        unseen: Parents of roots of which no beginning was reported.
         suspensions: Interactions that stopped and may be resumed.
+        locators: Functions of integrations that return the id of the framework's run around the
+            caller, or None.
     """
 
     def __init__(
@@ -66,34 +70,80 @@ class Recorder(RunTable, RunNotes):
         max_open: int,
         max_chars: int = 4_000_000,
         max_text_chars: int = 20_000,
-        on_wait: Callable[[], object] = lambda: None,
+        on_wait: Callable[[], bool] = lambda: False,
         incidents: Incidents | None = None,
     ) -> None:
-        RunNotes.__init__(self, max_chars, max_text_chars)
         self._on_end = on_end
         self._on_wait = on_wait
         self._ttl_ns = int(ttl * 1e9)
         self._max_open = max_open
-        self.by_hand = CallsByHand(on_end, incidents or Incidents())
-        self.locators = set()
+        Notes.__init__(self, max_chars, max_text_chars)
+        self._incidents = incidents or Incidents()
+        self.by_hand = CallsByHand(on_end, self._incidents)
+        self.locators: set[Callable[[], Hashable | None]] = set()
         self.forked()
 
     def forked(self) -> None:
         """Forget everything open: the parent of a forked process reports it."""
-        RunTable.__init__(self)
         self._sweeping = threading.RLock()
-        self.by_hand.forked()
+        self._runs: dict[Hashable, Run] = {}
+        self._ended = EndedIds()
         self._open: dict[Hashable, Interaction] = {}
         self._waiting: dict[Hashable, Interaction] = {}
-        self.ended = EndedRequests(self._on_end, self._on_wait, self.by_hand)
-        self.unseen = UnseenParents(self.ended.add, self._on_end, self._on_wait)
-        self.suspensions = Suspensions(self.unseen.add, self._max_open)
+        self.by_hand.forked()
+        self.suspensions = Suspensions(self.report, self._max_open)
+        self.ended = Endings(self._on_end, self.by_hand, self.suspensions, self._incidents)
 
     def opened(self) -> tuple[int, int]:
         """Return how many interactions are open or interrupted, and the characters they hold."""
         held = list(self._open.values())
         chars = sum(interaction.chars for interaction in held) + self.suspensions.chars
         return len(held) + len(self.suspensions), chars
+
+    def __len__(self) -> int:
+        """Return the number of open interactions; interrupted ones do not count."""
+        return len(self._open)
+
+    # Look-ups. Single operations of dictionaries are atomic.
+
+    def get(self, run_id: Hashable) -> Run | None:
+        """Return an open run, or None for one that was never seen or has ended."""
+        run = self._runs.get(run_id)
+        return run if run is not None and run.end is None else None
+
+    def knows(self, run_id: Hashable) -> bool:
+        """Return whether a run, ended or not, belongs to an open interaction."""
+        return run_id in self._runs
+
+    def is_unknown(self, run_id: Hashable) -> bool:
+        """Return whether a run was never seen, or is forgotten."""
+        return run_id not in self._runs and run_id not in self._ended
+
+    def shared(self, run_id: Hashable, other: Run) -> bool:
+        """Return whether a known run belongs to the same interaction as another."""
+        run = self._runs.get(run_id)
+        return run is not None and run.interaction is other.interaction
+
+    def is_inside(self, parent_id: Hashable | None) -> bool:
+        """Return whether a run with this parent would be a part of something that is open."""
+        return self.around(parent_id) is not None
+
+    def around(self, parent_id: Hashable | None) -> Run | None:
+        """Return the open run that a run with this parent would be a part of, or None.
+
+        Frameworks lose parents: a fallback names none, nor does a call that is given callbacks of
+        its own. What their context says counts, then an interaction opened by hand.
+        """
+        if parent_id is not None and (run := self.get(parent_id)) is not None:
+            return run
+        for locate in tuple(self.locators):
+            if (run_id := locate()) is not None and (run := self.get(run_id)) is not None:
+                return run
+        run = enclosing_run(self)
+        # A forked child inherits the scope, but its recorder starts anew.
+        return run if run is not None and self.get(run.id) is run else None
+
+    # Events of runs.
 
     def start(
         self,
@@ -121,10 +171,14 @@ class Recorder(RunTable, RunNotes):
         Returns:
             The run, or None if it is known already, came late, or is part of our own evaluation.
         """
-        if run_id in self._runs or run_id in self._ended:
+        if run_id in self._runs:
+            return None
+        # Applications name requests, and may use a name again: only parts come late.
+        if run_id in self._ended and (parent_id is not None or not self._ended.is_root(run_id)):
             return None
         parent = self._runs.get(parent_id) if parent_id is not None else None
-        # Looked up in the order opposite to that in which an end, maybe at this moment, notes it.
+        # Check `_runs` before `_ended`: a concurrent end adds to `_ended` first, so the id is
+        # always in one of them.
         if parent_id in self._ended:
             # What it starts in its turn comes late too.
             self._remember(run_id)
@@ -132,7 +186,7 @@ class Recorder(RunTable, RunNotes):
         if parent is None:
             if is_suppressed():
                 return None
-            parent = self._around()
+            parent = self.around(None)
             if apart and parent is not None and parent.by_hand:
                 parent = None
         if parent is not None:
@@ -166,16 +220,17 @@ class Recorder(RunTable, RunNotes):
         tags: Sequence[str],
     ) -> Run:
         self._abandon_old()
-        self._end_left()
+        self._end_left(_LOOKED_AT)
         if len(self._open) >= self._max_open and (first := oldest(self._open)) is not None:
             self._finish(first.root, Status.ABANDONED)
         interaction = Interaction(otel_context.get_current(), {}, tuple(tags))
-        interaction.metadata = self.metadata(interaction, metadata)
+        interaction.metadata = self._cut_metadata(interaction, metadata)
         interaction.place = place_of_caller(interaction.otel)
         interaction.opened = now = time.time_ns()
         interaction.task = current_task()
         run = Run(run_id, kind, name, None, interaction, now, outermost=True)
         interaction.runs.append(run)
+        self._ended.forget(run_id)
         self._runs[run_id] = run
         self._open[run_id] = interaction
         return run
@@ -225,65 +280,48 @@ class Recorder(RunTable, RunNotes):
             anywhere: Whether the run may have been a part of any interaction that is open: then
                 all are marked.
         """
-        run = self._runs.get(run_id) or self._runs.get(parent_id)
-        run = self._around() if run is None else run
+        run = self._runs.get(run_id) or self._runs.get(parent_id) or self.around(None)
         if run is not None:
             own = run.outermost and run.id == run_id
-            run.interaction.left_out.update(OF_EVENTS, _OF_ROOT if own else ())
+            run.interaction.left_out.update(_OF_EVENTS, _OF_ROOT if own else ())
         elif run_id not in self._ended and parent_id not in self._ended:
             self._on_end(Interaction(otel_context.get_current(), is_readable=False))
             for open_one in list(self._open.values()) if anywhere else ():
-                open_one.left_out.update(OF_EVENTS)
+                open_one.left_out.update(_OF_EVENTS)
         for name in (run_id, parent_id):
             if name is not None and name not in self._runs:
                 self._remember(name)
 
     def ended_unseen(self, run_id: Hashable) -> None:
-        """Note the end of a run that was never seen: with its beginning its request is lost."""
-        if self.unseen.end(run_id):
+        """Note the end of a run that was never seen: with its start its request is lost."""
+        if self.ended.parent_ended(run_id):
             self._remember(run_id)
 
     def misplaced(self, root: Run, parent: Run) -> None:
-        """Note that a root ends as a part of a run: that its parent was not named when it began."""
+        """Discard a root that turns out to be a child: its parent was unknown when it started."""
         root.interaction.is_readable = False
         self.lost(None, parent.id)
 
-    def sweep(self, *, at_once: bool = False) -> None:
-        """End what waited for streams that are over, give up what is past the time limit.
+    def defer(self, run: Run, read: Callable[..., None], *values: Any) -> None:
+        """Leave an event to be read off the request's thread.
 
         Args:
-            at_once: Whether to report what a further call by hand, or an end around it, may yet
-                change.
+            run: The run that it is about. If reading raises, its interaction is marked as one of
+                which parts are missing.
+            read: Reads the event.
+            values: Arguments that nobody changes any more.
         """
-        with self._sweeping:
-            for interaction in list(self._waiting.values()):
-                self.settle(interaction.root)
-            self._abandon_old()
-            self._end_left(len(self._open))
-            self.unseen.decide(math.inf if at_once else time.time_ns() - self._ttl_ns)
-            self.ended.decide()
-            self.by_hand.sweep(list(self._open.values()), at_once=at_once)
 
-    def _abandon_old(self) -> None:
-        oldest_allowed = time.time_ns() - self._ttl_ns
-        self.suspensions.sweep(oldest_allowed)
-        while (first := oldest(self._open)) is not None and first.opened <= oldest_allowed:
-            self._finish(first.root, Status.ABANDONED)
+        def guarded() -> None:
+            try:
+                read(*values)
+            except Exception as error:  # noqa: BLE001 - the host's edge: objects of its own
+                self._incidents.report(f"capture {read.__name__}", error)
+                run.interaction.left_out.update(_OF_EVENTS, _OF_ROOT if run.outermost else ())
 
-    def _end_left(self, most: int = _LOOKED_AT) -> None:
-        """End the first of those that were cancelled without a word of the framework."""
-        for interaction in [one for one in list(self._open.values())[:most] if is_left(one)]:
-            # Its stream may have been read to the end, which nobody has noticed yet.
-            self.settle(interaction.root)
-            self._finish(interaction.root, Status.CANCELLED)
+        run.interaction.pending.append(guarded)
 
-    def close(self) -> None:
-        """Report what waits for somebody as interrupted: nobody will resume it here."""
-        self.suspensions.close()
-
-    def __len__(self) -> int:
-        """Return the number of open interactions; interrupted ones do not count."""
-        return len(self._open)
+    # Ends of interactions.
 
     def _finish(self, run: Run, status: Status) -> None:
         if run.end is not None:
@@ -302,17 +340,109 @@ class Recorder(RunTable, RunNotes):
             return
         self._waiting.pop(root.id, None)
         interaction.task = None
-        if status is Status.OK and interaction.closed_early():
-            status = Status.CLOSED
-        self._end_runs(interaction, status)
         interaction.status = status
+        self._end_runs(interaction)
         if interaction.interrupted and status is Status.OK:
             interaction.status = Status.INTERRUPTED
             self._on_wait()
             self.suspensions.interrupted(interaction)
             return
-        self.unseen.add(interaction)
         # Interrupts are reported only to handlers that were passed: this may have been one.
-        may_wait = not interaction.passed and not interaction.retrieves
-        if interaction.resumable and (status is not Status.OK or may_wait):
+        if interaction.resumable and not (status is Status.OK and interaction.passed):
             self.suspensions.broken_off(interaction)
+        self.report(interaction)
+
+    def _end_runs(self, interaction: Interaction) -> None:
+        """End the runs of an interaction that are still open."""
+        interaction.kept_values.clear()
+        root = interaction.root
+        for run in interaction.runs:
+            self._remember(run.id, is_root=run is root)
+            if run.end is None:
+                run.end, run.unfinished = root.end, True
+                if run.checkpoint is not None:
+                    interaction.stops.add(run.checkpoint)
+            run.state = None
+
+    def _remember(self, run_id: Hashable, *, is_root: bool = False) -> None:
+        self._ended.add(run_id, is_root=is_root)
+        self._runs.pop(run_id, None)
+
+    def report(self, interaction: Interaction) -> None:
+        """Hand an ended interaction to `sweep`, which reads and reports it."""
+        waiting = self.ended.add(interaction)
+        others = interaction.others
+        # The span of another instrumentor waits for the decision.
+        if not self._on_wait() or (others is not None and others.span is not None):
+            with self._sweeping:
+                self.ended.decide()
+        elif waiting and self._sweeping.acquire(blocking=False):
+            try:
+                self.ended.decide(most=2)
+            finally:
+                self._sweeping.release()
+
+    def sweep(self, *, at_once: bool = False) -> None:
+        """Report what ended, end streams that are over, give up what is past the time limit.
+
+        Args:
+            at_once: Whether to report what a further call by hand, or an end around it, may yet
+                change.
+        """
+        with self._sweeping:
+            for interaction in list(self._waiting.values()):
+                self.settle(interaction.root)
+            self._abandon_old()
+            self._abandon_large()
+            self._end_left(len(self._open))
+            self.ended.decide()
+            due = time.time_ns() - self._ttl_ns
+            self.ended.decide_held(None if at_once else due)
+            if self.by_hand.waits:
+                opened = list(self._open.values())
+                for interaction in opened:
+                    interaction.read()
+                self.by_hand.sweep(opened, at_once=at_once)
+
+    def _abandon_old(self) -> None:
+        oldest_allowed = time.time_ns() - self._ttl_ns
+        self.suspensions.sweep(oldest_allowed)
+        while (first := oldest(self._open)) is not None and first.opened <= oldest_allowed:
+            self._finish(first.root, Status.ABANDONED)
+
+    def _abandon_large(self) -> None:
+        """Give up the oldest open interactions while all together hold too much text."""
+        held = list(self._open.values())
+        chars = sum(interaction.chars for interaction in held)
+        for interaction in held:
+            if chars <= _MAX_OPEN_CHARS:
+                return
+            chars -= interaction.chars
+            self._finish(interaction.root, Status.ABANDONED)
+
+    def _end_left(self, most: int) -> None:
+        """End the first of those that were cancelled without a word of the framework."""
+        for interaction in _first(self._open, most):
+            if is_left(interaction):
+                # Its stream may have been read to the end, which nobody has noticed yet.
+                self.settle(interaction.root)
+                self._finish(interaction.root, Status.CANCELLED)
+
+    def close(self) -> None:
+        """Report what waits for somebody as interrupted: nobody will resume it here."""
+        self.suspensions.close()
+
+
+def _first(interactions: Mapping[Hashable, Interaction], most: int) -> list[Interaction]:
+    """Return the first of interactions in order of start; none while another thread adds one."""
+    try:
+        return [one for _, one in zip(range(most), interactions.values(), strict=False)]
+    except RuntimeError:
+        return []
+
+
+def status_after(error: type[BaseException]) -> Status:
+    """Return the status of what an exception of a class ended."""
+    if issubclass(error, GeneratorExit):
+        return Status.CLOSED
+    return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR

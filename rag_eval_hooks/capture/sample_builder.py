@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rag_eval_hooks.capture.content import Contents
-from rag_eval_hooks.capture.interaction import Interaction
+from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.capture.sample_parts import assemble
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig

@@ -13,7 +13,7 @@ from rag_eval_hooks.capture.contexts.retrieval_stages import condensed, queries,
 from rag_eval_hooks.capture.contexts.search import find_contexts
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
 from rag_eval_hooks.capture.conversation import OWN_KEYS, session_of
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.capture.sample_texts import SampleTexts
 from rag_eval_hooks.decision import Traits
 from rag_eval_hooks.redaction import Session

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from rag_eval_hooks import incidents
-from rag_eval_hooks.capture.interaction import Run
+from rag_eval_hooks.capture.records import Run
 
 __all__ = ["Scope", "enclosing_run", "enclosing_scope", "enclosing_scopes"]
 

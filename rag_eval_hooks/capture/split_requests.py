@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
-
 from rag_eval_hooks.capture.contexts.text_forms import fold
-from rag_eval_hooks.capture.interaction import Interaction, Others, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.sample import Status
 
 __all__ = ["split_requests"]
@@ -44,25 +40,12 @@ def _is_request(run: Run) -> bool:
 
 def _own(interaction: Interaction, request: Run, share: int) -> Interaction:
     """Return a request as an interaction, with copies of its runs."""
-    own = Interaction(interaction.otel, dict(interaction.metadata), interaction.tags)
-    own.opened, own.place = request.start, interaction.place
+    runs = [run for run in interaction.runs if run is request or request in run.ancestors()]
+    own = interaction.part(runs)
+    own.root.outermost = True
+    own.opened = request.start
     own.others = Others(active=interaction.others is not None and interaction.others.active)
     own.status = Status.OK if request.error_type is None else Status.ERROR
-    own.left_out, own.cut_texts = set(interaction.left_out), set(interaction.cut_texts)
     own.kept_chars = interaction.kept_chars // share
-    copies: dict[Run, Run] = {}
-    for run in _below(interaction.runs, request):
-        copies[run] = copied = copy(run)
-        copied.interaction = own
-        copied.parent = copies.get(run.parent) if run.parent is not None else None
-        copied.outermost = run is request
-        own.runs.append(copied)
-    own.lists = [
-        replace(found, run=copies[found.run]) for found in interaction.lists if found.run in copies
-    ]
-    own.attempted = any(run.kind is RunKind.RETRIEVER for run in own.runs)
+    own.asked, own.attempted = (), any(run.kind is RunKind.RETRIEVER for run in runs)
     return own
-
-
-def _below(runs: Sequence[Run], request: Run) -> list[Run]:
-    return [run for run in runs if run is request or request in run.ancestors()]

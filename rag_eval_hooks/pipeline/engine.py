@@ -136,18 +136,17 @@ class Engine:
 
     def drained(self) -> Pipeline:
         """Submit the requests that have ended so far; return the pipeline."""
+        self.recorder.sweep()
         self._intake.drain()
         return self.pipeline
 
     def stats(self) -> Stats:
         """Return the statistics of everything offered so far, as of one moment."""
-        self.recorder.sweep()
         stats = self.drained().stats()
         return replace(stats, without_retrieval=self.recorder.ended.unretrieved)
 
     def explain(self, name: object) -> tuple[Explanation, ...]:
         """Explain the samples of a trace, or a request without retrieved text."""
-        self.recorder.sweep()
         key = id_of(name)
         if found := self.drained().explain(name):
             return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rag_eval_hooks.capture.contexts.search import find_contexts
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
 from rag_eval_hooks.capture.recorder import Recorder
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Story"]

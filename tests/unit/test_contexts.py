@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from rag_eval_hooks.capture.contexts.search import find_contexts
-from rag_eval_hooks.capture.interaction import Origin, RunKind
+from rag_eval_hooks.capture.records import Origin, RunKind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
 from tests.support.variation import Variation, seeds

@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -74,14 +75,29 @@ def test_an_unseen_parent_makes_a_root(log: Log) -> None:
     assert len(log) == 1
 
 
-def test_the_same_run_started_twice_counts_once(log: Log) -> None:
+def test_start_of_an_open_run_again_is_ignored(log: Log) -> None:
     """A handler that was passed twice reports each run once."""
     root = log.start("root")
     assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
     log.retrieve("r", "root")
     log.recorder.end(root)
-    assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
+    log.recorder.end(root)
     assert len(log) == 1
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=12))
+def test_root_whose_id_is_used_again_is_another_interaction(names: list[str]) -> None:
+    """Applications name requests by ids of their own, and a retry may use one again."""
+    log = Log()
+    for number, name in enumerate(names):
+        root = log.start(name)
+        log.retrieve(f"retriever {number}", name)
+        log.recorder.end(root)
+    assert [it.root.id for it in log] == names
+    assert all(
+        log.recorder.start(f"retriever {n}", name, RunKind.TOOL, "late") is None
+        for n, name in enumerate(names)
+    )
 
 
 def test_late_children_are_ignored(log: Log) -> None:
@@ -145,15 +161,19 @@ def test_our_own_evaluation_is_never_captured(log: Log) -> None:
         assert log.recorder.start("root", None, RunKind.CHAIN, "root") is None
 
 
-def test_ended_runs_are_not_remembered_for_ever() -> None:
-    """The memory for late events is bounded: the last 10,000 runs cannot begin anew."""
-    log = Log()
-    names = [str(number) for number in range(12_000)]
-    for name in names:
-        log.recorder.end(log.start(name))
-    assert not any(log.recorder.knows(name) for name in names)
-    again = [log.recorder.start(name, None, RunKind.CHAIN, name) for name in reversed(names)]
-    assert [run is None for run in again] == [True] * 10_000 + [False] * 2_000
+def test_late_step_after_many_requests_starts_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late events are known by time, not by how many runs ended since; then they are forgotten."""
+    log, now = Log(), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    log.recorder.end(log.start("early"))
+    for number in range(12_000):
+        log.recorder.end(log.start(f"{number}"))
+    assert log.recorder.start("late", "early", RunKind.CHAIN, "late") is None
+    now = 3600.0
+    for number in range(12_000):
+        log.recorder.end(log.start(f"more {number}"))
+    assert log.recorder.is_unknown("early")
+    assert not log.recorder.is_unknown("more 11999")
 
 
 @given(st.permutations([f"{n}{step}" for n in "abc" for step in ("1start", "2retrieve", "3end")]))
@@ -227,7 +247,30 @@ def resuming(log: Log, mark: str) -> tuple[Run, bool]:
     root = log.recorder.start(name, None, RunKind.CHAIN, "graph", {"thread_id": "t"})
     assert root is not None
     resumed = log.recorder.suspensions.resume(root, "graph/t//", lambda one: mark in one.stops)
+    root.interaction.read()
     return root, resumed
+
+
+@given(
+    st.booleans(), st.dictionaries(st.text(max_size=4), st.sets(st.text(max_size=9)), max_size=3)
+)
+def test_resumed_interaction_keeps_what_the_first_part_knew(
+    asked: bool, rewritten: dict[str | None, set[str]]
+) -> None:
+    """A retriever that was asked, and texts that a step replaced, are known after an interrupt."""
+    log = Log()
+    root = log.recorder.start("first", None, RunKind.CHAIN, "graph", {"thread_id": "t"})
+    assert root is not None
+    if asked:
+        log.recorder.fail(log.start("retriever", "first", "retriever"), LookupError())
+    root.interaction.rewritten = {name: set(texts) for name, texts in rewritten.items()}
+    log.recorder.interrupt(root, "m1")
+    log.recorder.end(root)
+    again, resumed = resuming(log, "m1")
+    assert resumed
+    assert again.interaction.attempted is asked
+    assert again.interaction.retrieves is asked
+    assert again.interaction.rewritten == rewritten
 
 
 def test_what_stopped_is_joined_by_where_it_stopped(log: Log) -> None:

@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from rag_eval_hooks.capture.contexts.replies import main_part
 from rag_eval_hooks.capture.contexts.rows import lone_row
-from rag_eval_hooks.capture.interaction import Origin, RunKind
+from rag_eval_hooks.capture.records import Origin, RunKind
 from tests.support.records import as_object, drawn_record, number_in
 from tests.support.story import Story
 from tests.support.variation import Variation, seeds

@@ -18,7 +18,7 @@ from rag_eval_hooks.capture.contexts.prompt_match import ContextSource
 from rag_eval_hooks.capture.contexts.replies import as_json
 from rag_eval_hooks.capture.contexts.rows import lone_row, row_of, table_rows
 from rag_eval_hooks.capture.contexts.search import find_contexts
-from rag_eval_hooks.capture.interaction import Origin, RunKind
+from rag_eval_hooks.capture.records import Origin, RunKind
 from rag_eval_hooks.sample import Context
 from tests.support.story import Story
 from tests.support.variation import Variation, seeds

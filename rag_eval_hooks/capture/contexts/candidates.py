@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rag_eval_hooks.capture.contexts.text_forms import distinct_words, fold, is_telling
-from rag_eval_hooks.capture.interaction import DocumentList, Origin
+from rag_eval_hooks.capture.records import DocumentList, Origin
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Candidate", "candidates_of", "likeliest", "once", "with_short_texts"]

@@ -18,7 +18,7 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     words,
 )
 from rag_eval_hooks.capture.contexts.unsaid import Unsaid
-from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, Run, RunKind
 from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["countable", "guesses", "unsaid_of", "used_steps"]

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
-from rag_eval_hooks.capture.interaction import DocumentList, Origin
+from rag_eval_hooks.capture.records import DocumentList, Origin
 from rag_eval_hooks.sample import Context
 
 __all__ = ["separated"]

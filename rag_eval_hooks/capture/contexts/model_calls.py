@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rag_eval_hooks.capture.contexts.replies import json_in, texts_in
 from rag_eval_hooks.capture.contexts.text_forms import fold, forms, is_telling
-from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 
 __all__ = ["Grounding", "grounding_of"]
 

@@ -19,7 +19,7 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     shingles,
 )
 from rag_eval_hooks.capture.contexts.written_rows import Phrase, RowValues, row_values
-from rag_eval_hooks.capture.interaction import DocumentList
+from rag_eval_hooks.capture.records import DocumentList
 from rag_eval_hooks.sample import Context
 
 __all__ = ["ContextSource", "Found", "PromptMatch", "shown_in"]

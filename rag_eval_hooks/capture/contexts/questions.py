@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rag_eval_hooks.capture.contexts.retrieval_stages import queries
 from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling
-from rag_eval_hooks.capture.interaction import Interaction, Origin, RunKind
+from rag_eval_hooks.capture.records import Interaction, Origin, RunKind
 
 __all__ = ["question_of"]
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from rag_eval_hooks.capture.contexts.text_forms import fold
-from rag_eval_hooks.capture.interaction import Interaction, Origin, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind
 from rag_eval_hooks.sample import Context
 
 __all__ = ["Rewritten", "condensed", "queries", "stages"]

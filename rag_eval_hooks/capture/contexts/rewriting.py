@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from rag_eval_hooks.capture.interaction import DocumentList, Run, RunKind
+from rag_eval_hooks.capture.records import DocumentList, Run, RunKind
 from rag_eval_hooks.sample import Context
 
 __all__ = ["replace_rewritten", "without_rewritten"]

@@ -27,7 +27,7 @@ from rag_eval_hooks.capture.contexts.text_forms import (
     is_telling,
     shingles,
 )
-from rag_eval_hooks.capture.interaction import DocumentList, Interaction, Origin, RunKind
+from rag_eval_hooks.capture.records import DocumentList, Interaction, Origin, RunKind
 from rag_eval_hooks.sample import Context
 
 __all__ = ["find_contexts"]

@@ -8,14 +8,16 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TypeAlias
 
+from rag_eval_hooks.capture.bounded import oldest
 from rag_eval_hooks.capture.conversation import thread_of
-from rag_eval_hooks.capture.interaction import Interaction, Run, RunKind
+from rag_eval_hooks.capture.records import Interaction, Run, RunKind
+from rag_eval_hooks.sample import Status
 
-__all__ = ["Fits", "Suspensions", "oldest"]
+__all__ = ["Fits", "Suspensions"]
 
 Fits: TypeAlias = Callable[[Interaction], bool]
 """Tells whether a suspended interaction of a conversation is the one that is resumed."""
@@ -45,8 +47,16 @@ class Suspensions:
         self._interrupted.add(interaction)
 
     def broken_off(self, interaction: Interaction) -> None:
-        """Keep what a further try needs of an interaction that failed."""
-        self._broken_off.add(_remainder(interaction))
+        """Keep an interaction that may be tried again. It is reported as well."""
+        self._broken_off.add(interaction)
+
+    def reduce(self, interaction: Interaction) -> None:
+        """Keep of an interaction that broke off, and was read, only what a further try needs.
+
+        One that ended well with documents was not interrupted, so nothing of it is kept.
+        """
+        is_done = interaction.status is Status.OK and interaction.retrieves
+        self._broken_off.replace(interaction, None if is_done else _remainder(interaction))
 
     def resume(self, run: Run, conversation: str, fits: Fits) -> bool:
         """Continue with an outermost run what was suspended in a conversation.
@@ -58,11 +68,16 @@ class Suspensions:
         Returns:
             Whether anything was continued.
         """
+        interaction = run.interaction
         if (earlier := self._interrupted.take(conversation, fits)) is not None:
-            _resume(run.interaction, earlier)
-        elif (earlier := self._broken_off.take(conversation, fits)) is not None:
-            _try_again(run.interaction, earlier)
-        return earlier is not None
+            run.start, interaction.otel = earlier.root.start, earlier.otel
+        else:
+            earlier = self._broken_off.take(conversation, fits)
+        if earlier is None:
+            return False
+        interaction.metadata = {**earlier.metadata, **interaction.metadata}
+        interaction.pending.appendleft(partial(_continue, interaction, earlier))
+        return True
 
     def renew(self, conversation: str, fits: Fits) -> None:
         """Give up what was suspended in a conversation that goes on with a new question."""
@@ -159,6 +174,11 @@ class _Waiting:
         while self._waiting:
             self._give_up_oldest()
 
+    def replace(self, interaction: Interaction, remainder: Interaction | None) -> None:
+        """Keep something else in place of one that waits, or nothing."""
+        if self._remove(interaction) and remainder is not None:
+            self.add(remainder)
+
     def _give_up_oldest(self) -> None:
         first = oldest(self._waiting)
         if first is not None and self._remove(first):
@@ -176,72 +196,26 @@ class _Waiting:
             return True
 
 
-def _resume(interaction: Interaction, earlier: Interaction) -> None:
-    """Continue one that was interrupted: its runs and documents come first."""
-    root, first = interaction.root, earlier.root
-    root.start, root.query = first.start, first.query
-    interaction.otel = earlier.otel
-    interaction.metadata = {**earlier.metadata, **interaction.metadata}
-    interaction.tags = tuple(dict.fromkeys((*earlier.tags, *interaction.tags)))
-    for run in earlier.runs[1:]:
-        run.interaction = interaction
-        run.parent = root if run.parent is first else run.parent
-    interaction.runs[1:1] = earlier.runs[1:]
-    interaction.lists[:0] = earlier.lists
-    interaction.asked = interaction.asked or earlier.asked
-    interaction.kept = interaction.kept or earlier.kept
-    interaction.chosen = earlier.chosen
-    interaction.left_out |= earlier.left_out
-    interaction.cut_texts |= earlier.cut_texts
-    interaction.kept_chars += earlier.kept_chars
+def _continue(interaction: Interaction, earlier: Interaction) -> None:
+    """Take over what an interaction left that was interrupted, or broke off."""
+    earlier.read()
+    if earlier.status is Status.INTERRUPTED:
+        interaction.root.query = earlier.root.query or interaction.root.query
+        interaction.absorb(earlier)
+    else:
+        interaction.absorb(_remainder(earlier))
 
 
 def _remainder(broken: Interaction) -> Interaction:
     """Return a copy with only what a further try needs: question and documents."""
-    kept = Interaction(broken.otel, broken.metadata, broken.tags, opened=broken.opened)
-    kept.runs.append(_bare(broken.root, kept))
-    kept.lists = [
-        replace(found, run=_bare(found.run, kept))
-        for found in broken.lists
-        if not found.run.within(RunKind.RETRIEVER)
-    ]
-    kept.chosen, kept.left_out, kept.stops = broken.chosen, broken.left_out, broken.stops
-    kept.status, kept.asked, kept.kept = broken.status, broken.asked, broken.kept
-    kept.kept_chars, kept.cut_texts = broken.kept_chars, broken.cut_texts
+    giving = {found.run for found in broken.lists if not found.run.within(RunKind.RETRIEVER)}
+    kept = broken.part([run for run in broken.runs if run is broken.root or run in giving])
+    for run in kept.runs:
+        run.prompt, run.text, run.parent = (), None, None
+    # Its runs are in the sample of the request that broke off.
+    kept.runs, kept.prompted = kept.runs[:1], {}
     return kept
-
-
-def _try_again(interaction: Interaction, earlier: Interaction) -> None:
-    """Take over question and documents of one that broke off and is counted already."""
-    interaction.root.query = interaction.root.query or earlier.root.query
-    interaction.metadata = {**earlier.metadata, **interaction.metadata}
-    interaction.tags = tuple(dict.fromkeys((*earlier.tags, *interaction.tags)))
-    interaction.asked = interaction.asked or earlier.asked
-    interaction.kept = interaction.kept or earlier.kept
-    interaction.lists[:0] = earlier.lists
-    interaction.chosen = interaction.chosen or earlier.chosen
-    interaction.left_out |= earlier.left_out
-    interaction.cut_texts |= earlier.cut_texts
-
-
-def _bare(run: Run, interaction: Interaction) -> Run:
-    """Return a copy of a run that keeps nothing of its interaction alive."""
-    return Run(
-        run.id, run.kind, run.name, None, interaction, run.start, end=run.end, query=run.query
-    )
 
 
 def _conversation(interaction: Interaction) -> str | None:
     return thread_of(interaction.root.name, interaction.metadata)
-
-
-def oldest(interactions: Mapping[Hashable, Interaction]) -> Interaction | None:
-    """Return the first of interactions in order of arrival.
-
-    Returns:
-        None if there is none, or if another thread changes the mapping at this moment.
-    """
-    try:
-        return next(iter(interactions.values()))
-    except (StopIteration, RuntimeError):
-        return None

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rag_eval_hooks.capture.interaction import DocumentList, Facts, Interaction, Origin, Run
+from rag_eval_hooks.capture.records import DocumentList, Facts, Interaction, Origin, Run
 from rag_eval_hooks.sample import Context, Status
 
-__all__ = ["RunNotes", "status_after"]
+__all__ = ["Notes"]
 
 _REPEATED_SHARE = 8
 """Repeated prompts take no memory until they are joined: this part of their length is counted."""
 
 
-class RunNotes:
+class Notes:
     """Writes question, answer, prompts and documents on runs.
 
     Args:
@@ -24,8 +23,8 @@ class RunNotes:
         max_text_chars: Characters of one text that are of use later.
 
     Attributes:
-        longest: Characters that are kept of one text: one more than are of use, so that a cut
-            can be noticed later.
+        longest: Maximum length kept per text: one more than the sample uses, so that truncation
+            can be detected.
         span_content: Whether content of spans alone is wanted.
     """
 
@@ -178,8 +177,7 @@ class RunNotes:
         """
         run.interaction.streams.append(over)
 
-    def metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return metadata with its texts cut."""
+    def _cut_metadata(self, interaction: Interaction, values: Mapping[str, Any]) -> dict[str, Any]:
         return {
             key: self._limited(interaction, value, self.longest)
             if isinstance(value, str)
@@ -214,7 +212,7 @@ class RunNotes:
                 interaction.left_out.add("contexts")
                 return
             text = self._limited(interaction, context.text, self.longest, "contexts")
-            metadata = self.metadata(interaction, context.metadata)
+            metadata = self._cut_metadata(interaction, context.metadata)
             yield replace(context, text=text, metadata=metadata)
 
     def _limited(
@@ -237,10 +235,3 @@ def _cut_to(interaction: Interaction, text: str, size: int) -> str:
     cut = text[:size]
     interaction.cut_texts.add(cut)
     return cut
-
-
-def status_after(error: type[BaseException]) -> Status:
-    """Return the status of what an exception of a class ended."""
-    if issubclass(error, GeneratorExit):
-        return Status.CLOSED
-    return Status.CANCELLED if issubclass(error, asyncio.CancelledError) else Status.ERROR

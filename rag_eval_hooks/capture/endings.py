@@ -1,0 +1,277 @@
+"""Roots that have ended, or never will: which of them are interactions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable
+from weakref import WeakValueDictionary
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.trace import format_trace_id
+
+from rag_eval_hooks.capture.by_hand import CallsByHand
+from rag_eval_hooks.capture.contexts.countable import countable, guesses
+from rag_eval_hooks.capture.contexts.prompt_match import shown_in
+from rag_eval_hooks.capture.contexts.text_forms import fold, is_telling_text
+from rag_eval_hooks.capture.hand_calls import answers, asks_nothing, is_step
+from rag_eval_hooks.capture.records import Interaction, Origin, Run, RunKind, UnseenParent
+from rag_eval_hooks.capture.resume import Suspensions
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.sample import Status
+
+__all__ = ["Endings", "is_left"]
+
+_logger = logging.getLogger("rag_eval_hooks")
+_REMEMBERED = 10_000
+"""Traces of requests without retrieved text that can be explained."""
+_MANY = 1000
+"""Ended roots that may wait before the threads that end roots help."""
+_MOST_HELD = 1000
+"""Roots that may wait for the end of what encloses them."""
+_OF_EVENTS = ("contexts", "prompt")
+_ALL_PARTS = (*_OF_EVENTS, "question", "answer")
+"""Parts of a sample that may be wrong where its root is a part of something."""
+_CHILDLESS = (
+    "The run %r ended without any step that capture could see: callbacks in a constructor are not "
+    "handed on. Pass them in the config of the call, or use RagEvalCallbackHandler.enable(evals)."
+)
+
+
+class Endings:
+    """Reads and reports ended interactions, and counts answers without retrieved text.
+
+    A handler attached to a sub-chain never sees the runs around it. If a parent's end event does
+    arrive, its start event was lost, and its children are not requests of their own: roots with
+    such a parent are held back until that is known.
+
+    Args:
+        on_end: Called with every ended interaction.
+        by_hand: Retrievers and models that the application calls one by one.
+        suspensions: Keeps what a further try of a failed interaction needs.
+        incidents: Counts interactions that could not be read.
+    """
+
+    def __init__(
+        self,
+        on_end: Callable[[Interaction], None],
+        by_hand: CallsByHand,
+        suspensions: Suspensions,
+        incidents: Incidents,
+    ) -> None:
+        self._on_end = on_end
+        self._by_hand = by_hand
+        self._suspensions = suspensions
+        self._incidents = incidents
+        self._ended: deque[Interaction] = deque()
+        self._held: deque[Interaction] = deque()
+        self._parents: WeakValueDictionary[Hashable, UnseenParent] = WeakValueDictionary()
+        self._traces: deque[str] = deque(maxlen=_REMEMBERED)
+        self._warned_childless = False
+        self._passed_over = 0
+
+    @property
+    def unretrieved(self) -> int:
+        """Requests in which a model spoke and no retrieved text was seen."""
+        return self._passed_over - self._by_hand.joined
+
+    def explains(self, key: str) -> bool:
+        """Return whether a request of a trace or run id was answered without retrieved text."""
+        return key in self._traces
+
+    def add(self, interaction: Interaction) -> bool:
+        """Queue an ended root; return whether so many wait that threads should help."""
+        self._ended.append(interaction)
+        return len(self._ended) > _MANY
+
+    def decide(self, most: int | None = None) -> None:
+        """Read the ended roots, and report those that are interactions.
+
+        Args:
+            most: How many, or None for all.
+        """
+        left = len(self._ended) if most is None else most
+        with contextlib.suppress(IndexError):
+            while left:
+                left -= 1
+                interaction = self._ended.popleft()
+                try:
+                    self._decide(interaction)
+                except Exception as error:  # noqa: BLE001 - the host's edge: nothing is lost uncounted
+                    self._incidents.report("capture ending", error)
+                    self._on_end(_unreadable())
+
+    def _decide(self, interaction: Interaction) -> None:
+        interaction.read()
+        _mark_unfinished(interaction)
+        retrieved = interaction.retrieves
+        if interaction.resumable:
+            self._suspensions.reduce(interaction)
+        if interaction.unseen is not None:
+            self._held.append(interaction)
+        else:
+            self._report(interaction, retrieved)
+
+    def _report(self, interaction: Interaction, retrieved: bool | None) -> None:
+        is_manual = interaction.root.kind is RunKind.MANUAL
+        if not interaction.is_readable or is_manual:
+            self._on_end(interaction)
+        elif asks_nothing(interaction):
+            return
+        elif is_step(interaction):
+            self._pass_over(interaction)
+        elif retrieved or (
+            retrieved is None
+            and _has_retrieved(interaction)
+            and not self._by_hand.was_shown(interaction)
+        ):
+            self._on_end(interaction)
+        else:
+            self._pass_over(interaction)
+
+    def _pass_over(self, interaction: Interaction) -> None:
+        self._by_hand.add(interaction)
+        if _is_childless(interaction) and not self._warned_childless:
+            self._warned_childless = True
+            _logger.warning(_CHILDLESS, interaction.root.name)
+        if not answers(interaction):
+            return
+        self._passed_over += 1
+        self._traces.append(id_of(interaction.root.id))
+        span = trace.get_current_span(interaction.otel).get_span_context()
+        if span.is_valid:
+            self._traces.append(format_trace_id(span.trace_id))
+        if self._passed_over == 1:
+            _logger.info(
+                "A request was answered without retrieved text that capture can see; counted as "
+                "stats().without_retrieval. See docs/capture.md, 'I see no sample'."
+            )
+
+    def name_parent(self, root: Run, parent_id: Hashable, held: Callable[[], object]) -> None:
+        """Note the parent that a root names, and whose start was never reported.
+
+        Args:
+            root: The root.
+            parent_id: The key of its parent.
+            held: Returns None when nothing could report the end of the parent any more.
+        """
+        root.interaction.unseen = self._parents.setdefault(parent_id, UnseenParent(held))
+
+    def parent_ended(self, run_id: Hashable) -> bool:
+        """Note the end of a run that was never seen; return whether it is a parent of roots."""
+        parent = self._parents.get(run_id)
+        if parent is None or parent.has_ended:
+            return False
+        parent.has_ended = True
+        self._on_end(_unreadable())
+        return True
+
+    def decide_held(self, before: float | None) -> None:
+        """Report the roots that wait for no end any more.
+
+        Args:
+            before: Nanoseconds since the epoch. Roots that ended before wait no longer, and are
+                marked as maybe parts of something. None for all.
+        """
+        for _ in range(len(self._held)):
+            interaction = self._held.popleft()
+            parent = interaction.unseen
+            # Asked first, as it may end at this moment.
+            is_gone = parent is None or parent.held() is None
+            if parent is not None and parent.has_ended:
+                continue
+            is_due = before is None or (interaction.root.end or 0) <= before
+            if not is_gone and not is_due and len(self._held) < _MOST_HELD:
+                self._held.append(interaction)
+                continue
+            if not is_gone:
+                interaction.left_out.update(_ALL_PARTS)
+            self._report(interaction, interaction.retrieves)
+
+
+def _unreadable() -> Interaction:
+    return Interaction(otel_context.get_current(), is_readable=False)
+
+
+def _mark_unfinished(interaction: Interaction) -> None:
+    """Close a request whose answering model did not finish; mark runs whose end was lost."""
+    if interaction.status is not Status.OK:
+        return
+    unfinished = [run for run in interaction.runs if run.unfinished]
+    models = [run for run in unfinished if run.kind is RunKind.MODEL]
+    if models and _is_closed_early(interaction):
+        interaction.status = Status.CLOSED
+        return
+    around = {outer for model in models for outer in model.ancestors()}
+    if any(run not in around and run not in models for run in unfinished):
+        interaction.left_out.update(_OF_EVENTS)
+
+
+def _is_closed_early(interaction: Interaction) -> bool:
+    """Return whether the model that still ran at the end may have been writing the answer.
+
+    A model in the background, such as one that writes a title, may run on when the answer of
+    another one is out.
+    """
+    root = interaction.root
+    if root.kind is RunKind.MANUAL and root.text is not None:
+        return False
+    models = [run for run in interaction.runs if run.kind is RunKind.MODEL]
+    if not models[-1].unfinished:
+        return False
+    answer = fold(root.text or "")
+    said = (fold(run.text) for run in models if run.text and not run.unfinished)
+    return not any(text and text in answer and 2 * len(text) >= len(answer) for text in said)
+
+
+def _is_childless(interaction: Interaction) -> bool:
+    """Return whether a chain that was passed a handler answered a question without any step."""
+    root = interaction.root
+    answered = interaction.passed and root.kind is RunKind.CHAIN and bool(root.query and root.text)
+    return answered and len(interaction.runs) == 1
+
+
+def _has_retrieved(interaction: Interaction) -> bool:
+    """Return whether texts of tools or steps, or what the caller gave, were used as documents.
+
+    Documents that the caller gave count if a model saw one, or could have; texts of tools if they
+    are no echo; texts of steps if a model saw one. What is no retrieval is dropped.
+
+    Args:
+        interaction: An ended one in which nothing was surely retrieved.
+    """
+    prompt = " ".join(fold(text) for run in interaction.runs for text in run.prompt)
+    given = interaction.lists_of(Origin.GIVEN)
+    texts = [context.text for found in given for context in found.contexts]
+    known = all(is_telling_text(text) for text in texts) and not interaction.left_out
+    if given and prompt and known and not shown_in(prompt, given):
+        interaction.lists = [f for f in interaction.lists if f.origin is not Origin.GIVEN]
+    if countable(interaction, None):
+        return True
+    lists = map(interaction.lists_of, (Origin.STEP, Origin.EARLIER))
+    guessed = (guesses(interaction, one) for one in lists)
+    return bool(prompt) and any(found and shown_in(prompt, found) for found in guessed)
+
+
+def is_left(interaction: Interaction) -> bool:
+    """Return whether the task that began an open interaction will never end it.
+
+    A stream may be read on by another task. A model's call by itself is never a sample, so that
+    any end of its task is its end. A batch reports its beginning in a task of its own, which shows
+    no cancellation: it goes on while somebody holds what its end is reported by.
+    """
+    held = interaction.task
+    if held is None:
+        return False
+    if not isinstance(held, asyncio.AbstractEventLoop):
+        if not held.done():
+            return False
+        if held.cancelled() or interaction.root.kind is RunKind.MODEL:
+            return True
+        # What it returned may be what the end is reported by.
+        interaction.task = held = held.get_loop()
+    return held.is_closed() or (interaction.id is not None and interaction.id() is None)

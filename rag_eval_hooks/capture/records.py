@@ -1,0 +1,334 @@
+"""Runs of a framework, and the interaction that they make up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from opentelemetry.context import Context as OtelContext
+from opentelemetry.trace import SpanContext
+
+from rag_eval_hooks.capture.options import CaptureOptions
+from rag_eval_hooks.capture.places import Place
+from rag_eval_hooks.sample import Context, Status
+from rag_eval_hooks.telemetry.other_span import OtherSpan
+
+__all__ = [
+    "DocumentList",
+    "Facts",
+    "Interaction",
+    "Origin",
+    "Others",
+    "Run",
+    "RunKind",
+    "UnseenParent",
+]
+
+Facts: TypeAlias = Mapping[str, str | int | float | bool]
+"""Span attributes that a framework names, by their semantic-convention key."""
+
+_NO_FACTS: Facts = MappingProxyType({})
+
+
+class RunKind(StrEnum):
+    """Kind of a run. Retrievers, models, tools, embeddings and rerankers become spans."""
+
+    CHAIN = "chain"
+    RETRIEVER = "retriever"
+    MODEL = "model"
+    TOOL = "tool"
+    EMBEDDING = "embedding"
+    RERANKER = "reranker"
+    MANUAL = "manual"
+    """An interaction that the application opened itself."""
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Run:
+    """One step as the framework reports it. Times are nanoseconds since the epoch."""
+
+    id: Hashable
+    kind: RunKind
+    name: str
+    parent: Run | None
+    interaction: Interaction
+    start: int
+    # The application called it itself, not a part of a framework's run.
+    outermost: bool = False
+    end: int | None = None
+    prompt: tuple[str, ...] = ()
+    # Indices of the prompt's texts that a model wrote in earlier turns.
+    earlier: Collection[int] = ()
+    text: str | None = None
+    # The output is a text that cannot be read.
+    text_unknown: bool = False
+    query: str | None = None
+    facts: Facts = field(default_factory=lambda: _NO_FACTS)
+    # Class name of the exception that ended the run.
+    error_type: str | None = None
+    tool_arguments: Sequence[Any] = ()
+    # For the span alone: `roles`, `tool_calls`, `arguments`, `result`.
+    span_content: Mapping[str, Any] = field(default_factory=lambda: _NO_FACTS)
+    # The framework's name for this step, equal when it runs again after a stop.
+    checkpoint: str | None = None
+    # The model calls below belong together whatever they said, as those of one synthesizer do.
+    joins: bool = False
+    # Name of the batch of concurrent steps that it is one of.
+    batch: str | None = None
+    # It was still open when its interaction ended.
+    unfinished: bool = False
+    # Kept for the integration while the interaction is open.
+    state: Any = None
+
+    @property
+    def by_hand(self) -> bool:
+        """True if the application opened it and all that encloses it by hand."""
+        return all(run.kind is RunKind.MANUAL for run in (self, *self.ancestors()))
+
+    def within(self, kind: RunKind) -> bool:
+        """Return whether an enclosing run is of a kind."""
+        outer = self.parent
+        while outer is not None and outer.kind is not kind:
+            outer = outer.parent
+        return outer is not None
+
+    def ancestors(self) -> Iterator[Run]:
+        """Yield the enclosing runs, innermost first."""
+        outer = self.parent
+        while outer is not None:
+            yield outer
+            outer = outer.parent
+
+
+class Origin(StrEnum):
+    """Origin of a list of candidates."""
+
+    DOCUMENTS = "documents"
+    """Documents that a run gave out."""
+    GIVEN = "given"
+    """Documents that the caller gave, which may be left over from an earlier turn."""
+    TEXT = "text"
+    """The text of a tool, which may or may not be retrieved."""
+    STEP = "step"
+    """Any text that a step put out; it counts if the model was shown it."""
+    EARLIER = "earlier"
+    """Text that an earlier turn left in the state; it counts if the model was shown it."""
+    SOURCES = "sources"
+    """Documents that an answer names as its grounds."""
+    STATED = "stated"
+    """The application said so itself."""
+
+
+_GUESSED = (Origin.STEP, Origin.EARLIER)
+_UNSURE = (Origin.GIVEN, Origin.TEXT, *_GUESSED)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentList:
+    """Documents that a run gave out: candidates for what the model saw."""
+
+    run: Run
+    contexts: tuple[Context, ...]
+    origin: Origin = Origin.DOCUMENTS
+    # By index, the text in the form in which the framework shows it to a model.
+    shown: Mapping[int, str] = field(default_factory=dict)
+    # The application named the tool that gave it as one that retrieves.
+    named: bool = False
+
+    @property
+    def is_guessed(self) -> bool:
+        """True for texts of a state, of which any may or may not be a document."""
+        return self.origin in _GUESSED
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Spans that other instrumentors write of an interaction."""
+
+    active: bool = False
+    span: OtherSpan | None = None
+    # The context of the other root span, where its trace is not sampled.
+    unrecorded: SpanContext | None = None
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class UnseenParent:
+    """A run that roots name as their parent, and whose start was never reported."""
+
+    # Returns None when nothing could report its end any more.
+    held: Callable[[], object]
+    has_ended: bool = False
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Interaction:
+    """One root run and all that happened in it."""
+
+    otel: OtelContext
+    metadata: dict[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    # In order of start, the root first.
+    runs: list[Run] = field(default_factory=list)
+    # In order of appearance.
+    lists: list[DocumentList] = field(default_factory=list)
+    status: Status = Status.OK
+    # When its root, or the last of its roots, started; nanoseconds since the epoch.
+    opened: int = 0
+    # Contexts that the application chose itself.
+    chosen: tuple[Context, ...] | None = None
+    # Further texts of the root's output, one of which may be the answer.
+    candidates: tuple[str, ...] = ()
+    # Texts that the last step of the root wrote.
+    written: tuple[str, ...] = ()
+    # The root's output as JSON, if no text in it is known as the answer.
+    structured: str | None = None
+    # Texts of the root's input, one of which may be the question.
+    asked: tuple[str, ...] = ()
+    # Texts of the state with which a root without an input goes on; likewise.
+    kept: tuple[str, ...] = ()
+    # It waits for somebody before it goes on.
+    interrupted: bool = False
+    # It may be tried again from where it broke off.
+    resumable: bool = False
+    # Checkpoints at which it stopped.
+    stops: set[str] = field(default_factory=set)
+    # It was put together of calls that the application made one by one.
+    joined: bool = False
+    # A retriever was asked, whatever came of it.
+    attempted: bool = False
+    # The framework's config has been read.
+    configured: bool = False
+    # It can become a sample; one whose start event was lost cannot.
+    is_readable: bool = True
+    # Parts of the sample of which text is missing, by a limit or a lost event.
+    left_out: set[str] = field(default_factory=set)
+    # Texts that were cut when they were noted.
+    cut_texts: set[str] = field(default_factory=set)
+    # Hashes of texts of steps that were noted already.
+    step_texts: set[int] = field(default_factory=set)
+    # By identity, values that steps keep and that were read, with their lengths.
+    kept_values: dict[int, tuple[Any, int]] = field(default_factory=dict)
+    # By a document's id, its texts that a later step replaced.
+    rewritten: dict[str | None, set[str]] = field(default_factory=dict)
+    # Characters of text held so far.
+    kept_chars: int = 0
+    # Texts of prompts that are held already.
+    prompted: dict[str, str] = field(default_factory=dict)
+    others: Others | None = None
+    # Functions that return how the reading of a stream ended, or None before that.
+    streams: list[Callable[[], Status | None]] = field(default_factory=list)
+    # Task in which it started, or the loop of one that is done, while it is open.
+    task: Any = None
+    # The root has returned and only streams are open.
+    returned: bool = False
+    # End of the last reading of a stream; nanoseconds since the epoch, 0 if unknown.
+    read_until: int = 0
+    # Caller of the root.
+    place: Place | None = None
+    # The handler was passed to this very request, which then is no step of a larger one.
+    passed: bool = False
+    # Its own, which come before those of a handler.
+    options: CaptureOptions | None = None
+    # Weak reference to the framework's run id. Once it is dead, no end event can arrive.
+    id: Callable[[], object] | None = None
+    unseen: UnseenParent | None = None
+    # What events left to be read off the request's thread, in order.
+    pending: deque[Callable[[], None]] = field(default_factory=deque)
+
+    @property
+    def root(self) -> Run:
+        """The outermost run."""
+        return self.runs[0]
+
+    @property
+    def last_event(self) -> int:
+        """End of the last reported run inside the root; 0 for none."""
+        return max((self.read_until, *(run.end or 0 for run in self.runs[1:])))
+
+    @property
+    def retrieves(self) -> bool | None:
+        """True if anything was retrieved, or a retriever was asked; None if that is unsure."""
+        if self.attempted or self.chosen is not None:
+            return True
+        if any(found.origin not in _UNSURE for found in self.lists):
+            return True
+        return None if self.lists else False
+
+    def lists_of(self, origin: Origin) -> list[DocumentList]:
+        """Return the lists of an origin."""
+        return [found for found in self.lists if found.origin is origin]
+
+    def add_metadata(self, values: Mapping[str, Any]) -> None:
+        """Add to the metadata; a later value of a key wins."""
+        self.metadata = {**self.metadata, **values}
+
+    def add_tags(self, tags: Sequence[str]) -> None:
+        """Add tags, each once."""
+        self.tags = tuple(dict.fromkeys((*self.tags, *tags)))
+
+    def read(self) -> None:
+        """Read what events left, in order. Off the request's thread; not thread-safe."""
+        while self.pending:
+            self.pending.popleft()()
+
+    def part(self, runs: Sequence[Run]) -> Interaction:
+        """Return a copy with copies of some of its runs, and without the lists of others.
+
+        Args:
+            runs: In order of start, the root of the copy first.
+        """
+        own = copy(self)
+        own.metadata, own.left_out = dict(self.metadata), set(self.left_out)
+        own.cut_texts, own.stops = set(self.cut_texts), set(self.stops)
+        own.pending, own.streams = deque(), []
+        copies: dict[Run, Run] = {}
+        for run in runs:
+            copies[run] = made = copy(run)
+            made.interaction = own
+            made.parent = None if run.parent is None else copies.get(run.parent)
+        own.runs = list(copies.values())
+        left = set(self.runs).difference(copies)
+        own.lists = [
+            replace(found, run=copies.get(found.run, found.run))
+            for found in self.lists
+            if found.run not in left
+        ]
+        return own
+
+    def absorb(self, earlier: Interaction) -> None:
+        """Take over runs, lists and facts of an interaction that this one continues.
+
+        Runs and lists of the earlier one come first. Where both have a value, this one's counts.
+        The root of the earlier one becomes this one's root.
+        """
+        root, first = self.root, earlier.root
+        root.query = root.query or first.query
+        self.asked, self.kept = self.asked or earlier.asked, self.kept or earlier.kept
+        self.chosen = earlier.chosen if self.chosen is None else self.chosen
+        self.metadata = {**earlier.metadata, **self.metadata}
+        self.tags = tuple(dict.fromkeys((*earlier.tags, *self.tags)))
+        for run in earlier.runs[1:]:
+            run.interaction = self
+            run.parent = root if run.parent in (first, None) else run.parent
+        self.runs[1:1] = earlier.runs[1:]
+        self.lists[:0] = [
+            replace(found, run=root) if found.run is first else found for found in earlier.lists
+        ]
+        self.attempted |= earlier.attempted
+        self.left_out |= earlier.left_out
+        self.cut_texts |= earlier.cut_texts
+        self.step_texts |= earlier.step_texts
+        self.kept_chars += earlier.kept_chars
+        for name, texts in earlier.rewritten.items():
+            self.rewritten.setdefault(name, set()).update(texts)
+
+    @property
+    def chars(self) -> int:
+        """Characters of text that this interaction keeps in memory."""
+        root = self.root
+        return self.kept_chars + len(root.query or "") + len(root.text or "")
