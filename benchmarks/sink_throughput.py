@@ -27,8 +27,8 @@ from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink
 from rag_eval_hooks.delivery.sink import CallableSink
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import Score
 from tests.servers.platform_server import Answer, PlatformServer, Request

@@ -39,14 +39,14 @@ from rag_eval_hooks.delivery.destination import Limits
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.wiring import Providers, telemetry_of
+from rag_eval_hooks.request import HeldSpan
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.thresholds import Thresholds
 from rag_eval_hooks.testing import ScriptedJudge
-from rag_eval_hooks.work import HeldSpan
 from tests.servers.platform_server import Answer, PlatformServer, Request
 
 SAMPLE = Sample(

@@ -10,8 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.books.explanations import Explanation
-from rag_eval_hooks.books.stats import Stats
+from rag_eval_hooks.books import Stats
 from rag_eval_hooks.config.evaluation_groups import (
     JudgeSettings,
     SamplingSettings,
@@ -27,15 +26,16 @@ from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import JsonlSink, Sink
 from rag_eval_hooks.delivery.sink import FeedbackSink, Resumable
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.evaluation.evaluator_metric import evaluator_metric
+from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Findings, Support
 from rag_eval_hooks.judges.base import Embedder, Judge, TokenScorer
 from rag_eval_hooks.metrics import AskedMetric, Field, Metric
 from rag_eval_hooks.redaction.rule import Match
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample, Status
 from rag_eval_hooks.score import (
     AnnotatorKind,

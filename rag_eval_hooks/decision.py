@@ -10,27 +10,23 @@ from rag_eval_hooks.sample import Sample
 
 __all__ = ["RATE_LIMIT", "RATIO", "SAMPLED_OUT", "Decision", "Rates", "Share", "Traits"]
 
-SAMPLED_OUT: Final = "sampled_out"
-"""Reason of a sample that its rate left out."""
+RATE_LIMIT: Final = "rate_limit"
 RATIO: Final = "ratio"
 """Reason of a share that a plain rate sets, rather than a rule."""
-RATE_LIMIT: Final = "rate_limit"
-"""Reason of a sample that was chosen while the rate limit was exhausted."""
+SAMPLED_OUT: Final = "sampled_out"
 _RANGE: Final = 1 << 64
 
 
 def _no_answer() -> None:
-    """Stand in for the answer of a request that has none."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """Properties of an ended request that rules compare; cheap to read but for the answer.
+    """Properties of a request that sampling rules compare.
 
     Attributes:
-        question: The user's question.
-        answer: Returns the answer or None; called only if a rule is about it.
-        tags: Labels of the request.
+        answer: Returns the answer or None; called only if a rule compares it.
         metadata: Free keys, with the user, session and question ids.
         error_type: Class name of the exception that ended the request, or None.
         latency: Duration in seconds, or None if it is unknown.
@@ -59,59 +55,42 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Inclusion probability of a metric, with its reason.
-
-    Attributes:
-        rate: Probability, 0 to 1.
-        reason: `ratio`, or the rule that set the rate, such as `rule:errors`.
-    """
+    """Inclusion probability of a metric, 0 to 1, with the rule that set it or `ratio`."""
 
     rate: float
     reason: str = RATIO
 
     def includes(self, position: int) -> bool:
-        """Return whether a key at this position is chosen.
-
-        Choices are nested: a position that a lower rate includes is included by every higher one.
-        """
+        """Return whether a key is chosen. Choices are nested: a higher rate includes a lower."""
         return position < round(self.rate * _RANGE)
 
 
 class Rates:
-    """Shares of all metrics.
+    """Inclusion probability of every metric.
 
-    Args:
+    Attributes:
         shares: Share by metric id.
+        highest: Share that decides whether a sample is evaluated at all.
     """
 
+    __slots__ = ("highest", "shares")
+
     def __init__(self, shares: Mapping[str, Share]) -> None:
-        self._shares = dict(shares)
+        self.shares = dict(shares)
         # Among equal rates a rule's reason is more specific than the plain ratio.
-        self._falling = sorted(
-            self._shares.values(), key=lambda share: (-share.rate, share.reason == RATIO)
+        self.highest = max(
+            self.shares.values(),
+            key=lambda share: (share.rate, share.reason != RATIO),
+            default=Share(0.0),
         )
-
-    def __getitem__(self, metric_id: str) -> Share:
-        """Return the share of a metric."""
-        return self._shares[metric_id]
-
-    @property
-    def shares(self) -> Mapping[str, Share]:
-        """Share by metric id."""
-        return self._shares
-
-    @property
-    def highest(self) -> Share:
-        """Share that decides whether a sample is evaluated at all."""
-        return self._falling[0] if self._falling else Share(0.0)
-
-    def chosen(self, position: int) -> frozenset[str]:
-        """Return the metrics that are evaluated for a key at this position."""
-        return frozenset(name for name, share in self._shares.items() if share.includes(position))
 
     def set(self, ids: Iterable[str], share: Share) -> Rates:
         """Return the rates with another share for some metrics."""
-        return Rates({**self._shares, **dict.fromkeys(ids, share)})
+        return Rates({**self.shares, **dict.fromkeys(ids, share)})
+
+    def raised(self, ids: Iterable[str], share: Share) -> Rates:
+        """Return the rates with those of the metrics that lie below a share raised to it."""
+        return self.set((name for name in ids if self.shares[name].rate < share.rate), share)
 
     def bounded(self, share: Share) -> Rates:
         """Return the rates with the likeliest metrics at this share, no other above its rate."""
@@ -119,13 +98,9 @@ class Rates:
         return Rates(
             {
                 name: share if own.rate == highest else replace(own, rate=min(own.rate, share.rate))
-                for name, own in self._shares.items()
+                for name, own in self.shares.items()
             }
         )
-
-    def raised(self, ids: Iterable[str], share: Share) -> Rates:
-        """Return the rates with those of the metrics that lie below a share raised to it."""
-        return self.set((name for name in ids if self._shares[name].rate < share.rate), share)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,8 +110,8 @@ class Decision:
     Attributes:
         position: Hash of the key: a whole number in [0, 2**64).
         rates: Inclusion probability of each metric, given the traits of the request.
-        admission: Share of chosen samples that passed rate limit and queue of late, an estimate;
-            None without a limit or a full queue.
+        admission: Estimated fraction of recently sampled requests that the rate limit and the
+            queue admitted; None if neither applied.
     """
 
     position: int
@@ -146,7 +121,8 @@ class Decision:
     @property
     def chosen(self) -> frozenset[str]:
         """Ids of the metrics to evaluate."""
-        return self.rates.chosen(self.position)
+        shares = self.rates.shares.items()
+        return frozenset(name for name, share in shares if share.includes(self.position))
 
     @property
     def sampled(self) -> bool:
@@ -170,16 +146,16 @@ class Decision:
             return self.because
         return SAMPLED_OUT if self.because == RATIO else f"{SAMPLED_OUT}:{self.because}"
 
+    @property
+    def _admitted(self) -> float:
+        return 1.0 if self.admission is None else self.admission
+
     def probability_of(self, metric_id: str) -> float:
         """Return the inclusion probability of one metric."""
-        return self.rates[metric_id].rate * self._admitted
+        return self.rates.shares[metric_id].rate * self._admitted
 
     def admitted(self, share: float) -> Decision:
-        """Return the decision after the rate limit or the queue was passed.
-
-        Args:
-            share: Share of samples that pass it of late.
-        """
+        """Return the decision after a limit that admits this fraction of requests."""
         return replace(self, admission=share * self._admitted)
 
     def raised(self, ids: Iterable[str], share: Share) -> Decision:
@@ -187,19 +163,15 @@ class Decision:
         return replace(self, rates=self.rates.raised(ids, share))
 
     def limited_to(self, ids: Iterable[str]) -> Decision:
-        """Return the decision about these metrics; those that it does not name are left out."""
+        """Return the decision about these metrics; those without a rate are left out."""
         shares = {name: self.rates.shares.get(name, Share(0.0)) for name in ids}
         return replace(self, rates=Rates(shares))
 
     def chosen_before(self, probability: float, reason: str) -> Decision:
         """Return the decision about a key that was chosen earlier, possibly under other rates.
 
-        The likeliest metrics are evaluated at the earlier probability. The others follow today's
+        The likeliest metrics keep the earlier probability. Every other metric follows the present
         rates, within the set that was chosen earlier, because rates are nested.
-
-        Args:
-            probability: Inclusion probability of the sample when it was chosen.
-            reason: Reason of that choice.
         """
         if probability == self.rates.highest.rate:
             return self
@@ -207,7 +179,3 @@ class Decision:
         return replace(
             self, position=position, rates=self.rates.bounded(Share(probability, reason))
         )
-
-    @property
-    def _admitted(self) -> float:
-        return 1.0 if self.admission is None else self.admission

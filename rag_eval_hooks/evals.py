@@ -7,19 +7,19 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack, cast
+from typing import Any, Final, Self, Unpack, cast
 
 from opentelemetry._logs import LoggerProvider
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import TracerProvider
 
-from rag_eval_hooks.books.explanations import Explanation
-from rag_eval_hooks.books.stats import Stats
+from rag_eval_hooks.books import Stats
 from rag_eval_hooks.capture import CaptureKeywords, ManualInteraction
 from rag_eval_hooks.config.keywords import SettingKeywords
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import SinkSpec
 from rag_eval_hooks.errors import ConfigError, kind_of
+from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.callable_judge import Function
@@ -28,10 +28,10 @@ from rag_eval_hooks.pipeline.arguments import MetricSpec, parts_from
 from rag_eval_hooks.pipeline.engine import Engine
 from rag_eval_hooks.pipeline.wiring import Providers
 from rag_eval_hooks.redaction import RedactSpec
+from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
-from rag_eval_hooks.work import Work
 
 __all__ = ["RagEval", "checked"]
 
@@ -136,25 +136,6 @@ class RagEval:
         metrics = ", ".join(sorted(self._parts.scorer.metric_ids))
         return html_table([(repr(self), metrics)]) + self.stats()._repr_html_()
 
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise the error for a name that does not exist, with the way out of a usual mistake.
-
-            Raises:
-                AttributeError: Always.
-            """
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name.startswith("event_") or name in ("start_trace", "end_trace"):
-                text += "; call rag_eval_hooks_llama_index.enable(evals), and pass no handler"
-            elif name.startswith(("on_", "ignore_")) or name in (
-                "raise_error",
-                "run_inline",
-                "copy",
-            ):
-                text += "; pass callbacks=[RagEvalCallbackHandler(evals)], not evals itself"
-            raise AttributeError(text)
-
     @property
     def incidents(self) -> Incidents:
         """Counter of exceptions caught at an edge, for integrations."""
@@ -252,7 +233,7 @@ class RagEval:
         self,
         sample: Sample | Mapping[str, Any] | None = None,
         *,
-        metrics: Collection[str] | None = None,
+        metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
         """Evaluate a sample now, with scores equal to those in the background.
@@ -262,7 +243,7 @@ class RagEval:
 
         Args:
             sample: The sample, or a mapping as for `Sample.of`.
-            metrics: Ids of the metrics to evaluate, or None for all.
+            metrics: Ids of the metrics to evaluate, one id, or None for all.
             **fields: Fields of a sample, in place of one.
 
         Raises:
@@ -279,7 +260,7 @@ class RagEval:
         self,
         sample: Sample | Mapping[str, Any] | None = None,
         *,
-        metrics: Collection[str] | None = None,
+        metrics: str | Collection[str] | None = None,
         **fields: Any,
     ) -> Outcomes:
         """Evaluate a sample now, in async code; arguments and errors are those of `evaluate`."""
@@ -288,17 +269,19 @@ class RagEval:
             own = await asyncio.to_thread(self._engine.assembler.own, own)
         return await asyncio.wrap_future(self._engine.pipeline.evaluate(own, chosen))
 
-    def known_metrics(self, metrics: Collection[str] | None) -> frozenset[str] | None:
-        """Return ids of metrics as a set, or None for None.
+    def known_metrics(self, metrics: str | Collection[str] | None) -> frozenset[str] | None:
+        """Return ids of metrics, or one id, as a set; None for None.
 
         Raises:
             ConfigError: One is none of this object's metrics.
         """
+        if metrics is None:
+            return None
         known = self._parts.scorer.metric_ids
-        for name in metrics or ():
-            if name not in known:
-                raise ConfigError.unknown("metric", name, known)
-        return None if metrics is None else frozenset(metrics)
+        chosen = frozenset([metrics] if isinstance(metrics, str) else metrics)
+        for name in sorted(chosen.difference(known)):
+            raise ConfigError.unknown("metric", name, known)
+        return chosen
 
     def stats(self) -> Stats:
         """Return the statistics of everything offered so far, as of one moment."""
@@ -367,7 +350,7 @@ class RagEval:
         """Shut down."""
         self.shutdown()
 
-    def take(self, work: Work) -> bool:
+    def take(self, work: Request) -> bool:
         """Queue a request that another process decided about, in a worker. Never blocks.
 
         Returns:
@@ -380,5 +363,7 @@ def _sample_of(sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, A
     if sample is None and fields:
         return Sample(**fields)
     if fields:
-        raise TypeError(f"evaluate: got a sample and {', '.join(fields)}; wants one of both")
+        raise TypeError(
+            f"evaluate() takes a sample or keyword fields, not both; got {', '.join(fields)} too."
+        )
     return Sample.of(cast("Sample | Mapping[str, Any]", sample))

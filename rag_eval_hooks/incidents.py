@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import functools
 import logging
+import signal
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from types import CodeType
 from typing import Any, TypeVar, cast
 
-__all__ = ["ExitError", "Incidents", "host_edge", "without_exit"]
+__all__ = ["ExitError", "Incidents", "host_edge", "raised_by_signal_handler", "without_exit"]
 
 F = TypeVar("F", bound=Callable[..., None])
+T = TypeVar("T")
 
 _logger = logging.getLogger("rag_eval_hooks")
 
@@ -35,7 +38,14 @@ class Incidents:
         Args:
             origin: Part that raised it, such as `sink MyStore`.
             error: The exception.
+
+        Raises:
+            BaseException: `error` itself, if a signal handler of the application raised it, as the
+                time limits of Celery and RQ do. It interrupted us by chance and belongs to the
+                application.
         """
+        if raised_by_signal_handler(error):
+            raise error
         kind = f"{origin}: {type(error).__name__}"
         self._enter(kind, f"{kind} raised{_last_frame_of_ours(error)}")
 
@@ -61,6 +71,29 @@ class Incidents:
         """Return the occurrences so far, by kind."""
         with self._lock:
             return dict(self._counts)
+
+
+def raised_by_signal_handler(error: BaseException) -> bool:
+    """Return whether a Python signal handler of the process raised an exception."""
+    traceback = error.__traceback__
+    # Python runs signal handlers in the main thread alone.
+    if traceback is None or threading.current_thread() is not threading.main_thread():
+        return False
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    function = getattr(handler, "__func__", handler)
+    if not hasattr(function, "__code__") and callable(handler):
+        function = type(handler).__call__
+    return getattr(function, "__code__", None)
 
 
 def _last_frame_of_ours(error: BaseException) -> str:
@@ -92,9 +125,6 @@ def host_edge(method: F) -> F:
             self._incidents.report(f"capture {method.__name__}", error)
 
     return cast("F", guarded)
-
-
-T = TypeVar("T")
 
 
 class ExitError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import secrets
 from collections.abc import Mapping
@@ -100,7 +99,10 @@ class Sample:
         """
         _check_texts(self)
         if isinstance(self.contexts, str):
-            raise TypeError("contexts: got one str; wants a sequence of texts or documents")
+            raise TypeError(
+                "contexts must be a sequence of texts or documents, not one str. "
+                "Put the text into a list."
+            )
         if self.contexts is not None:
             object.__setattr__(self, "contexts", contexts_of(self.contexts))
         object.__setattr__(self, "status", Status(self.status))
@@ -144,8 +146,8 @@ class Sample:
         if isinstance(value, Mapping):
             return cls.from_dict(value)
         raise TypeError(
-            f"sample: got {type(value).__name__}; wants a Sample, or a mapping with question, "
-            "contexts and answer"
+            f"A sample must be a Sample, or a mapping with question, contexts and answer, "
+            f"not {type(value).__name__}."
         )
 
     @classmethod
@@ -163,21 +165,9 @@ class Sample:
         free = {key: value for key, value in data.items() if key not in names}
         if "question" not in known:
             got = ", ".join(map(repr, data)) or "an empty mapping"
-            raise TypeError(f"sample: got {got}; wants a 'question' too")
+            raise TypeError(f"A sample needs a 'question'; the mapping has {got}.")
         known["metadata"] = {**known.get("metadata", {}), **free}
         return cls(**known)
-
-
-_create = Sample.__init__
-
-
-@functools.wraps(_create)
-def _create_by_any_names(self: Sample, **values: Any) -> None:
-    _create(self, **_with_own_names(values))
-
-
-# A data class has one name for each field.
-Sample.__init__ = _create_by_any_names  # type: ignore[method-assign]
 
 
 def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -192,7 +182,7 @@ def _check_texts(sample: Sample) -> None:
     for name in ("question", "answer", "reference"):
         value = getattr(sample, name)
         if not isinstance(value, str) and (value is not None or name == "question"):
-            raise TypeError(f"{name}: got {type(value).__name__}; wants str")
+            raise TypeError(f"{name} must be str, not {type(value).__name__}.")
 
 
 def _plain(context: Context) -> dict[str, Any]:

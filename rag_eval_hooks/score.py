@@ -74,6 +74,7 @@ class Score:
         warnings: What a reader should know before trusting the value.
         annotator_kind: `CODE` for formulas and the embedded judge, `LLM` for a model.
         annotator: The judge's name and model, or `None` when no judge was needed.
+        judged: Whether a judge's findings stand behind the value.
         version: Versions of package and prompts, as `0.1.0` or `0.1.0+prompts.1`.
         usage: This metric's part of what judging the sample took.
         probability: Inclusion probability: how likely this metric is evaluated for a sample of
@@ -93,6 +94,7 @@ class Score:
     warnings: tuple[str, ...] = ()
     annotator_kind: AnnotatorKind = AnnotatorKind.CODE
     annotator: str | None = None
+    judged: bool = False
     version: str = ""
     usage: Usage = field(default_factory=Usage)
     # How a sample was chosen is no part of its score: inline and online ones are equal.

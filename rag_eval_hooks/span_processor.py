@@ -16,9 +16,9 @@ except ImportError as error:
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.evals import RagEval, checked
-from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.other_span import Addition, SpanBuffer
+from rag_eval_hooks.threads import at_fork
 
 __all__ = ["RagEvalSpanProcessor", "wrap_processors"]
 

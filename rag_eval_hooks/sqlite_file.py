@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.forks import at_fork
+from rag_eval_hooks.threads import at_fork
 
 __all__ = ["FILE_ERRORS", "SqliteFile", "is_busy", "is_damage", "open_existing"]
 

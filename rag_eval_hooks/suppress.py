@@ -7,16 +7,23 @@ from contextlib import contextmanager
 from typing import Final
 
 from opentelemetry import context
-from opentelemetry.context import _SUPPRESS_HTTP_INSTRUMENTATION_KEY, _SUPPRESS_INSTRUMENTATION_KEY
 
 __all__ = ["is_suppressed", "paused", "suppressed"]
 
+# Private names of opentelemetry-api, shared by all instrumentations. Without the names of a future
+# version, judge calls stay in the traces, and the import of this package still works.
+_INSTRUMENTATION: Final[str] = getattr(
+    context, "_SUPPRESS_INSTRUMENTATION_KEY", "suppress_instrumentation"
+)
+_HTTP: Final[str] = getattr(
+    context, "_SUPPRESS_HTTP_INSTRUMENTATION_KEY", "suppress_http_instrumentation"
+)
 _PAUSED: Final = context.create_key("rag_eval_paused")
 
 
 def _suppressing() -> context.Context:
-    fresh = context.set_value(_SUPPRESS_INSTRUMENTATION_KEY, True, context.Context())
-    fresh = context.set_value(_SUPPRESS_HTTP_INSTRUMENTATION_KEY, True, fresh)
+    fresh = context.set_value(_INSTRUMENTATION, True, context.Context())
+    fresh = context.set_value(_HTTP, True, fresh)
     # Instrumentations older than the shared keys read this name.
     return context.set_value("suppress_instrumentation", True, fresh)
 
@@ -28,7 +35,7 @@ _SUPPRESSING: Final = _suppressing()
 def suppressed() -> Iterator[None]:
     """Suppress instrumentations in the block, in an OpenTelemetry context of its own.
 
-    Only for tasks of the evaluator; the context of an application is never replaced.
+    Only for tasks of the worker; the context of an application is never replaced.
     """
     token = context.attach(_SUPPRESSING)
     try:
@@ -39,7 +46,7 @@ def suppressed() -> Iterator[None]:
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Capture nothing that begins in the block; instrumentations of others go on."""
+    """Capture nothing that starts in the block; other instrumentations go on."""
     token = context.attach(context.set_value(_PAUSED, True))
     try:
         yield
@@ -50,4 +57,4 @@ def paused() -> Iterator[None]:
 def is_suppressed() -> bool:
     """Return whether the caller runs inside an evaluation, or where capture is paused."""
     current = context.get_current()
-    return bool(current.get(_SUPPRESS_INSTRUMENTATION_KEY) or current.get(_PAUSED))
+    return bool(current.get(_INSTRUMENTATION) or current.get(_PAUSED))

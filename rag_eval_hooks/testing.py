@@ -17,7 +17,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import (
     ChunkRelevance,
@@ -32,6 +31,7 @@ from rag_eval_hooks.findings import (
     TokenScore,
     Verdict,
 )
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Outcomes
 from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify

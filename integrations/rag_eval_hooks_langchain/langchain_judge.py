@@ -12,13 +12,13 @@ from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig, 
 from langsmith.run_helpers import tracing_context
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.daemon_executor import Threads
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.gate import CallLimits
 from rag_eval_hooks.judges.calls.requests import RetryKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.threads import Threads
 from rag_eval_hooks_langchain.question_answer import message_text
 
 __all__ = ["LangChainChat", "LangChainJudge"]

@@ -15,13 +15,13 @@ from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
 from pydantic import BaseModel, create_model
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.daemon_executor import Threads
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.judges.calls.gate import CallLimits
 from rag_eval_hooks.judges.calls.requests import RetryKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.threads import Threads
 from rag_eval_hooks_llama_index.kinds import INPUT_TOKENS, OUTPUT_TOKENS, field, first
 
 __all__ = ["LlamaIndexChat", "LlamaIndexJudge"]

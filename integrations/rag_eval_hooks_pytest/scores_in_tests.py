@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import NotScored, Outcome, Outcomes, Score
 

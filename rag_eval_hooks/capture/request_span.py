@@ -11,8 +11,8 @@ from opentelemetry.context import Context as OtelContext
 from opentelemetry.trace import Span, SpanContext, format_span_id, format_trace_id
 
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, SpanEvent, complete
-from rag_eval_hooks.work import HeldSpan
 
 __all__ = ["DeferredSpan", "RequestSpan", "application_span"]
 

@@ -30,9 +30,9 @@ from rag_eval_hooks.capture.records import Interaction, Others, Run, RunKind
 from rag_eval_hooks.capture.request_span import DeferredSpan, RequestSpan, application_span
 from rag_eval_hooks.capture.sample_parts import answer_of
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.telemetry.attribute_limits import attribute_room, longest_text
-from rag_eval_hooks.work import HeldSpan
 
 __all__ = ["SpanWriter"]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.books.explanations import ADVICE
 from rag_eval_hooks.cli import UsageError
+from rag_eval_hooks.explanation import ADVICE
 
 if TYPE_CHECKING:
-    from rag_eval_hooks.ending import Evaluation
+    from rag_eval_hooks.result import Evaluation
     from rag_eval_hooks.sample import Sample
 
 __all__ = ["show_capture"]

@@ -15,8 +15,8 @@ from typing import Any, Final, TypeAlias
 
 from rag_eval_hooks.datasets.data_rows import ROW_KEY, DataRow
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.ending import Evaluation, unscored_of
 from rag_eval_hooks.evals import RagEval
+from rag_eval_hooks.result import Evaluation, unscored_of
 from rag_eval_hooks.results.read import read
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.usage import Usage

@@ -24,10 +24,10 @@ from rag_eval_hooks.delivery.sink import (
     TwoArgumentSink,
     UserSink,
 )
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.sink_providers import SINKS, keys_wanted, sink_named, sinks_wanted
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.result import Evaluation
 
 __all__ = [
     "Destination",

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config.env_and_file import may_be_file
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import outcome_to_dict, result_id
 
 try:

@@ -11,9 +11,9 @@ from typing import Final
 
 from rag_eval_hooks.delivery.backlog import FULL, Backlog, SinkCall
 from rag_eval_hooks.delivery.destination import Destination, Limits, Queued, Store
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.suppress import suppressed
 
 __all__ = ["Outbox"]

@@ -32,8 +32,8 @@ from rag_eval_hooks.fleet.wire import (
     reply_text,
 )
 from rag_eval_hooks.redaction import choose_redactor
+from rag_eval_hooks.request import Request
 from rag_eval_hooks.telemetry.tracing import flush_providers
-from rag_eval_hooks.work import Work
 
 __all__ = ["StoppedError", "Worker", "worker_settings"]
 
@@ -202,7 +202,7 @@ class Worker:
         counts = Counter(ending.entry for ending in endings)
         self._tried(self._store.finish, batch_id, holder, batch.service, counts)
 
-    def _reply(self, batch: Batch, works: Sequence[Work]) -> None:
+    def _reply(self, batch: Batch, works: Sequence[Request]) -> None:
         """Send results to an application that may wait for them; it may have ended."""
         if batch.reply_to is None:
             return
@@ -221,11 +221,11 @@ class Worker:
         except Exception as error:  # noqa: BLE001 - the sink's edge: the sinks have them anyhow
             self._evals.incidents.report("fleet results", error)
 
-    def _work(self, batch: Batch, item: Shipped, is_repeated: bool) -> Work:
+    def _work(self, batch: Batch, item: Shipped, is_repeated: bool) -> Request:
         sample = item.sample
         if self._redactor.active and batch.redaction != self._redactor.mark:
             sample = self._redactor.again(sample)
-        work = Work.of(sample)
+        work = Request.of(sample)
         work.decision = item.decision
         work.is_final = True
         work.accepted_at = item.accepted_at

@@ -186,6 +186,7 @@ class Scorer:
                 label=outcome.label or getattr(judge, "label", None),
                 annotator_kind=AnnotatorKind.LLM if by_model else next(iter(makers.values())),
                 annotator=" > ".join(makers),
+                judged=True,
                 version=f"{__version__}+{judge.version}",
                 usage=used,
             )

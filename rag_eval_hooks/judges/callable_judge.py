@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, Unpack
 
 from rag_eval_hooks.calls import Caller
-from rag_eval_hooks.daemon_executor import Threads
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.judges.calls.gate import CallLimits
 from rag_eval_hooks.judges.calls.requests import CallKeywords
 from rag_eval_hooks.judges.chat import ChatAdapter, OutputMode, Reply, Send, only_text
 from rag_eval_hooks.judges.llm import LLMJudge, LLMOptions
 from rag_eval_hooks.prompts import Prompt
+from rag_eval_hooks.threads import Threads
 
 __all__ = ["CallableChat", "CallableJudge", "Function", "Messages"]
 

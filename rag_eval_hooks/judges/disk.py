@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from rag_eval_hooks.daemon_executor import DaemonExecutor
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, SqliteFile
+from rag_eval_hooks.threads import DaemonExecutor
 
 __all__ = ["Disk"]
 

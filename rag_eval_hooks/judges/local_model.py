@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final, Generic, Literal, TypeAlias, TypeVar
 
-from rag_eval_hooks.daemon_executor import DaemonExecutor
 from rag_eval_hooks.errors import ConfigError, JudgeError
 from rag_eval_hooks.judges.model_child import Load, ModelLoadError, Run, load_model, run_model
 from rag_eval_hooks.judges.model_process import ModelProcess, obstacle
+from rag_eval_hooks.threads import DaemonExecutor
 
 __all__ = ["InProcess", "LocalModel"]
 

@@ -22,12 +22,12 @@ from rag_eval_hooks.errors import (
     JudgeTimeout,
     JudgeUnavailable,
 )
-from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.context import UsageMeter, call_context, in_call_context
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.disk import Disk
 from rag_eval_hooks.prompts import Prompt, ReplyError
+from rag_eval_hooks.threads import at_fork
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["Memo", "MemoChat"]

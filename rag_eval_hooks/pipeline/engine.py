@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.books.explanations import Explanation
-from rag_eval_hooks.books.stats import Stats
+from rag_eval_hooks.books import Stats
 from rag_eval_hooks.capture import Assembler, OtherInstrumentors, Recorder, SpanWriter
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.forks import at_fork
 from rag_eval_hooks.pipeline.intake import RequestIntake
 from rag_eval_hooks.pipeline.pipeline import Pipeline
 from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.request import HeldSpan, Request
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.telemetry.other_span import OtherSpans
 from rag_eval_hooks.telemetry.self_metrics import Gauge, Reading, readings
-from rag_eval_hooks.work import HeldSpan, Work
+from rag_eval_hooks.threads import at_fork
 
 __all__ = ["Engine"]
 
@@ -112,7 +112,7 @@ class Engine:
         """Submit a sample of the application's; see `RagEval.offer`."""
         try:
             sample = Sample.of(given)
-            return self.pipeline.submit(Work.of(sample, lambda: self.assembler.own(sample)))
+            return self.pipeline.submit(Request.of(sample, lambda: self.assembler.own(sample)))
         except Exception as error:  # noqa: BLE001 - the host's edge: it may pass anything
             self._parts.incidents.report("offer", error)
             self.pipeline.refuse("capture_failed", None)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.ending import Column, Ending, Evaluation
 from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.request import Column, Ending, Observer, Request
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcomes
-from rag_eval_hooks.work import Observer, Work
 
 __all__ = ["FeedbackMemory", "RecentRequest", "answered"]
 
@@ -89,7 +89,7 @@ class FeedbackMemory(Observer):
         self._by_id: dict[str, RecentRequest] = {}
         self._chars_kept = 0
         # Requests that were accepted and are not settled.
-        self._pending: dict[Work, RecentRequest] = {}
+        self._pending: dict[Request, RecentRequest] = {}
 
     @classmethod
     def of(cls, config: RagEvalConfig, *, keeps_all: bool) -> FeedbackMemory:
@@ -110,7 +110,7 @@ class FeedbackMemory(Observer):
         """Characters kept."""
         return self._chars_kept
 
-    def accepted(self, work: Work) -> None:
+    def accepted(self, work: Request) -> None:
         """Remember a request that is going to be evaluated."""
         if self._size and not work.by_feedback:
             request = _request(work, whole=True)
@@ -118,20 +118,20 @@ class FeedbackMemory(Observer):
             self._pending[work] = request
             self.add(request)
 
-    async def begun(self, work: Work) -> None:
+    async def begun(self, work: Request) -> None:
         """Remember the id of the sample, by which a sink may give feedback at once."""
         request = self._pending.get(work)
         if request is not None:
             self.identify(request, id_of(work.sample().sample_id))
 
-    async def evaluated(self, work: Work, evaluation: Evaluation) -> None:
+    async def evaluated(self, work: Request, evaluation: Evaluation) -> None:
         """Remember which metrics have an outcome."""
         request = self._pending.get(work)
         if request is not None:
             request.decision = work.decision
             self.update(request, evaluation.sample, answered(evaluation.outcomes))
 
-    def settled(self, work: Work, ending: Ending) -> None:
+    def settled(self, work: Request, ending: Ending) -> None:
         """Keep of a request what a feedback can use, and let waiting feedback join it."""
         if not self._size or work.by_feedback:
             return
@@ -239,7 +239,7 @@ def answered(outcomes: Outcomes) -> list[str]:
     ]
 
 
-def _request(work: Work, *, whole: bool) -> RecentRequest:
+def _request(work: Request, *, whole: bool) -> RecentRequest:
     return RecentRequest(
         ids=work.ids,
         trace_id=work.trace_id,

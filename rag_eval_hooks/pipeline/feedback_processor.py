@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from rag_eval_hooks.books.stats import Ledger
+from rag_eval_hooks.books import Books
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
 from rag_eval_hooks.delivery.delivery import Delivery
-from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.evaluation.worker import Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
@@ -16,9 +15,10 @@ from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory, RecentReques
 from rag_eval_hooks.pipeline.observers import Observers
 from rag_eval_hooks.pipeline.processor import Processor
 from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.request import Ending, Request
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.selection import AskedMetrics, by_feedback
-from rag_eval_hooks.work import Work
 
 __all__ = ["FeedbackProcessor", "FeedbackWork"]
 
@@ -64,8 +64,8 @@ class FeedbackProcessor:
         processor: Processor,
         observers: Observers,
         delivery: Delivery,
-        stats: Ledger,
-        evaluator: Evaluator[Work | FeedbackWork],
+        stats: Books,
+        evaluator: Evaluator[Request | FeedbackWork],
     ) -> None:
         self._selection = parts.selection
         self._telemetry = parts.telemetry
@@ -170,7 +170,7 @@ class FeedbackProcessor:
         fed = self._selection.fed(asked)
         if not fed:
             return
-        work = Work(next(iter(request.ids), ""), lambda: asked.sample)
+        work = Request(key=next(iter(request.ids), ""), build=lambda: asked.sample)
         work.by_feedback = True
         admitted = self._processor.admit(decision)
         if admitted is None:

@@ -17,8 +17,8 @@ from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.pipeline import Pipeline
 from rag_eval_hooks.redaction import Session
+from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample, Status
-from rag_eval_hooks.work import Work
 
 __all__ = ["RequestIntake"]
 
@@ -164,7 +164,7 @@ class RequestIntake:
         self._incidents.report("capture", error)
         self._pipeline().refuse("capture_failed", None)
 
-    def _work(self, request: _EndedRequest) -> Work:
+    def _work(self, request: _EndedRequest) -> Request:
         interaction, session, span = request.interaction, request.session, request.span
         trace_id, span_id = span.trace_id, span.span_id
 
@@ -174,14 +174,14 @@ class RequestIntake:
             return self._assembler.sample(interaction, session, trace_id, span_id)
 
         run_id = id_of(interaction.root.id)
-        return Work(
-            trace_id or run_id,
-            build,
+        return Request(
+            key=trace_id or run_id,
+            build=build,
             status=interaction.status,
             size=interaction.chars,
             ids=(run_id,) if trace_id is None else (trace_id, run_id),
             trace_id=trace_id,
             span_id=span_id,
-            rag_span=span.held,
+            span=span.held,
             traits=functools.partial(traits_of_interaction, interaction),
         )

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.ending import Column, Ending, Evaluation
+from rag_eval_hooks.request import Column, Ending, HeldSpan, Observer, Request
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Status
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.telemetry import Telemetry
-from rag_eval_hooks.work import HeldSpan, Observer, Work
 
 __all__ = ["Observers", "SpansAndTelemetry"]
 
@@ -37,23 +37,23 @@ class Observers:
         self._on_evaluated = [o for o in self._all if type(o).evaluated is not Observer.evaluated]
         self._settling = threading.Lock()
 
-    def accepted(self, work: Work) -> None:
+    def accepted(self, work: Request) -> None:
         """Announce a request that has its slot in the queue."""
         work.accepted = True
         for observer in self._all:
             observer.accepted(work)
 
-    async def begun(self, work: Work) -> None:
+    async def begun(self, work: Request) -> None:
         """Announce a request whose sample is evaluated next."""
         for observer in self._on_begun:
             await observer.begun(work)
 
-    async def evaluated(self, work: Work, evaluation: Evaluation) -> None:
+    async def evaluated(self, work: Request, evaluation: Evaluation) -> None:
         """Announce the evaluation of a request."""
         for observer in self._on_evaluated:
             await observer.evaluated(work, evaluation)
 
-    def settle(self, work: Work, ending: Ending) -> None:
+    def settle(self, work: Request, ending: Ending) -> None:
         """End a request, once: every later call for it is ignored."""
         with self._settling:
             if work.ending is not None:
@@ -84,16 +84,16 @@ class SpansAndTelemetry(Observer):
         self._telemetry = telemetry
         self._hold = hold
 
-    def accepted(self, work: Work) -> None:
+    def accepted(self, work: Request) -> None:
         """Hold the RAG span, or end it if spans do not wait."""
-        if work.rag_span is None:
+        if work.span is None:
             return
         if self._hold:
-            self._holder.hold(work.rag_span)
+            self._holder.hold(work.span)
         else:
-            self._end(work.rag_span, {})
+            self._end(work.span, {})
 
-    async def evaluated(self, work: Work, evaluation: Evaluation) -> None:
+    async def evaluated(self, work: Request, evaluation: Evaluation) -> None:
         """Publish an evaluation, unless the process that evaluated it did so already."""
         if work.by_feedback:
             self._telemetry.publish_late(evaluation)
@@ -104,27 +104,27 @@ class SpansAndTelemetry(Observer):
         else:
             self._telemetry.finish(evaluation, finish)
 
-    def settled(self, work: Work, ending: Ending) -> None:
+    def settled(self, work: Request, ending: Ending) -> None:
         """End the RAG span with the reason, if nothing has ended it before."""
-        if work.rag_span is None:
+        if work.span is None:
             return
         attributes = _attributes(work, ending)
         if work.accepted:
-            self._holder.finish(work.rag_span, attributes)
+            self._holder.finish(work.span, attributes)
         else:
-            self._end(work.rag_span, attributes)
+            self._end(work.span, attributes)
 
     def _finish(
         self,
-        work: Work,
+        work: Request,
         ending: Attributes,
         attributes: Attributes,
         links: Sequence[SpanContext],
         events: Sequence[Attributes],
     ) -> bool:
-        if work.rag_span is None:
+        if work.span is None:
             return False
-        return self._holder.finish(work.rag_span, {**attributes, **ending}, links, events)
+        return self._holder.finish(work.span, {**attributes, **ending}, links, events)
 
     def _end(self, span: HeldSpan, attributes: Attributes) -> None:
         # A span of another instrumentor may be held since it ended.
@@ -132,7 +132,7 @@ class SpansAndTelemetry(Observer):
             self._holder.end(span, attributes)
 
 
-def _attributes(work: Work, ending: Ending) -> Attributes:
+def _attributes(work: Request, ending: Ending) -> Attributes:
     """Return the attributes that tell on a RAG span why it has no scores."""
     if ending.column is Column.SAMPLED_OUT:
         status = EvalStatus.SAMPLED_OUT.value

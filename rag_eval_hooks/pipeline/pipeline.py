@@ -8,13 +8,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.books.explanations import Explanation
-from rag_eval_hooks.books.stats import Ledger, Stats
+from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
 from rag_eval_hooks.delivery.delivery import Delivery
-from rag_eval_hooks.ending import Ending
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Evaluator
+from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory
 from rag_eval_hooks.pipeline.feedback_processor import FeedbackProcessor, FeedbackWork
@@ -24,6 +23,7 @@ from rag_eval_hooks.pipeline.processor import Processor
 from rag_eval_hooks.pipeline.shipping import shipper_of
 from rag_eval_hooks.pipeline.spooled import Spooled
 from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.request import Ending, HeldSpan, Request
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import AdmittedShare
 from rag_eval_hooks.score import Cause, Outcomes
@@ -31,7 +31,6 @@ from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.suppress import suppressed
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.self_metrics import Gauge
-from rag_eval_hooks.work import HeldSpan, Work
 
 __all__ = ["Pipeline"]
 
@@ -68,7 +67,7 @@ class Pipeline:
         self._external_tick = tick
         self._exit = ExitHook(self, config.exit_timeout)
         self._clock = Clock(self._tick, parts.incidents)
-        self._stats = Ledger(limits.EXPLAINED_TRACES)
+        self._stats = Books(limits.EXPLAINED_TRACES)
         self._holder = SpanHolder(
             hold_timeout=config.hold_timeout, max_held=limits.HELD_SPANS, incidents=parts.incidents
         )
@@ -79,7 +78,7 @@ class Pipeline:
             settle=lambda work, ending: self._observers.settle(work, ending),
         )
         self._delivery = self._spooled.delivery = self._new_delivery()
-        self._memory = FeedbackMemory.of(config, keeps_all=parts.selection.keeps_all)
+        self._memory = FeedbackMemory.of(config, keeps_all=parts.selection.has_feedback_rules)
         self._observers = Observers(
             (
                 SpansAndTelemetry(self._holder, parts.telemetry, hold=config.hold),
@@ -112,7 +111,7 @@ class Pipeline:
         else:
             self._spooled.look_back()
 
-    def _new_evaluator(self) -> Evaluator[Work | FeedbackWork]:
+    def _new_evaluator(self) -> Evaluator[Request | FeedbackWork]:
         config = self._parts.config
         return Evaluator(
             self._process,
@@ -145,7 +144,7 @@ class Pipeline:
             **self._spooled.gauges(),
         }
 
-    def submit(self, work: Work) -> bool:
+    def submit(self, work: Request) -> bool:
         """Decide about a request and queue it. Never blocks.
 
         Returns:
@@ -165,11 +164,11 @@ class Pipeline:
         reason = self._queue(work)
         return reason is None or self._refuse(work, Ending.dropped(reason))
 
-    def _refuse(self, work: Work, ending: Ending) -> bool:
+    def _refuse(self, work: Request, ending: Ending) -> bool:
         self._observers.settle(work, ending)
         return False
 
-    def _queue(self, work: Work) -> str | None:
+    def _queue(self, work: Request) -> str | None:
         """Queue a request; return the reason if it is refused."""
         reason = self._start_threads() or self._evaluator.reserve(work.size)
         if reason in (None, QUEUE_FULL) and not work.is_recovered:
@@ -181,7 +180,7 @@ class Pipeline:
             reason = self._evaluator.put(work, work.size)
         return reason
 
-    def _resume(self, work: Work) -> bool:
+    def _resume(self, work: Request) -> bool:
         """Queue a recovered sample, decided as in the process that left it."""
         assert work.probability is not None
         work.decision = self._parts.selection.decided_before(work, work.probability, work.reason)
@@ -190,7 +189,7 @@ class Pipeline:
             self._observers.settle(work, Ending.dropped("spooled"))
         return reason is None
 
-    def take(self, work: Work) -> bool:
+    def take(self, work: Request) -> bool:
         """Queue a request that another process decided about.
 
         Returns:
@@ -210,10 +209,12 @@ class Pipeline:
         is_down = self._shipper is not None and self._shipper.is_down
         return 0 if is_down else self._evaluator.capacity()
 
-    def refuse(self, reason: str, work: Work | None) -> None:
+    def refuse(self, reason: str, work: Request | None) -> None:
         """Count a request that is not decided, and end its span; None if it could not be read."""
         unread = Sample(question="")
-        self._observers.settle(work or Work("", lambda: unread), Ending.dropped(reason))
+        self._observers.settle(
+            work or Request(key="", build=lambda: unread), Ending.dropped(reason)
+        )
 
     def hold(self, held: HeldSpan) -> None:
         """Hold a span whose interaction may still be submitted."""
@@ -327,7 +328,7 @@ class Pipeline:
         self._exit.disarm()
         return self._spooled
 
-    async def _process(self, work: Work | FeedbackWork) -> None:
+    async def _process(self, work: Request | FeedbackWork) -> None:
         try:
             with suppressed():
                 if isinstance(work, FeedbackWork):
@@ -338,10 +339,10 @@ class Pipeline:
             raise
         except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
             self._parts.incidents.report("evaluation", error)
-            if isinstance(work, Work):
+            if isinstance(work, Request):
                 self._observers.settle(work, Ending.failed(Cause.METRIC_FAILED))
 
-    def _on_end(self, work: Work | FeedbackWork) -> None:
+    def _on_end(self, work: Request | FeedbackWork) -> None:
         if isinstance(work, FeedbackWork):
             self._feedback.end(work)
         elif work.ending is None:

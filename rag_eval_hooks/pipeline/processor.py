@@ -6,10 +6,9 @@ import time
 from collections.abc import Container
 from contextlib import AbstractContextManager
 
-from rag_eval_hooks.books.stats import Ledger
+from rag_eval_hooks.books import Books
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.ending import Column, Ending, Evaluation
 from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.fleet.wire import Shipped
 from rag_eval_hooks.judges.calls.context import CallContext, in_call_context
@@ -18,13 +17,14 @@ from rag_eval_hooks.pipeline.observers import Observers
 from rag_eval_hooks.pipeline.shipping import BROKER_DOWN, Shipper
 from rag_eval_hooks.pipeline.spooled import Spooled
 from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.request import Column, Ending, Request
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.spool.recovered import ALL_SINKS
 from rag_eval_hooks.suppress import suppressed
-from rag_eval_hooks.work import Work
 
 __all__ = ["Processor"]
 
@@ -45,7 +45,7 @@ class Processor:
         parts: Parts,
         observers: Observers,
         spooled: Spooled,
-        stats: Ledger,
+        stats: Books,
         shipper: Shipper | None,
     ) -> None:
         self._parts = parts
@@ -55,7 +55,7 @@ class Processor:
         self._spooled = spooled
         self._stats = stats
 
-    async def process(self, work: Work) -> None:
+    async def process(self, work: Request) -> None:
         """Evaluate and settle a request."""
         sample = self._build(work)
         if sample is None:
@@ -70,7 +70,9 @@ class Processor:
         evaluation = await self._evaluate(work, sample, decision)
         await self.publish(work, evaluation)
 
-    async def _ship(self, shipper: Shipper, work: Work, sample: Sample, decision: Decision) -> None:
+    async def _ship(
+        self, shipper: Shipper, work: Request, sample: Sample, decision: Decision
+    ) -> None:
         item = Shipped(sample=sample, decision=decision, accepted_at=work.accepted_at)
         result = await shipper.result(item, urgent=decision.because.startswith("tail:"))
         if result is None:
@@ -91,13 +93,13 @@ class Processor:
             )
             await self.publish(work, evaluation)
 
-    async def publish(self, work: Work, evaluation: Evaluation) -> None:
+    async def publish(self, work: Request, evaluation: Evaluation) -> None:
         """Store an evaluation, hand it to telemetry and sinks, and settle its request."""
         await self._spooled.keep(work, evaluation)
         await self._observers.evaluated(work, evaluation)
         self._observers.settle(work, Ending.of(evaluation))
 
-    def _build(self, work: Work) -> Sample | None:
+    def _build(self, work: Request) -> Sample | None:
         """Return the sample, or None: it cannot be built, and its request is settled."""
         try:
             return self.with_equal_reference(work.judged_sample())
@@ -107,12 +109,13 @@ class Processor:
             self._observers.settle(work, Ending.dropped(reason))
             return None
 
-    async def _decide(self, work: Work, sample: Sample) -> Decision | None:
+    async def _decide(self, work: Request, sample: Sample) -> Decision | None:
         """Return the final decision, or None: the sample is left out, and its request settled."""
         assert work.decision is not None
         if work.is_final or work.outcomes is not None or not self._parts.selection.is_open(work):
             return work.decision
-        decision = work.decision = await self._parts.selection.looked_at(sample, work.decision)
+        selection = self._parts.selection
+        decision = work.decision = await selection.decide_after_sample(sample, work.decision)
         self._stats.note("decisions", decision.reason)
         if not decision.sampled:
             self._observers.settle(work, Ending.sampled_out(decision))
@@ -134,7 +137,7 @@ class Processor:
             return None
         return decision.admitted(share)
 
-    async def _evaluate(self, work: Work, sample: Sample, decision: Decision) -> Evaluation:
+    async def _evaluate(self, work: Request, sample: Sample, decision: Decision) -> Evaluation:
         start, began = time.time_ns(), time.monotonic_ns()
         log = CallLog()
         outcomes = work.outcomes

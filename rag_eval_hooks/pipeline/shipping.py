@@ -12,13 +12,13 @@ from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.daemon_executor import DaemonExecutor
 from rag_eval_hooks.fleet.broker import BATCH_SAMPLES, Broker
 from rag_eval_hooks.fleet.publisher import Outgoing, Publisher
 from rag_eval_hooks.fleet.replies import ReplyReader
 from rag_eval_hooks.fleet.wire import Batch, Evaluated, Shipped
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.threads import DaemonExecutor
 
 __all__ = ["BROKER_DOWN", "Shipper", "shipper_of"]
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from rag_eval_hooks import semconv
 from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.delivery.delivery import Delivery
-from rag_eval_hooks.ending import Ending, Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.request import Ending, Observer, Request
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.spool.file import EVALUATE
 from rag_eval_hooks.spool.folder import check_spool
 from rag_eval_hooks.spool.recovered import ALL_SINKS, Entry, Recovered
 from rag_eval_hooks.spool.spool import Spool
 from rag_eval_hooks.telemetry.self_metrics import Gauge
-from rag_eval_hooks.work import Observer, Work
 
 __all__ = ["Spooled"]
 
@@ -51,8 +51,8 @@ class Spooled(Observer):
         self,
         parts: Parts,
         capacity: Callable[[], int],
-        resume: Callable[[Work], bool],
-        settle: Callable[[Work, Ending], None],
+        resume: Callable[[Request], bool],
+        settle: Callable[[Request, Ending], None],
     ) -> None:
         self.recovered = 0
         self._telemetry = parts.telemetry
@@ -104,7 +104,7 @@ class Spooled(Observer):
         if self._spool is not None:
             self._spool.start()
 
-    def accepted(self, work: Work) -> None:
+    def accepted(self, work: Request) -> None:
         """Store a sample, soon. Never waits."""
         if self._spool is None or work.by_feedback or work.decision is None:
             return
@@ -116,11 +116,11 @@ class Spooled(Observer):
             work.sample, decision.probability, decision.reason, work.accepted_at
         )
 
-    def holds(self, work: Work) -> bool:
+    def holds(self, work: Request) -> bool:
         """Return whether the disk holds a sample for another process to recover."""
         return work.entry is not None and work.entry.is_stored
 
-    def set_aside(self, work: Work) -> bool:
+    def set_aside(self, work: Request) -> bool:
         """Leave a sample on disk until there is capacity for it again.
 
         Returns:
@@ -130,14 +130,14 @@ class Spooled(Observer):
             return False
         return self._spool.leave(work.entry, EVALUATE)
 
-    async def begun(self, work: Work) -> None:
+    async def begun(self, work: Request) -> None:
         """Note on disk that a recovered sample is evaluated now."""
         # A sample that is only shipped ends no process.
         evaluates = work.is_recovered and work.outcomes is None and not self._ships
         if self._spool is not None and evaluates:
             await self._spool.begin(work.entry)
 
-    async def keep(self, work: Work, evaluation: Evaluation) -> None:
+    async def keep(self, work: Request, evaluation: Evaluation) -> None:
         """Determine the sinks that lack an evaluation, and store both before it is published."""
         if work.outcomes is not None and ALL_SINKS not in work.sinks:
             return
@@ -152,7 +152,7 @@ class Spooled(Observer):
                 work.entry, evaluation.outcomes, evaluation.start, evaluation.end, work.sinks
             )
 
-    async def evaluated(self, work: Work, evaluation: Evaluation) -> None:
+    async def evaluated(self, work: Request, evaluation: Evaluation) -> None:
         """Hand an evaluation to the sinks that lack it. Never waits for them."""
         is_kept = work.entry is not None and work.entry.is_kept
         self.delivery.put(
@@ -163,7 +163,7 @@ class Spooled(Observer):
             accepted_at=work.accepted_at,
         )
 
-    def settled(self, work: Work, ending: Ending) -> None:
+    def settled(self, work: Request, ending: Ending) -> None:
         """Count the end of a sample, unless it stays on disk for the next process."""
         if self._spool is not None and work.entry is not None and ending.reason not in _LEFT:
             self._spool.settle(work.entry, ending.entry)
@@ -241,11 +241,11 @@ class Spooled(Observer):
     def _take(self, recovered: Recovered) -> bool:
         if recovered.refusal is not None:
             self.recovered += 1
-            refused = Work(id_of(recovered.sample.sample_id), lambda: recovered.sample)
+            refused = Request(key=id_of(recovered.sample.sample_id), build=lambda: recovered.sample)
             refused.entry = recovered.entry
             self._settle(refused, Ending.dropped(recovered.refusal))
             return True
-        work = Work.of(recovered.sample)
+        work = Request.of(recovered.sample)
         work.entry = recovered.entry
         work.accepted_at = recovered.accepted_at
         work.probability, work.reason = recovered.probability, recovered.reason

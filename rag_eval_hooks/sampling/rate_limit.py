@@ -1,4 +1,4 @@
-"""Rate limit on chosen samples, with an estimate of the share that it admits."""
+"""Rate limit on sampled requests, with an estimate of the fraction that it admits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,9 @@ _NOTHING: Final = 0.01
 class RateLimit:
     """Sliding-window limit. Thread-safe, O(1).
 
-    The limit is exact: no interval of a window's length contains more samples than allowed. Under
-    load it loses no more than the time between the expiry of one sample and the next request: at
-    ten times the load, a limit of n admits n / (1 + 1 / 10n). Earlier samples are preferred; a
-    limit for the minute alone may admit all of them in its first second.
-
-    Common libraries count in fixed windows, which admit twice the limit across a window's edge,
-    or read the wall clock, which may be set back.
+    No interval of a window's length contains more samples than allowed. At ten times the load, a
+    limit of n admits n / (1 + 1 / 10n). Common libraries count in fixed windows, which admit twice
+    the limit across a window's edge, or read the wall clock, which may be set back.
 
     Args:
         limits: Samples at most by `second` and `minute`; empty for no limit.
@@ -47,31 +43,26 @@ class RateLimit:
         return bool(self._windows)
 
     def admit(self) -> float | None:
-        """Admit a sample, if no window is full.
-
-        Returns:
-            See `AdmittedShare.count`.
-        """
+        """Admit a sample if no window is full; return as `AdmittedShare.count`."""
         with self._lock:
             now = self._clock()
-            admitted = all(_admits(times, now - span) for span, times in self._windows)
+            admitted = all(
+                len(times) != times.maxlen or times[0] <= now - span
+                for span, times in self._windows
+            )
             if admitted:
                 for _, times in self._windows:
                     times.append(now)
         return self._share.count(admitted=admitted)
 
 
-def _admits(times: deque[float], expired_until: float) -> bool:
-    return len(times) != times.maxlen or times[0] <= expired_until
-
-
 class AdmittedShare:
-    """Share of requests that pass a limit or a full queue, estimated as they come. Thread-safe.
+    """Estimated fraction of requests that a limit or a full queue admits. Thread-safe.
 
-    The inverse shares of those that pass add up to the number that asked: each that passes stands
-    for itself and for a tenth of those that were refused before it and have no share in any other.
-    In simulated bursts and waves the mean is off by a quarter of what a share over the last minute
-    costs, under steady load by as much.
+    The inverse shares of admitted requests add up to the number of requests: each admitted request
+    stands for itself and for a tenth of the refused ones that no other stands for yet. In
+    simulation the error is a quarter of a one-minute moving average's under bursty load, and equal
+    to it under steady load.
 
     Args:
         clock: Returns monotonic seconds.
@@ -86,8 +77,8 @@ class AdmittedShare:
         """Count a request.
 
         Returns:
-            The share of an admitted one, in (0, 1]: 1 if none was refused lately; None if it is
-            refused.
+            The share of an admitted request, in (0, 1], which is 1 if none was refused lately;
+            None if the request is refused.
         """
         with self._lock:
             now = self._clock()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from rag_eval_hooks.config.rules import RuleSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
@@ -15,33 +15,26 @@ from rag_eval_hooks.metrics import Metric
 
 __all__ = ["MetricNames", "RequestRule", "Sampler", "position", "sampler_of"]
 
+_SALT: Final = b"rag-eval"
 _SEARCHED: Final = 4000
 """Characters in which patterns are searched: a long text must not delay its request."""
 
 
-def position(key: str, salt: str = "rag-eval") -> int:
+def position(key: str) -> int:
     """Return the position of a key: a whole number in [0, 2**64), uniformly distributed.
 
-    Every process computes the same position. The key is hashed with a salt, so the position is
-    independent of tracing samplers that compare trace ids with a threshold.
-
-    Args:
-        key: A trace id, or a sample id if no trace is recorded.
-        salt: Text that separates this hash from others of the same keys.
+    Every process computes the same position. The hash is salted, so it is independent of tracing
+    samplers that compare trace ids with a threshold.
     """
-    digest = hashlib.blake2b(
-        key.encode(errors="surrogatepass"), digest_size=8, key=salt.encode()
-    ).digest()
-    return int.from_bytes(digest, "big")
+    text = key.encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=_SALT).digest(), "big")
 
 
 class MetricNames:
     """Names of metrics and suites in settings.
 
-    Args:
-        chosen: Metrics that are evaluated.
-        known: All metrics. The name of a known metric that is not chosen is valid and stands for
-            no metric, so that one file of settings serves several choices.
+    A known metric that is not chosen is a valid name for no metric, so that one file of settings
+    serves several choices.
     """
 
     def __init__(self, chosen: Sequence[Metric], known: Sequence[Metric]) -> None:
@@ -88,17 +81,14 @@ class RequestRule:
         """Return whether a request meets all conditions."""
         return (
             self._tags.issubset(traits.tags)
-            and self._matches_metadata(traits.metadata)
+            and all(
+                key in traits.metadata and str(traits.metadata[key]) in accepted
+                for key, accepted in self._metadata.items()
+            )
             and self._matches_latency(traits.latency)
             and _matches(self._question, traits.question)
             and _matches(self._error, traits.error_type or "")
             and (self._answer is None or _matches(self._answer, traits.answer()))
-        )
-
-    def _matches_metadata(self, metadata: Mapping[str, Any]) -> bool:
-        return all(
-            key in metadata and str(metadata[key]) in accepted
-            for key, accepted in self._metadata.items()
         )
 
     def _matches_latency(self, latency: float | None) -> bool:
@@ -123,44 +113,33 @@ def _matches(pattern: re.Pattern[str] | None, text: str | None) -> bool:
 class Sampler:
     """Decides by a hash of the key, by the rate of each metric, and by rules. Thread-safe.
 
-    A key gets the same decision in every process with the same settings. Choices are nested: a
-    key that a lower rate chooses is chosen by every higher one.
+    A key gets the same decision in every process with the same settings.
 
     Args:
         rates: Rates of requests that no rule matches.
         rules: Rules with their rates; the first that matches counts.
-        salt: Text that separates this choice from others by the same keys.
     """
 
-    def __init__(
-        self, rates: Rates, rules: Sequence[tuple[RequestRule, Rates]] = (), salt: str = "rag-eval"
-    ) -> None:
+    def __init__(self, rates: Rates, rules: Sequence[tuple[RequestRule, Rates]] = ()) -> None:
         self._rates = rates
         self._rules = [(rule, own) for rule, own in rules if not rule.about_errors]
         self._error_rules = [(rule, own) for rule, own in rules if rule.about_errors]
-        self._salt = salt
 
     def decide(self, key: str, traits: Callable[[], Traits]) -> Decision:
-        """Decide about a request that ended without an exception.
-
-        The key is a trace id, or a sample id if no trace is recorded. `traits` returns what rules
-        compare, and is called only if there are rules.
-        """
-        rates = self._first(self._rules, traits)
-        return Decision(position(key, self._salt), self._rates if rates is None else rates)
+        """Decide about a request without an exception; `traits` is called only for rules."""
+        rates = self._rates
+        if self._rules:
+            rates = _first(self._rules, traits()) or rates
+        return Decision(position(key), rates)
 
     def decide_error(self, key: str, traits: Callable[[], Traits]) -> Decision | None:
         """Decide about a request that ended with an exception; None if no rule is about it."""
-        rates = self._first(self._error_rules, traits)
-        return None if rates is None else Decision(position(key, self._salt), rates)
+        rates = _first(self._error_rules, traits()) if self._error_rules else None
+        return None if rates is None else Decision(position(key), rates)
 
-    def _first(
-        self, rules: Sequence[tuple[RequestRule, Rates]], traits: Callable[[], Traits]
-    ) -> Rates | None:
-        if not rules:
-            return None
-        request = traits()
-        return next((rates for rule, rates in rules if rule.matches(request)), None)
+
+def _first(rules: Sequence[tuple[RequestRule, Rates]], traits: Traits) -> Rates | None:
+    return next((rates for rule, rates in rules if rule.matches(traits)), None)
 
 
 def sampler_of(config: RagEvalConfig, names: MetricNames) -> Sampler:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Rates, Share, Traits
@@ -11,15 +12,15 @@ from rag_eval_hooks.evaluation.plan import missing_inputs
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import Field, Metric
+from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
 from rag_eval_hooks.sampling.tail import tail_of
 from rag_eval_hooks.score import Outcome, Outcomes
-from rag_eval_hooks.work import Work
 
 __all__ = ["AskedMetrics", "Selection", "by_feedback", "by_rates"]
 
-_REFERENCE = "reference"
+_REFERENCE: Final = "reference"
 """Reason of metrics that a feedback's reference makes possible."""
 
 
@@ -61,39 +62,34 @@ class Selection:
         self._tail = tail_of(config, names, list(every.values()), incidents)
 
     @property
-    def keeps_all(self) -> bool:
+    def has_feedback_rules(self) -> bool:
         """True if a feedback can ask for an evaluation of a sample that was not chosen."""
-        return self._tail.heeds_feedback
+        return self._tail.has_feedback_rules
 
-    def decide(self, work: Work) -> Decision | None:
+    def decide(self, request: Request) -> Decision | None:
         """Decide about an ended request; None if its status is not evaluated."""
         try:
-            return self._decide(work, work.traits)
+            return self._decide(request, request.traits)
         except Exception as error:  # noqa: BLE001 - the host's edge: metadata holds its objects
             self._incidents.report("rules", error)
-            return self._decide(work, Traits)
+            return self._decide(request, Traits)
 
-    def _decide(self, work: Work, traits: Callable[[], Traits]) -> Decision | None:
-        if work.status is Status.OK:
-            return self._sampler.decide(work.key, traits)
-        if work.status is Status.ERROR:
-            return self._sampler.decide_error(work.key, traits)
+    def _decide(self, request: Request, traits: Callable[[], Traits]) -> Decision | None:
+        if request.status is Status.OK:
+            return self._sampler.decide(request.key, traits)
+        if request.status is Status.ERROR:
+            return self._sampler.decide_error(request.key, traits)
         return None
 
-    def decided_before(self, work: Work, probability: float, reason: str) -> Decision:
+    def decided_before(self, request: Request, probability: float, reason: str) -> Decision:
         """Decide about a sample that an earlier process chose.
 
         The decision is made anew, with the earlier share of a rate limit. If the rates have
         changed, the likeliest metrics are evaluated at the earlier probability. A sample that no
         present rule is about is evaluated as it was chosen, by all metrics.
-
-        Args:
-            work: The sample.
-            probability: Its earlier inclusion probability.
-            reason: Reason of the earlier choice.
         """
-        decision = self.decide(work)
-        if decision is not None and self.is_open(work):
+        decision = self.decide(request)
+        if decision is not None and self.is_open(request):
             return decision
         if decision is None:
             ids = (metric.id for metric in self._metrics)
@@ -102,13 +98,13 @@ class Selection:
             return decision.admitted(probability / decision.probability)
         return decision.chosen_before(probability, reason)
 
-    def is_open(self, work: Work) -> bool:
-        """Return whether tail rules have to look at the sample before the decision is final."""
-        return self._tail.looks and work.status is Status.OK
+    def is_open(self, request: Request) -> bool:
+        """Return whether tail rules have to see the sample before the decision is final."""
+        return self._tail.has_sample_rules and request.status is Status.OK
 
-    async def looked_at(self, sample: Sample, decision: Decision) -> Decision:
-        """Return the final decision, after tail rules have looked at the sample."""
-        return await self._tail.raised(sample, decision)
+    async def decide_after_sample(self, sample: Sample, decision: Decision) -> Decision:
+        """Return the final decision, after tail rules have seen the sample."""
+        return await self._tail.apply(sample, decision)
 
     def asked_by(
         self, feedback: Feedback, sample: Sample, decision: Decision, evaluated: Container[str]
@@ -152,12 +148,14 @@ class Selection:
 def by_rates(outcomes: Outcomes, decision: Decision) -> dict[str, Outcome]:
     """Return the outcomes with the probability and reason by which the sampler chose them."""
     estimated = decision.admission is not None
+    admitted = 1.0 if decision.admission is None else decision.admission
+    shares = decision.rates.shares
     return {
         name: replace(
             outcome,
-            probability=decision.probability_of(name) or None,
+            probability=shares[name].rate * admitted or None,
             probability_estimated=estimated,
-            reason=decision.rates[name].reason,
+            reason=shares[name].reason,
         )
         for name, outcome in outcomes.items()
     }
@@ -167,16 +165,14 @@ def by_feedback(
     outcomes: Outcomes, asked: AskedMetrics, admission: float | None
 ) -> dict[str, Outcome]:
     """Return the outcomes with the probability and reason by which a feedback asked for them."""
+    admitted = 1.0 if admission is None else admission
+    drawn = {name: None if p is None else p * admitted for name, p in asked.probabilities.items()}
     return {
         name: replace(
             outcome,
-            probability=_product(asked.probabilities[name], admission),
+            probability=drawn[name],
             probability_estimated=admission is not None,
             reason=asked.reasons[name],
         )
         for name, outcome in outcomes.items()
     }
-
-
-def _product(probability: float | None, admission: float | None) -> float | None:
-    return probability if probability is None or admission is None else probability * admission

@@ -48,9 +48,9 @@ class _TailRule:
 class Tail:
     """Tail rules on samples and on feedback.
 
-    Every sample is measured without network, by the local judge. The conditions are
-    deterministic, so a metric that a rule names has the rule's rate as its inclusion probability
-    for every sample that meets the condition, also for one that the sampler would have chosen.
+    The embedded judge measures every sample, without network. The conditions are deterministic, so
+    a metric that a rule names has the rule's rate as its inclusion probability for every sample
+    that meets the condition, even if the sampler would have chosen it anyway.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class Tail:
         self._dont_know = dont_know
 
     @property
-    def looks(self) -> bool:
+    def has_sample_rules(self) -> bool:
         """True if every sample has to be measured."""
         return bool(self._rules)
 
     @property
-    def heeds_feedback(self) -> bool:
+    def has_feedback_rules(self) -> bool:
         """True if a feedback can ask for an evaluation of a sample that was not chosen."""
         return bool(self._feedback_rules)
 
-    async def raised(self, sample: Sample, decision: Decision) -> Decision:
+    async def apply(self, sample: Sample, decision: Decision) -> Decision:
         """Return the decision with the rates that rules on the sample raise."""
         if not self._rules:
             return decision

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Self
 
-from rag_eval_hooks.forks import at_fork
+from rag_eval_hooks.threads import at_fork
 
 try:
     import fcntl

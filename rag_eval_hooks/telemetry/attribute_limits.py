@@ -8,7 +8,7 @@ from typing import Final, TypeAlias, TypeVar
 from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.work import Attributes, EndableSpan
+from rag_eval_hooks.request import Attributes, EndableSpan
 
 __all__ = [
     "Attributes",

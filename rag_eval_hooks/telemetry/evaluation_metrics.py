@@ -13,8 +13,8 @@ from opentelemetry.metrics import CallbackOptions, Histogram, MeterProvider, Obs
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.calls import BreakerState, Call, Caller, Gated, GateState
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit

@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
 from rag_eval_hooks.telemetry.rag_span import context_of
 

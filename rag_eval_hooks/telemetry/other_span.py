@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.trace import Span, SpanContext
 
+from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete, fitting
-from rag_eval_hooks.work import HeldSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan

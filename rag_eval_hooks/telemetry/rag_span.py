@@ -12,10 +12,10 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import HeldSpan
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.semconv import EvalStatus
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, complete
-from rag_eval_hooks.work import HeldSpan
 
 __all__ = [
     "SpanHolder",

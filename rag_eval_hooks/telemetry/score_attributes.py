@@ -7,8 +7,8 @@ from typing import Final
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.explanation_text import one_line
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.telemetry.attribute_limits import Attributes, present
 from rag_eval_hooks.telemetry.thresholds import Thresholds

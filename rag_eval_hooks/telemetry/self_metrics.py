@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.books.stats import Stats
+from rag_eval_hooks.books import Stats
 from rag_eval_hooks.decision import RATE_LIMIT, RATIO, SAMPLED_OUT
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.telemetry.attribute_limits import ValueLimit

@@ -10,20 +10,19 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, RagEvalError, Sample, Status
-from rag_eval_hooks.books.explanations import ADVICE, Explanation, Explanations, advice_for
-from rag_eval_hooks.books.stats import Ledger
+from rag_eval_hooks.books import Books
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Share
-from rag_eval_hooks.ending import Ending
 from rag_eval_hooks.errors import JudgeError
+from rag_eval_hooks.explanation import ADVICE, advice_for
 from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.tasks import Decompose, Verify
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
-from rag_eval_hooks.work import Work
 from tests.support.evaluation import faithful_judge, sample
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -133,9 +132,10 @@ def test_a_captured_sample_is_found_by_its_own_id() -> None:
 
 async def test_each_of_two_pending_samples_keeps_its_own_end() -> None:
     """The end of a trace's second sample does not explain the first, which still waits."""
-    ledger = Ledger()
+    ledger = Books()
     slow, quick = (
-        Work(TRACE, partial(Sample, question="q", sample_id=name)) for name in ("slow", "quick")
+        Request(key=TRACE, build=partial(Sample, question="q", sample_id=name))
+        for name in ("slow", "quick")
     )
     for work in (slow, quick):
         ledger.accepted(work)
@@ -210,11 +210,6 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             evals.offer(one)
         evals.flush(300)
         assert [len(evals.explain(one.sample_id)) for one in samples] == [0, 0, 1, 1, 1]
-    known = Explanations(1)
-    for number in range(100):
-        work = Work("k", partial(Sample, question="q"))
-        known.add(number, work, Explanation(key="k", outcome="scored"))
-    assert len(known.of("k")) < 20
 
 
 def test_every_reason_has_advice() -> None:

@@ -24,9 +24,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory, RecentRequest
+from rag_eval_hooks.request import Request
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
-from rag_eval_hooks.work import Work
 from tests.support.evaluation import sample
 from tests.waiting import PATIENCE, until
 
@@ -530,7 +530,9 @@ def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
 
     memory = MemorySink()
     evals = make(sinks=[memory])
-    evals._engine.pipeline.submit(Work("k", broken, size=1, ids=("r1",), trace_id="ab" * 16))
+    evals._engine.pipeline.submit(
+        Request(key="k", build=broken, size=1, ids=("r1",), trace_id="ab" * 16)
+    )
     assert evals.feedback("r1", score=1)
     evals.flush(300)
     assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]

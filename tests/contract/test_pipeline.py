@@ -32,7 +32,7 @@ from rag_eval_hooks import (
     Status,
 )
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.support.evaluation import StuckJudge, faithful_judge, sample, total
@@ -542,3 +542,11 @@ def test_samples_and_outcomes_can_be_pickled(make: Make) -> None:
     assert pickle.loads(pickle.dumps(outcomes)) == outcomes
     assert pickle.loads(pickle.dumps(sample())) == sample()
     assert copy.deepcopy(sample()) == sample()
+
+
+@pytest.mark.parametrize("metrics", ["ragas.faithfulness", ["ragas.faithfulness"]])
+def test_evaluate_takes_one_metric_or_several(metrics: Any, make: Make) -> None:
+    evals = make(metrics=["ragas.faithfulness", "lexical.source_citation"])
+    assert set(evals.evaluate(sample(), metrics=metrics)) == {"ragas.faithfulness"}
+    with pytest.raises(ConfigError, match=r"ragas\.faithfulnes'"):
+        evals.evaluate(sample(), metrics="ragas.faithfulnes")

@@ -13,7 +13,6 @@ import numpy
 import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
-from llama_index.core.callbacks import CallbackManager, CBEventType
 from llama_index.core.schema import NodeWithScore, TextNode
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
@@ -63,7 +62,7 @@ def test_documents_of_any_kind_are_contexts(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_names_of_ragas_are_understood(seed: int) -> None:
-    """A sample is the same by the names of ragas, as keywords and in a mapping."""
+    """A mapping with the names of ragas describes the same sample."""
     word = _word(seed)
     theirs: dict[str, Any] = {
         "user_input": f"Where is the {word}?",
@@ -77,8 +76,8 @@ def test_names_of_ragas_are_understood(seed: int) -> None:
         answer=theirs["response"],
         reference="Rome.",
     )
-    assert Sample(**theirs) == Sample.of(theirs) == Sample.of(ours) == ours
-    with pytest.raises(TypeError, match="sample: got list; wants a Sample, or a mapping"):
+    assert Sample.from_dict(theirs) == Sample.of(theirs) == Sample.of(ours) == ours
+    with pytest.raises(TypeError, match=r"must be a Sample, or a mapping .*, not list"):
         Sample.of([theirs])  # type: ignore[arg-type]
 
 
@@ -92,9 +91,9 @@ async def test_fields_are_evaluated_as_their_sample(seed: int, shut_down_after: 
     assert await evals.aevaluate(**named) == expected
     with pytest.raises(TypeError, match="anwser"):
         evals.evaluate(question="q", anwser="a")
-    with pytest.raises(TypeError, match="got a sample and answer; wants one of both"):
+    with pytest.raises(TypeError, match="a sample or keyword fields, not both; got answer"):
         evals.evaluate({"question": "q"}, answer="a")
-    with pytest.raises(TypeError, match="sample: got NoneType; wants a Sample"):
+    with pytest.raises(TypeError, match=r"must be a Sample, or a mapping .*, not NoneType"):
         evals.evaluate()
 
 
@@ -274,15 +273,7 @@ def test_a_function_is_a_judge() -> None:
 
 
 def test_mistakes_with_handlers_say_what_to_write() -> None:
-    """`RagEval` in place of its handler, and other objects in place of it, name what is wanted."""
-    evals = RagEval("lexical")
-    model = FakeListChatModel(responses=["x"])
-    with pytest.raises(AttributeError, match=r"callbacks=\[RagEvalCallbackHandler\(evals\)\]"):
-        model.invoke("x", {"callbacks": [evals]})  # type: ignore[arg-type]
-    with pytest.raises(AttributeError, match=r"callbacks=\[RagEvalCallbackHandler\(evals\)\]"):
-        model.invoke("x", {"callbacks": evals})  # type: ignore[arg-type]
-    with pytest.raises(AttributeError, match=r"rag_eval_hooks_llama_index\.enable\(evals\)"):
-        CallbackManager([evals]).on_event_start(CBEventType.QUERY)  # type: ignore[list-item]
+    """Objects in place of `RagEval` name what is expected."""
     doors: list[Callable[[Any], object]] = [
         RagEvalCallbackHandler,
         RagEvalCallbackHandler.enable,

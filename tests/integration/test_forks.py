@@ -107,7 +107,7 @@ def test_threads_that_were_at_work_are_missed_by_no_child(tmp_path: Path) -> Non
         tmp_path,
         """
         import asyncio, os, threading, time
-        from rag_eval_hooks.daemon_executor import Threads
+        from rag_eval_hooks.threads import Threads
 
         threads, begun = Threads("judge", 1), threading.Event()
 
@@ -136,7 +136,7 @@ def test_a_file_of_results_stays_whole_across_forks(tmp_path: Path) -> None:
         """
         import os
         from rag_eval_hooks import JsonlSink, Sample
-        from rag_eval_hooks.ending import Evaluation
+        from rag_eval_hooks.result import Evaluation
 
         sink = JsonlSink("r.jsonl")
 
@@ -236,7 +236,7 @@ def test_hooks_go_with_their_objects_and_one_that_raises_stops_no_other(tmp_path
         tmp_path,
         """
         import gc, os, random, sys
-        from rag_eval_hooks.forks import at_fork
+        from rag_eval_hooks.threads import at_fork
 
         sys.unraisablehook = lambda _: None
 

@@ -18,9 +18,9 @@ from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import AnnotatorKind, Score
 from tests.servers.platform_server import Answer, PlatformServer, Request, well
 

@@ -29,7 +29,7 @@ import pytest
 from benchmarks.kill9 import run as kill_often
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.spool.schema import APPLICATION
 from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import Decompose, Findings, MemorySink, ScriptedJudge, Support

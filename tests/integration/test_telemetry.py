@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from rag_eval_hooks import Sample
-from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.testing import ScriptedJudge

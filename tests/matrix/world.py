@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks.request import Request
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
-from rag_eval_hooks.work import Work
 from tests.viewers.genai_tab import problems
 
 __all__ = ["Seen", "World"]
@@ -94,12 +94,12 @@ class _Watched(RagEval):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._works: list[Work] = []
+        self._works: list[Request] = []
         self._works_lock = threading.Lock()
         pipeline = self._engine.pipeline
         submit = pipeline.submit
 
-        def watched(work: Work) -> bool:
+        def watched(work: Request) -> bool:
             with self._works_lock:
                 self._works.append(work)
             return submit(work)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks import JsonlSink, NotScored, Outcome, Sample, Score
-from rag_eval_hooks.ending import Evaluation
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import ResultRow
 from rag_eval_hooks.score import UNIT, Cause
 

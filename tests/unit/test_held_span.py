@@ -9,8 +9,9 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rag_eval_hooks.ending import Evaluation, status_of
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import HeldSpan
+from rag_eval_hooks.result import Evaluation, status_of
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcomes
 from rag_eval_hooks.semconv import EvalStatus
@@ -18,7 +19,6 @@ from rag_eval_hooks.telemetry.attribute_limits import Attributes
 from rag_eval_hooks.telemetry.rag_span import SpanHolder
 from rag_eval_hooks.telemetry.score_attributes import ScoreAttributes
 from rag_eval_hooks.telemetry.thresholds import Thresholds
-from rag_eval_hooks.work import HeldSpan
 
 BAD = NotScored(Cause.JUDGE_FAILED)
 NONE = NotScored(Cause.MISSING_INPUT)

@@ -12,8 +12,8 @@ import pytest
 
 from rag_eval_hooks import Cause, NotScored, RagEval, Score, Stats
 from rag_eval_hooks.delivery.console import ConsoleSink
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.outcome_view import OutcomeTable
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Outcome
 from tests.support.evaluation import sample
 

@@ -14,8 +14,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import rag_eval_hooks
 from rag_eval_hooks import RagEval, semconv
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.metrics import ALL_METRICS
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome
 from rag_eval_hooks.telemetry.log_events import EventEmitter

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks import ConfigError, JsonlSink, RagEval, Sample
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import ResultRow, read, to_frame
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import result_id

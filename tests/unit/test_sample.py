@@ -102,3 +102,10 @@ def test_a_field_that_says_ok_is_kept() -> None:
     """No text is taken for a default by what it says."""
     sample = Sample(question="ok", answer="ok", reference="ok", session_id="ok")
     assert Sample.from_dict(sample.to_dict()) == sample
+
+
+def test_only_from_dict_reads_names_of_other_libraries() -> None:
+    theirs: dict[str, object] = {"user_input": "q", "response": "a"}
+    assert Sample.from_dict(theirs) == Sample(question="q", answer="a")
+    with pytest.raises(TypeError, match="user_input"):
+        Sample(**theirs)  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Score
 from rag_eval_hooks.telemetry.attribute_limits import Attributes

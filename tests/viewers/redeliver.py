@@ -9,8 +9,8 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.delivery.destination import Limits
 from rag_eval_hooks.delivery.platforms.platform import PlatformSink
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from tests.viewers.demo import Scored
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from rag_eval_hooks.books.explanations import ADVICE
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup, advice_for
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Traits
 from rag_eval_hooks.delivery import sink_list
 from rag_eval_hooks.errors import ConfigError, masked
 from rag_eval_hooks.evaluation.golden_references import Golden, folded, read_golden, references_of
+from rag_eval_hooks.explanation import ADVICE
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.prices import prices_of

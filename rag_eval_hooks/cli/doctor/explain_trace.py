@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final, TypeGuard
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.books.explanations import ADVICE
 from rag_eval_hooks.cli.doctor.check_settings import from_sampler
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
+from rag_eval_hooks.explanation import ADVICE
 from rag_eval_hooks.feedback import id_of
 from rag_eval_hooks.spool.inspect import StoredSample, spool_samples
 from rag_eval_hooks.sqlite_file import FILE_ERRORS

@@ -17,9 +17,9 @@ from rag_eval_hooks.delivery.destination import (
     SendError,
     SpanUnknown,
 )
-from rag_eval_hooks.ending import Evaluation
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 
 __all__ = ["HttpSink", "PlatformScore", "PlatformSink", "SpanScores", "checked", "needs"]

@@ -1,18 +1,12 @@
-"""Explanations of what happened to recent samples, for a person who asks about one of them."""
+"""Explanation of what happened to a sample, for a person who asks about it."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
-from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.work import Work
-
-__all__ = ["ADVICE", "Explanation", "Explanations", "advice_for"]
-
-_MOST_PER_KEY: Final = 8  # samples of one trace
+__all__ = ["ADVICE", "Explanation", "advice_for"]
 
 ADVICE: Final[Mapping[str, str]] = {
     "scored": "its scores stand on its RAG span, or on the span `evaluation` that links to it, and "
@@ -87,74 +81,3 @@ class Explanation:
         advice = advice_for(self.reason) or advice_for(self.outcome)
         missing = "; ".join(f"{name}: {why}" for name, why in self.absent.items())
         return ". ".join(filter(None, (f"{line}: {advice}" if advice else line, missing)))
-
-
-class Explanations:
-    """Explanations of the latest requests, by trace. Not thread-safe.
-
-    Args:
-        most: Traces at most; the oldest leaves first.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._traces: OrderedDict[str, _Trace] = OrderedDict()
-        self._keys: dict[str, str] = {}
-
-    def add(self, number: int, work: Work, explanation: Explanation) -> None:
-        """Add a request, or replace its earlier explanation; one without a key is left out.
-
-        Args:
-            number: Number of the request, unique among all.
-            work: The request.
-            explanation: Its present explanation.
-        """
-        if not work.key:
-            return
-        trace = self._traces.get(work.key)
-        if trace is None:
-            trace = self._traces[work.key] = _Trace()
-            if len(self._traces) > self._most:
-                self._forget(*self._traces.popitem(last=False))
-        before = trace.requests.get(number)
-        if before is None:
-            for name in work.ids:
-                self._name(name, work.key)
-        elif before.sample_id is not None:
-            explanation = replace(explanation, sample_id=before.sample_id)
-        trace.requests[number] = explanation
-        if len(trace.requests) > _MOST_PER_KEY:
-            trace.requests.popitem(last=False)
-
-    def identify(self, number: int, work: Work, sample_id: str) -> None:
-        """Note the id of a request's sample, by which it is known from now on."""
-        trace = self._traces.get(work.key)
-        known = None if trace is None else trace.requests.get(number)
-        if trace is not None and known is not None:
-            trace.requests[number] = replace(known, sample_id=sample_id)
-            self._name(id_of(sample_id), work.key)
-
-    def of(self, name: str) -> tuple[Explanation, ...]:
-        """Return the explanation of a sample's id, or those of all samples of a trace, in order."""
-        trace = self._traces.get(self._keys.get(name, name))
-        explanations = () if trace is None else tuple(trace.requests.values())
-        own = tuple(one for one in explanations if one.sample_id and id_of(one.sample_id) == name)
-        return own or explanations
-
-    def _name(self, name: str, key: str) -> None:
-        if name != key and key in self._traces:
-            self._keys[name] = key
-            self._traces[key].names.append(name)
-
-    def _forget(self, key: str, trace: _Trace) -> None:
-        for name in trace.names:
-            if self._keys.get(name) == key:
-                del self._keys[name]
-
-
-@dataclass(slots=True)
-class _Trace:
-    """Latest requests of one trace, and the further ids by which the trace is found."""
-
-    requests: OrderedDict[int, Explanation] = field(default_factory=OrderedDict)
-    names: list[str] = field(default_factory=list)

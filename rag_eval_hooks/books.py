@@ -1,0 +1,282 @@
+"""Books of all requests: every request stands in exactly one column at every moment."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Final
+
+from rag_eval_hooks.explanation import Explanation
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.outcome_view import html_table
+from rag_eval_hooks.request import BUDGET, Column, Ending, Observer, Request
+from rag_eval_hooks.score import Cause, NotScored
+
+__all__ = ["Books", "Stats"]
+
+_PER_TRACE: Final = 8
+"""Requests of one trace that `explain` remembers."""
+_NOTES: Final = ("decisions", "refused", "failures", "feedback")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stats:
+    """Counts of all samples offered so far, by column. `offered` is the sum of the columns.
+
+    Attributes:
+        offered: Captured requests, samples submitted by hand, samples recovered from the spool, and
+            evaluations that a feedback asked for.
+        scored: Evaluated, with a score for at least one metric.
+        sampled_out: Left out by the sample rate, a rate of metrics or a rule.
+        dropped: Not evaluated, by reason; `str(evals.explain(id)[0])` says what each means.
+        failed: Evaluated without any score, by the first `Cause` that is a failure, else by the
+            first cause. `partial`: the judge failed, and the only scores need no judge.
+        shipped: Sent to the workers of a fleet, which count its end.
+        pending: Queued or being evaluated.
+        incidents: Exceptions caught at an edge (host, metric, judge, sink), by kind. Not part of
+            the sum, as are all fields below.
+        recovered: Part of `offered` that processes which have ended left in the spool.
+        undurable: Part of `offered` that could not be stored in the spool.
+        without_retrieval: Requests in which a model answered and no retrieved text was seen.
+        decisions: Decisions by reason: `ratio`, `rule:<name>`, `tail:<name>`, `sampled_out`,
+            `sampled_out:rule:<name>`, `feedback:<name>`, `reference`; and `rate_limit` for each
+            sample beyond the limit.
+        refused: Metrics that a refusal left unscored, by reason: `budget`.
+        failures: Scores that are missing through a failure, by metric and cause, such as
+            `ragas.faithfulness: judge_failed`.
+        feedback: Calls of `feedback` by result: `joined`, `unknown`, `invalid`, or the reason of a
+            refusal.
+    """
+
+    offered: int = 0
+    scored: int = 0
+    sampled_out: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
+    shipped: int = 0
+    pending: int = 0
+    incidents: Mapping[str, int] = field(default_factory=dict)
+    recovered: int = 0
+    undurable: int = 0
+    without_retrieval: int = field(default=0, compare=False)
+    decisions: Mapping[str, int] = field(default_factory=dict, compare=False)
+    refused: Mapping[str, int] = field(default_factory=dict, compare=False)
+    failures: Mapping[str, int] = field(default_factory=dict, compare=False)
+    feedback: Mapping[str, int] = field(default_factory=dict, compare=False)
+
+    def _repr_html_(self) -> str:
+        counts = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        shown = [(name, _in_words(count)) for name, count in counts if count]
+        return html_table(shown or [("offered", 0)])
+
+
+def _in_words(count: int | Mapping[str, int]) -> str:
+    if isinstance(count, int):
+        return str(count)
+    return ", ".join(f"{number} {reason}" for reason, number in count.items())
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    names: set[str]
+    outcome: str = "pending"
+    reason: str = ""
+    missing: Mapping[str, NotScored] = field(default_factory=dict)
+    sample_id: str | None = None
+    probability: float | None = None
+
+
+class Books(Observer):
+    """Counts requests by their ends, and remembers the latest for `explain`. Thread-safe.
+
+    The lock is a plain one that C code takes and releases: a signal handler of the application may
+    raise at any moment, and must leave no lock taken.
+
+    Args:
+        explained: Traces that `explain` remembers; the oldest leaves first.
+    """
+
+    def __init__(self, explained: int = 10_000) -> None:
+        self._explained = explained
+        self._lock = threading.Lock()
+        # Numbers of accepted items, in rising order.
+        self._pending: dict[object, int] = {}
+        self._numbered = 0
+        self._pending_feedback = 0
+        # Locks that `wait` has taken, each with the number that it waits for.
+        self._waiters: dict[threading.Lock, int] = {}
+        self._columns: Counter[Column] = Counter()
+        self._dropped: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._notes: dict[str, Counter[str]] = {name: Counter() for name in _NOTES}
+        self._traces: OrderedDict[str, OrderedDict[int, _Entry]] = OrderedDict()
+        self._keys: dict[str, str] = {}
+
+    def note(self, column: str, reason: str) -> None:
+        """Count an event that is not the end of a request: `decisions` or `feedback`."""
+        with self._lock:
+            self._notes[column][reason] += 1
+
+    def accepted(self, request: Request) -> None:
+        """Enter a request as pending."""
+        with self._lock:
+            self._enter(self._begin(request), request)
+
+    async def begun(self, request: Request) -> None:
+        """Remember the id of a request's sample, by which `explain` finds it."""
+        sample_id = request.sample().sample_id
+        with self._lock:
+            trace = self._traces.get(request.key)
+            entry = None if trace is None else trace.get(self._pending[request])
+            if entry is not None:
+                entry.sample_id = sample_id
+                self._name(entry, request.key, id_of(sample_id))
+
+    def settled(self, request: Request, ending: Ending) -> None:
+        """Enter the end of a request, accepted or not."""
+        missing = ending.missing
+        with self._lock:
+            if ending.column is Column.DROPPED:
+                self._dropped[ending.reason] += 1
+            elif ending.column is Column.FAILED:
+                self._failed[ending.reason] += 1
+            else:
+                self._columns[ending.column] += 1
+            for name, one in missing.items():
+                if one.cause.is_failure:
+                    self._notes["failures"][f"{name}: {one.cause.value}"] += 1
+                if one.cause is Cause.OVER_BUDGET:
+                    self._notes["refused"][BUDGET] += 1
+            entry = self._enter(self._pending.get(request) or self._next_number(), request)
+            entry.outcome, entry.reason = ending.column.value, ending.reason
+            entry.missing, entry.probability = missing, ending.probability
+            self._end(request)
+
+    def begin_feedback(self, feedback: object) -> None:
+        """Enter a feedback: `wait` waits for it, the columns do not show it."""
+        with self._lock:
+            self._pending_feedback += 1
+            self._begin(feedback)
+
+    def end_feedback(self, feedback: object) -> None:
+        """Remove a feedback, once."""
+        with self._lock:
+            if feedback in self._pending:
+                self._pending_feedback -= 1
+                self._end(feedback)
+
+    def explain(self, name: str) -> tuple[Explanation, ...]:
+        """Return the explanation of a sample's id, or those of all samples of a trace, in order."""
+        with self._lock:
+            key = self._keys.get(name, name)
+            trace = self._traces.get(key)
+            entries = [] if trace is None else list(trace.values())
+        own = [one for one in entries if one.sample_id and id_of(one.sample_id) == name]
+        return tuple(
+            Explanation(
+                key=key,
+                outcome=one.outcome,
+                reason=one.reason,
+                absent={metric: absent.line for metric, absent in one.missing.items()},
+                sample_id=one.sample_id,
+                probability=one.probability,
+            )
+            for one in own or entries
+        )
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block until all that was accepted before the call is settled.
+
+        Returns:
+            Whether it was settled within `timeout` seconds; None is no limit.
+        """
+        turn = threading.Lock()
+        turn.acquire()
+        with self._lock:
+            if self._oldest > self._numbered:
+                return True
+            self._waiters[turn] = self._numbered
+        try:
+            return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+        finally:
+            with self._lock:
+                self._waiters.pop(turn, None)
+
+    def snapshot(
+        self, incidents: Mapping[str, int], *, recovered: int = 0, undurable: int = 0
+    ) -> Stats:
+        """Return the statistics at this moment."""
+        with self._lock:
+            columns = {name.value: self._columns[name] for name in Column}
+            columns |= {"dropped": sum(self._dropped.values())}
+            columns |= {"failed": sum(self._failed.values())}
+            pending = len(self._pending) - self._pending_feedback
+            notes = {name: dict(counts) for name, counts in self._notes.items()}
+            return Stats(
+                offered=pending + sum(columns.values()),
+                scored=columns["scored"],
+                sampled_out=columns["sampled_out"],
+                dropped=dict(self._dropped),
+                failed=dict(self._failed),
+                shipped=columns["shipped"],
+                pending=pending,
+                incidents=incidents,
+                recovered=recovered,
+                undurable=undurable,
+                decisions=notes["decisions"],
+                refused=notes["refused"],
+                failures=notes["failures"],
+                feedback=notes["feedback"],
+            )
+
+    @property
+    def _oldest(self) -> int:
+        return next(iter(self._pending.values()), self._numbered + 1)
+
+    def _begin(self, item: object) -> int:
+        number = self._pending[item] = self._next_number()
+        return number
+
+    def _next_number(self) -> int:
+        self._numbered += 1
+        return self._numbered
+
+    def _end(self, item: object) -> None:
+        self._pending.pop(item, None)
+        if self._waiters:
+            oldest = self._oldest
+            for turn in [turn for turn, last in self._waiters.items() if oldest > last]:
+                del self._waiters[turn]
+                turn.release()
+
+    def _enter(self, number: int, request: Request) -> _Entry:
+        """Return the entry of a request; one without a key is not remembered."""
+        if not request.key:
+            return _Entry(set())
+        trace = self._traces.get(request.key)
+        if trace is None:
+            trace = self._traces[request.key] = OrderedDict()
+            if len(self._traces) > self._explained:
+                key, oldest = self._traces.popitem(last=False)
+                self._forget(key, oldest.values(), {})
+        entry = trace.get(number)
+        if entry is None:
+            entry = trace[number] = _Entry(set())
+            for name in request.ids:
+                self._name(entry, request.key, name)
+            if len(trace) > _PER_TRACE:
+                self._forget(request.key, [trace.popitem(last=False)[1]], trace)
+        return entry
+
+    def _name(self, entry: _Entry, key: str, name: str) -> None:
+        if name != key:
+            self._keys[name] = key
+            entry.names.add(name)
+
+    def _forget(self, key: str, entries: Iterable[_Entry], left: Mapping[int, _Entry]) -> None:
+        names = {name for entry in entries for name in entry.names}
+        for name in names.difference(*(entry.names for entry in left.values())):
+            if self._keys.get(name) == key:
+                del self._keys[name]

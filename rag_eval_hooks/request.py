@@ -1,0 +1,270 @@
+"""One record of a request, from its capture or submission to its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Protocol, TypeAlias
+
+from opentelemetry.trace import SpanContext
+
+from rag_eval_hooks.decision import Decision, Traits
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.sample import Sample, Status
+from rag_eval_hooks.score import Cause, NotScored, Outcomes
+
+__all__ = [
+    "BUDGET",
+    "PARTIAL",
+    "Attributes",
+    "Column",
+    "EndableSpan",
+    "Ending",
+    "HeldSpan",
+    "Observer",
+    "Request",
+]
+
+Attributes: TypeAlias = Mapping[str, str | float | int | bool | list[str]]
+
+BUDGET: Final = "budget"
+"""Reason of metrics that the budget refused, and of samples that it left without a score."""
+PARTIAL: Final = "partial"
+"""Reason of samples whose judge failed, and whose only scores need no judge."""
+
+
+class EndableSpan(Protocol):
+    """A span of ours, or a stand-in for a span of another instrumentor."""
+
+    def is_recording(self) -> bool:
+        """Return whether attributes that are set will be exported."""
+        ...
+
+    def set_attributes(self, attributes: Attributes) -> None:
+        """Set attributes."""
+        ...
+
+    def add_link(self, context: SpanContext) -> None:
+        """Add a link."""
+        ...
+
+    def add_event(
+        self, name: str, attributes: Attributes | None = None, timestamp: int | None = None
+    ) -> None:
+        """Add an event."""
+        ...
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class HeldSpan:
+    """RAG span whose request has ended and that waits for its scores. Never a current span.
+
+    Attributes:
+        end_time: End of the request in nanoseconds since the epoch.
+        deadline: Seconds on the monotonic clock at which the span ends without scores.
+    """
+
+    span: EndableSpan
+    end_time: int
+    deadline: float = 0.0
+
+
+class Column(StrEnum):
+    """Columns of the statistics in which a request can end."""
+
+    SCORED = "scored"
+    SAMPLED_OUT = "sampled_out"
+    DROPPED = "dropped"
+    FAILED = "failed"
+    SHIPPED = "shipped"
+    """A worker on another machine evaluates and counts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """End of a request: its column, and its evaluation or the reason why there is none."""
+
+    column: Column
+    reason: str = ""
+    evaluation: Evaluation | None = None
+    probability: float | None = None
+
+    @classmethod
+    def dropped(cls, reason: str) -> Ending:
+        """Return the end of a request that is not evaluated."""
+        return cls(Column.DROPPED, reason)
+
+    @classmethod
+    def failed(cls, cause: Cause) -> Ending:
+        """Return the end of a request whose evaluation raised."""
+        return cls(Column.FAILED, cause.value)
+
+    @classmethod
+    def sampled_out(cls, decision: Decision) -> Ending:
+        """Return the end of a request that was not chosen."""
+        return cls(Column.SAMPLED_OUT, decision.because, probability=decision.probability)
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> Ending:
+        """Return the end of an evaluated request: scored, refused by the budget, or failed."""
+        if evaluation.scores:
+            if evaluation.lacks_judge:
+                return cls(Column.FAILED, PARTIAL, evaluation)
+            return cls(Column.SCORED, evaluation=evaluation)
+        causes = [one.cause for one in evaluation.outcomes.values() if isinstance(one, NotScored)]
+        if Cause.OVER_BUDGET in causes:
+            return cls(Column.DROPPED, BUDGET, evaluation)
+        # A metric that its own rate left out does not explain why the chosen ones have no score.
+        chosen = [cause for cause in causes if cause is not Cause.SAMPLED_OUT]
+        failures = [cause for cause in chosen if cause.is_failure]
+        # Without any outcome, the sample feeds no metric.
+        cause = next(iter(failures or chosen), Cause.MISSING_INPUT)
+        return cls(Column.FAILED, cause.value, evaluation)
+
+    @property
+    def entry(self) -> str:
+        """Column and reason as one text: `scored`, `sampled_out`, `dropped:<reason>`, ..."""
+        if self.column in (Column.DROPPED, Column.FAILED):
+            return f"{self.column.value}:{self.reason}"
+        return self.column.value
+
+    @property
+    def missing(self) -> dict[str, NotScored]:
+        """Outcomes without a score, by metric."""
+        outcomes = {} if self.evaluation is None else self.evaluation.outcomes
+        return {name: one for name, one in outcomes.items() if isinstance(one, NotScored)}
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Request:
+    """One captured request, or one sample that the application submitted. Compared by identity.
+
+    The request's thread creates it. After it is queued, the worker's thread alone writes to it.
+
+    Attributes:
+        key: Key that the sampler hashes: the trace id, or any unique id.
+        build: Builds the sample, once, off the request's thread.
+        size: Characters that the request keeps in memory until it is settled.
+        ids: Ids by which `feedback` and `explain` find the request.
+        span: The RAG span with its true end time, if one is recorded.
+        traits: Returns what sampling rules compare.
+        accepted_at: Seconds since the epoch.
+        decision: The sampler's decision; None before it, and where the status is not evaluated.
+        is_final: Whether another process decided for good.
+        by_feedback: Whether a feedback asked for this evaluation of an ended request.
+        accepted: Whether the request was queued.
+        ending: Its end, once it is settled.
+        evaluated: Ids of the metrics that a feedback need not ask for again.
+        probability: Inclusion probability when a process that has ended accepted it, or None.
+        reason: Reason of that choice.
+        outcomes: Outcomes that another process has evaluated already, or None.
+        sinks: Sinks that still lack these outcomes.
+        tries: Evaluations that were started before, none of which ended.
+        entry: Handle of the request on disk, or None.
+    """
+
+    key: str
+    build: Callable[[], Sample] | None
+    status: Status = Status.OK
+    size: int = 0
+    ids: tuple[str, ...] = ()
+    trace_id: str | None = None
+    span_id: str | None = None
+    span: HeldSpan | None = None
+    traits: Callable[[], Traits] = Traits
+    accepted_at: float = field(default_factory=time.time)
+    decision: Decision | None = None
+    is_final: bool = False
+    by_feedback: bool = False
+    accepted: bool = False
+    ending: Ending | None = None
+    evaluated: frozenset[str] = frozenset()
+    probability: float | None = None
+    reason: str = ""
+    outcomes: Outcomes | None = None
+    sinks: Mapping[str, int | None] = field(default_factory=dict)
+    tries: int = 0
+    entry: Any = None
+    _sample: Sample | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @classmethod
+    def of(cls, sample: Sample, build: Callable[[], Sample] | None = None) -> Request:
+        """Return the request of a sample that exists already.
+
+        Args:
+            sample: The sample that the sampler decides about.
+            build: Builds the sample to evaluate, if that is another one.
+        """
+        names = (sample.trace_id, sample.sample_id)
+        return cls(
+            key=id_of(sample.trace_id or sample.sample_id),
+            build=build or (lambda: sample),
+            status=sample.status,
+            size=sample.chars,
+            ids=tuple([id_of(name) for name in names if name]),
+            trace_id=sample.trace_id,
+            span_id=sample.span_id,
+            traits=lambda: Traits.of(sample),
+        )
+
+    @property
+    def is_recovered(self) -> bool:
+        """True if a process that has ended accepted it."""
+        return self.probability is not None
+
+    def sample(self) -> Sample:
+        """Return the sample, always the same one. Thread-safe.
+
+        Raises:
+            LookupError: The sample was released.
+            Exception: Whatever building it raises; raised anew by every call.
+        """
+        with self._lock:
+            if self._sample is None:
+                if self.build is None:
+                    raise LookupError("the sample was released")
+                self._sample = self.build()
+                # The builder may keep all objects alive that the framework handed over.
+                self.build = None
+            return self._sample
+
+    def judged_sample(self) -> Sample:
+        """Return the sample as it is evaluated: without the partial answer of a failed request."""
+        sample = self.sample()
+        return replace(sample, answer=None) if sample.status is Status.ERROR else sample
+
+    def release(self) -> None:
+        """Drop the text; only the ids stay."""
+        with self._lock:
+            self.build = self._sample = None
+            self.size = 0
+
+
+class Observer:
+    """Base of what follows every request; a subclass overrides the moments that it needs.
+
+    The moments of one request come in this order: `accepted`, `begun`, `evaluated`, `settled`.
+    A request that is refused at submission has `settled` alone. Observers are called in one fixed
+    order. An exception is counted, and the next observer is called all the same.
+    """
+
+    def accepted(self, request: Request) -> None:
+        """React to a request that has its slot in the queue. Request's thread; never blocks."""
+
+    async def begun(self, request: Request) -> None:
+        """React to a request whose sample is built and evaluated next. Worker's thread."""
+
+    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        """React to the evaluation of a request. Worker's thread."""
+
+    def settled(self, request: Request, ending: Ending) -> None:
+        """React to the end of a request, exactly once. Either thread; never blocks."""

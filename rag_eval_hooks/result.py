@@ -1,0 +1,118 @@
+"""Result of evaluating one sample: what telemetry and sinks receive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.explanation_text import explain
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Cause, NotScored, Outcomes, Score
+from rag_eval_hooks.semconv import EvalStatus
+
+__all__ = ["Evaluation", "status_of", "unscored_of"]
+
+_OF_JUDGE: Final = frozenset({Cause.JUDGE_FAILED, Cause.JUDGE_UNAVAILABLE, Cause.TIMEOUT})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Result of evaluating one sample.
+
+    Attributes:
+        sample: The evaluated sample; its trace and span ids name the RAG span, if there is one.
+        outcomes: Outcome by metric id.
+        probability: Inclusion probability of the sample, 0 to 1, or None if no draw chose it.
+        start: Start of the evaluation in nanoseconds since the epoch.
+        end: End of the evaluation in nanoseconds since the epoch.
+        reason: Reason why the sample was chosen, in a word.
+        verdicts: Pass or fail of the scored metrics that have a threshold.
+        passed: Pass or fail of the sample, or None if that is unknown.
+        log: Judge calls of the evaluation, if they are recorded.
+    """
+
+    sample: Sample
+    outcomes: Outcomes
+    probability: float | None
+    start: int
+    end: int
+    reason: str = ""
+    verdicts: Mapping[str, bool] = field(default_factory=dict)
+    passed: bool | None = None
+    log: CallLog = field(default_factory=CallLog)
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the evaluation in seconds."""
+        return (self.end - self.start) / 1e9
+
+    @cached_property
+    def scores(self) -> Mapping[str, Score]:
+        """Outcomes that are scores."""
+        return {k: v for k, v in self.outcomes.items() if isinstance(v, Score)}
+
+    @cached_property
+    def unscored(self) -> Mapping[str, NotScored]:
+        """Outcomes that should have been scores."""
+        return unscored_of(self.outcomes)
+
+    @property
+    def lacks_judge(self) -> bool:
+        """True if the judge failed and stands behind no score."""
+        causes = {outcome.cause for outcome in self.unscored.values()}
+        if causes.isdisjoint(_OF_JUDGE):
+            return False
+        return not any(score.judged for score in self.scores.values())
+
+    @property
+    def status(self) -> EvalStatus:
+        """Status as on the RAG span."""
+        return status_of(self.outcomes)
+
+    def label(self, metric_id: str) -> str | None:
+        """Return the metric's own label of its score, else pass or fail by its threshold."""
+        score = self.scores[metric_id]
+        if score.label is None and metric_id in self.verdicts:
+            return "pass" if self.verdicts[metric_id] else "fail"
+        return score.label
+
+    def explanation(self, metric_id: str, limit: int, *, content: bool) -> str | None:
+        """Return a score's explanation as bounded JSON; built once for equal arguments.
+
+        Args:
+            metric_id: Id of a metric that has a score.
+            limit: Characters at most.
+            content: Whether texts of the application may be included.
+        """
+        key = metric_id, limit, content
+        if key not in self._explained:
+            explanation = self.scores[metric_id].explanation
+            self._explained[key] = explain(explanation, limit, content=content)
+        return self._explained[key]
+
+    @cached_property
+    def _explained(self) -> dict[tuple[str, int, bool], str | None]:
+        return {}
+
+
+def status_of(outcomes: Outcomes) -> EvalStatus:
+    """Return `ok` if no score is missing, `partial` if some are, `error` if all are.
+
+    A metric that the sample cannot feed, or that is undefined for it, has not failed.
+    """
+    if not unscored_of(outcomes):
+        return EvalStatus.OK
+    scored = any(isinstance(outcome, Score) for outcome in outcomes.values())
+    return EvalStatus.PARTIAL if scored else EvalStatus.ERROR
+
+
+def unscored_of(outcomes: Outcomes) -> dict[str, NotScored]:
+    """Return the outcomes that should have been scores."""
+    return {
+        name: outcome
+        for name, outcome in outcomes.items()
+        if isinstance(outcome, NotScored) and outcome.cause.is_failure
+    }

@@ -1,0 +1,184 @@
+"""Daemon threads that never delay the exit of the process, and fork hooks bound to objects."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextvars import copy_context
+from types import MethodType
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+
+__all__ = ["DaemonExecutor", "Threads", "at_fork"]
+
+_Calls: TypeAlias = "queue.SimpleQueue[Callable[[], None] | None]"
+_Methods: TypeAlias = dict[int, tuple[weakref.ref[Any], Callable[[Any], None]]]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# The interpreter cannot unregister a hook, so it gets one of each kind for all objects.
+_BEFORE: Final[_Methods] = {}
+_IN_PARENT: Final[_Methods] = {}
+_IN_CHILD: Final[_Methods] = {}
+_NUMBERS: Final = itertools.count()
+
+
+def at_fork(
+    *,
+    before: Callable[[], None] | None = None,
+    in_parent: Callable[[], None] | None = None,
+    in_child: Callable[[], None] | None = None,
+) -> None:
+    """Call methods at every fork while their objects exist; a no-op without `os.fork`.
+
+    Args:
+        before: Bound method to call in the parent, before the fork; the latest object's first.
+        in_parent: Bound method to call in the parent, after the fork.
+        in_child: Bound method to call in the child.
+    """
+    for methods, method in ((_BEFORE, before), (_IN_PARENT, in_parent), (_IN_CHILD, in_child)):
+        if method is not None:
+            _add(methods, method)
+
+
+def _add(methods: _Methods, method: Callable[[], None]) -> None:
+    assert isinstance(method, MethodType)
+    number = next(_NUMBERS)
+    owner = weakref.ref(method.__self__, lambda _: methods.pop(number, None))
+    methods[number] = owner, method.__func__
+
+
+def _call(methods: _Methods, *, last_first: bool = False) -> None:
+    # Copied at once: other threads make and drop objects meanwhile, and a thread that the child
+    # does not have could hold a lock.
+    current = tuple(methods.values())
+    # The stack calls all of them, the last first, even if one raises.
+    with contextlib.ExitStack() as calls:
+        for reference, function in current if last_first else reversed(current):
+            if (owner := reference()) is not None:
+                calls.callback(function, owner)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _call(_BEFORE, last_first=True),
+        after_in_parent=lambda: _call(_IN_PARENT),
+        after_in_child=lambda: _call(_IN_CHILD),
+    )
+
+
+class DaemonExecutor(Executor):
+    """Daemon thread that runs calls in order; a forked child gets its own.
+
+    The standard pools join their threads when the interpreter exits, so a sink that hangs or a
+    model that is being loaded would keep the application from ending. A daemon does not.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._is_shut_down = False
+        self._renew()
+        at_fork(in_child=self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+        # Made with the thread: gevent may replace the queue between the import and the first call.
+        self._calls: _Calls | None = None
+
+    def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Queue a call; the future gets its result or exception.
+
+        Raises:
+            RuntimeError: After `shutdown`, or if the system has no thread left.
+        """
+        future: Future[R] = Future()
+
+        def call() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - handed to the caller
+                future.set_exception(error)
+
+        with self._lock:
+            if self._is_shut_down:
+                raise RuntimeError(f"The executor {self._name!r} was shut down.")
+            calls, starts = self._calls, self._calls is None
+            if calls is None:
+                calls = self._calls = queue.SimpleQueue()
+            calls.put(call)
+        if starts:
+            self._start(calls)
+        return future
+
+    def _start(self, calls: _Calls) -> None:
+        try:
+            threading.Thread(target=_work, args=(calls,), name=self._name, daemon=True).start()
+        except BaseException:
+            self._calls = None
+            raise
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the thread after the calls queued so far, without waiting for them."""
+        with self._lock:
+            self._is_shut_down = True
+            if self._calls is not None:
+                self._calls.put(None)
+
+
+def _work(calls: _Calls) -> None:
+    while (call := calls.get()) is not None:
+        call()
+        # What the call refers to must not live until the next one.
+        del call
+
+
+class Threads:
+    """At most `limit` daemon threads, started when they are needed.
+
+    A call that outlives its timeout keeps its thread until it ends. A forked child has threads of
+    its own.
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._forget()
+        # Threads do not survive a fork: busy ones would never become idle in the child.
+        at_fork(in_child=self._forget)
+
+    async def run(self, call: Callable[[], R]) -> R:
+        """Make a call in a thread, in the caller's context.
+
+        Raises:
+            TimeoutError: Calls that hang hold every thread.
+        """
+        worker = self._idle.pop() if self._idle else self._start()
+        idle = self._idle
+        future = worker.submit(copy_context().run, call)
+        future.add_done_callback(lambda _future: idle.append(worker))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """End the threads after their present calls; a later call starts new ones."""
+        for worker in self._all:
+            worker.shutdown()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._all: list[DaemonExecutor] = []
+        self._idle: list[DaemonExecutor] = []
+
+    def _start(self) -> DaemonExecutor:
+        if len(self._all) >= self._limit:
+            raise TimeoutError("every thread is held by a call that hangs")
+        worker = DaemonExecutor(self._name)
+        self._all.append(worker)
+        return worker
