@@ -36,7 +36,6 @@ __all__ = ["Report", "run"]
 
 _SETTINGS: Mapping[str, Any] = {
     "sample_timeout": 2.0,
-    "sink_retry_for": 2.0,
     "judge_concurrency": 8,
 }
 """Short, so that what a killed worker had comes again soon."""
@@ -146,7 +145,6 @@ def _application(broker: str, samples: int, rate: float, chaos: threading.Thread
         evaluator="celery",
         broker=broker,
         queue_size=100_000,
-        sink_retry_for=600.0,
     ) as evals:
         began = time.monotonic()
         for number in itertools.count():

@@ -24,12 +24,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from benchmarks.corpus import samples
 from benchmarks.embedded_judge import Row, Scored, auroc, read
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import NotScored, RagEval, Sample, Score
+from rag_eval_hooks import Judge, NotScored, RagEval, Sample, Score
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
@@ -171,13 +170,11 @@ def cached(stagger: bool, count: int) -> float:
 def compare(rows: Sequence[Row], judge: str | None) -> None:
     """Print faithfulness against labels, by the way of asking."""
     with ExitStack() as stack:
-        settings: dict[str, Any] = {"judge": judge, "embedder": "none", "metrics": ["all"]}
-        if judge is None:
-            url = stack.enter_context(JudgeServer()).url
-            settings |= {"judge": "openai:truthful", "judge_base_url": url}
+        url = stack.enter_context(JudgeServer()).url if judge is None else None
+        model = (judge or "openai:truthful").partition(":")[2]
         found = {
-            "fused": values(rows, settings),
-            "single": values(rows, settings | {"variants": "single_calls"}),
+            calls: values(rows, OpenAIJudge(model, base_url=url, calls=calls))
+            for calls in ("fused", "single")
         }
     for way, by_row in found.items():
         scored = [
@@ -191,10 +188,10 @@ def compare(rows: Sequence[Row], judge: str | None) -> None:
     print(f"same faithfulness: {same} of {len(pairs)} rows")
 
 
-def values(rows: Sequence[Row], settings: Mapping[str, Any]) -> list[float | None]:
+def values(rows: Sequence[Row], judge: Judge) -> list[float | None]:
     """Faithfulness of each row, asked for beside all other metrics."""
     found = []
-    with RagEval(**settings) as evals:
+    with RagEval("all", judge, embedder="none") as evals:
         for row in rows:
             names = ("question", "contexts", "answer", "reference")
             sample = Sample.from_dict({name: row[name] for name in names if row.get(name)})

@@ -49,7 +49,7 @@ FORMULAS = {
 }  # fmt: skip
 NAN = "Not scored (`undefined`) where ragas gives NaN: without claims."
 BOTH_INVALID = "Not scored (`judge_failed`) where ragas gives NaN: both ratings are invalid."
-SHARED = f'{BOTH_INVALID} Ratings of the contexts by one template share a call (`variants="independent_ratings"`: a call each).'
+SHARED = f'{BOTH_INVALID} Ratings of the contexts by one template share a call (`OpenAIJudge(nvidia_calls="independent")`: a call each).'
 RATED = "A chunk is useful by its own rating; in ragas, if a claim of the reference follows from it. ragas adds 1e-10 to the divisor. `undefined` for a refusal without a reference."
 DIFFERENCES = {
     "ragas.answer_relevancy": "A negative mean is 0, in ragas down to -1; without questions `undefined`, in ragas NaN.",

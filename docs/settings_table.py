@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rag_eval_hooks.config.fields import SettingsGroup, wants_of
-from rag_eval_hooks.config.settings import GROUPS, RagEvalConfig
+from rag_eval_hooks.config.fields import expected_by
+from rag_eval_hooks.config.settings import RagEvalConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
 MARK = "<!-- The rest is written by `python docs/settings_table.py`. -->\n"
@@ -28,10 +28,9 @@ FIRST = (
 
 
 def page() -> str:
-    """Return the page: its text up to the mark, the first settings, then a table for each group."""
+    """Return the page: its text up to the mark, the first settings, then all settings."""
     text, mark, _ = PAGE.read_text(encoding="utf-8").partition(MARK)
-    tables = (_table(keyword, group) for keyword, group in GROUPS.items())
-    return text + mark + _first() + "".join(tables)
+    return text + mark + _first() + _table()
 
 
 def _first() -> str:
@@ -40,19 +39,17 @@ def _first() -> str:
     return "\n".join(["\n## The ten you need first\n", *lines, ""])
 
 
-def _table(keyword: str, group: type[SettingsGroup]) -> str:
+def _table() -> str:
     lines = [
-        f"\n## `{keyword}`: `{group.__name__}`",
-        "",
-        group.__doc__ or "",
+        "\n## All settings",
         "",
         "| setting | default | accepts | meaning |",
         "|---|---|---|---|",
     ]
-    for name, field in group.model_fields.items():
+    for name, field in RagEvalConfig.model_fields.items():
         empty = field.default in (None, (), {})
         shown = "not set" if empty else f"`{str(field.default).lower()}`"
-        lines.append(f"| `{name}` | {shown} | {wants_of(field)} | {field.description} |")
+        lines.append(f"| `{name}` | {shown} | {expected_by(field)} | {field.description} |")
     return "\n".join(lines) + "\n"
 
 

@@ -11,17 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rag_eval_hooks._version import __version__
 from rag_eval_hooks.books import Stats
-from rag_eval_hooks.config.evaluation_groups import (
-    JudgeSettings,
-    SamplingSettings,
-    ScoringSettings,
-)
-from rag_eval_hooks.config.groups import (
-    DeliverySettings,
-    LimitSettings,
-    PrivacySettings,
-    TelemetrySettings,
-)
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import JsonlSink, Sink
@@ -62,6 +51,7 @@ if TYPE_CHECKING:
     from rag_eval_hooks.judges.openai import OpenAIJudge as OpenAIJudge
     from rag_eval_hooks.judges.openai_embedder import OpenAIEmbedder as OpenAIEmbedder
     from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
+    from rag_eval_hooks.redaction.patterns import Patterns as Patterns
     from rag_eval_hooks.redaction.presidio import Presidio
     from rag_eval_hooks.span_processor import RagEvalSpanProcessor as RagEvalSpanProcessor
     from rag_eval_hooks.testing import MemorySink, ScriptedJudge
@@ -76,7 +66,6 @@ __all__ = [
     "Cause",
     "ConfigError",
     "Context",
-    "DeliverySettings",
     "Embedder",
     "Evaluation",
     "Explanation",
@@ -87,9 +76,7 @@ __all__ = [
     "JsonlSink",
     "Judge",
     "JudgeError",
-    "JudgeSettings",
     "LangfuseSink",
-    "LimitSettings",
     "LocalJudge",
     "Match",
     "Memo",
@@ -101,7 +88,6 @@ __all__ = [
     "Outcomes",
     "PhoenixSink",
     "Presidio",
-    "PrivacySettings",
     "RagEval",
     "RagEvalConfig",
     "RagEvalError",
@@ -109,10 +95,8 @@ __all__ = [
     "Resumable",
     "RuleSettings",
     "Sample",
-    "SamplingSettings",
     "Scale",
     "Score",
-    "ScoringSettings",
     "ScriptedJudge",
     "SentenceEmbedder",
     "Sink",
@@ -120,7 +104,6 @@ __all__ = [
     "Status",
     "Support",
     "TailSettings",
-    "TelemetrySettings",
     "TokenScorer",
     "__version__",
     "evaluator_metric",
@@ -141,6 +124,7 @@ _LAZY: Final = {
     "MlflowSink": "rag_eval_hooks.delivery.platforms.mlflow",
     "OpenAIEmbedder": "rag_eval_hooks.judges.openai_embedder",
     "OpenAIJudge": "rag_eval_hooks.judges.openai",
+    "Patterns": "rag_eval_hooks.redaction.patterns",
     "PhoenixSink": "rag_eval_hooks.delivery.platforms.phoenix",
     "Presidio": "rag_eval_hooks.redaction.presidio",
     "RagEvalSpanProcessor": "rag_eval_hooks.span_processor",

@@ -49,16 +49,20 @@ class ConfigError(RagEvalError, ValueError):
         got: Value given, or its masked repr if it holds credentials or parameters of a URL.
             Other secrets are masked by the caller.
         wants: Accepted values, in words.
+        source: Variable or file that gave the value; empty for an argument.
         advice: What to do, in words.
     """
 
-    def __init__(self, field: str, got: object, wants: str) -> None:
+    def __init__(self, field: str, got: object, wants: str, *, source: str = "") -> None:
         plain = repr(got)
         shown = masked(plain)
-        super().__init__(f"{field}: got {shown}; wants {wants}")
+        source = "" if source == "argument" else source
+        place = f" ({source})" if source else ""
+        super().__init__(f"{field}: got {shown}{place}; wants {wants}")
         self.field = field
         self.got = got if shown == plain else shown
         self.wants = wants
+        self.source = source
         self.advice = f"set {field}: {wants}"
 
     @classmethod
@@ -84,21 +88,14 @@ class ConfigError(RagEvalError, ValueError):
         return error
 
     @classmethod
-    def no_setting(cls, name: str, near: str | None) -> ConfigError:
+    def no_setting(cls, name: str, near: str | None, *, source: str = "") -> ConfigError:
         """Return the error for a name that is no setting, with the one that was meant, if any."""
         advice = "docs/configuration.md lists all settings"
         if near is not None:
             advice = f"did you mean {near}? {advice}"
-        error = cls(name, "an unknown setting", advice)
-        error.args = (f"{name}: there is no such setting; {advice}",)
-        error.advice = advice
-        return error
-
-    @classmethod
-    def removed(cls, field: str, advice: str) -> ConfigError:
-        """Return the error for a setting that older versions had, with what to do instead."""
-        error = cls(field, "a removed setting", advice)
-        error.args = (f"{field}: this setting was removed; {advice}",)
+        error = cls(name, "an unknown setting", advice, source=source)
+        place = f" ({error.source})" if error.source else ""
+        error.args = (f"{name}: there is no such setting{place}; {advice}",)
         error.advice = advice
         return error
 

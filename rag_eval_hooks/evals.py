@@ -222,7 +222,7 @@ class RagEval:
 
         Returns:
             Whether it joined an interaction. False for an id that is unknown or forgotten (after
-            an hour, or after `feedback_samples` others), for empty feedback or a wrong type, and
+            an hour, or after 1,000 others), for empty feedback or a wrong type, and
             if the queue is full; each is counted in `stats().feedback`.
         """
         return self._engine.feedback(

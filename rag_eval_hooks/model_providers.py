@@ -59,13 +59,14 @@ class Provider:
             bool(model.strip()) if self.model == "required" else self.model != "none" or not colon
         )
 
-    def make(self, config: Any, setting: str, *parts: Any) -> Any:
+    def make(self, config: Any, setting: str, *parts: Any, **options: Any) -> Any:
         """Call the factory.
 
         Args:
             config: The settings.
             setting: The setting that names this row.
             *parts: Further arguments of the factory.
+            **options: Options of the client, for a row with an endpoint.
 
         Raises:
             ImportError: The extra is not installed; the text names the pip command.
@@ -78,7 +79,7 @@ class Provider:
             raise ImportError(text)
         module, _, function = self.factory.partition(":")
         make = getattr(importlib.import_module(module), function)
-        return make(config, setting.partition(":")[2].strip(), *parts)
+        return make(config, setting.partition(":")[2].strip(), *parts, **options)
 
 
 class ProviderTable:

@@ -141,7 +141,7 @@ class EvalStatus(StrEnum):
     SHIPPED = "shipped"
     """A worker evaluates it, and writes its scores below the RAG span."""
     ABANDONED = "abandoned"
-    """The interaction never ended within `interaction_ttl`."""
+    """The interaction never ended within `limits.INTERACTION_SECONDS`."""
 
 
 def eval_key(metric_id: str, field: str) -> str:

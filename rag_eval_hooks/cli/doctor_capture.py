@@ -98,9 +98,10 @@ def _capturing(given: Mapping[str, str], taken: list[Evaluation]) -> Any:
 
     from rag_eval_hooks import Metric, RagEval, Score
     from rag_eval_hooks.config.settings import RagEvalConfig
+    from rag_eval_hooks.config.sources import given_texts
 
-    config = RagEvalConfig.load(**given)
-    limits = ("max_text_chars", "redact", "redact_patterns", "redact_ids_key")
+    config = RagEvalConfig(**given_texts(RagEvalConfig, given))
+    limits = ("max_text_chars", "redact", "redact_regions", "redact_ids_key")
     metric = Metric(
         id="doctor.captured",
         score=lambda _sample, _findings: Score(value=1.0, normalised=1.0),

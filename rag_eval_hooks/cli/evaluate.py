@@ -119,7 +119,7 @@ def _config(arguments: argparse.Namespace) -> RagEvalConfig:
     every: dict[str, Any] = {"sample_rate": 1.0, "rules": (), "rate_limit": {}}
     if arguments.workers is not None:
         every |= {"evaluator": arguments.workers, "results": "return", "hold_timeout": _PATIENCE_S}
-    return RagEvalConfig.load(**every, **chosen)
+    return RagEvalConfig(**every, **chosen)
 
 
 def _judge(config: RagEvalConfig, output: Path) -> Judge | None:

@@ -1,99 +1,334 @@
-"""All settings: one frozen, validated object from arguments, environment and file.
+"""All settings: one frozen, validated object.
 
-Explicit arguments win over `RAG_EVAL_*` variables, these over `rag_eval_hooks.toml` or the
-`[tool.rag_eval_hooks]` table of `pyproject.toml` in the working directory, these over a few
-variables that are shared with other software (`OPENAI_API_KEY`, `OPENAI_BASE_URL`,
+Arguments win over `RAG_EVAL_*` variables, these over the file, and the file over a few variables
+that other software reads too (`OPENAI_API_KEY`, `OPENAI_BASE_URL`,
 `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Unpack
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, Unpack
 
-from rag_eval_hooks.config.env_and_file import Origins, merged
-from rag_eval_hooks.config.evaluation_groups import (
-    JudgeSettings,
-    SamplingSettings,
-    ScoringSettings,
-)
-from rag_eval_hooks.config.fields import SettingsGroup
-from rag_eval_hooks.config.groups import (
-    DeliverySettings,
-    LimitSettings,
-    PrivacySettings,
-    TelemetrySettings,
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from rag_eval_hooks.config.fields import (
+    ONE_OR_MORE,
+    Count,
+    Expected,
+    Names,
+    NumberByName,
+    OptionalPath,
+    Rate,
+    Seconds,
+    Secret,
+    SecretByName,
+    Switch,
+    Url,
+    expected_by,
+    is_secret,
+    types_in,
 )
 from rag_eval_hooks.config.keywords import ArgumentKeywords
-from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.config.rules import Budgets, MetricRates, RateLimits, RuleSettings, TailSettings
+from rag_eval_hooks.config.sources import PREFIX, is_shared, merged, unknown_setting
+from rag_eval_hooks.errors import ConfigError, masked
+from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
+from rag_eval_hooks.sink_providers import keys_wanted, sinks_wanted
 
-__all__ = ["GROUPS", "RagEvalConfig", "ungrouped"]
+__all__ = ["BROKER", "REDACTIONS", "RagEvalConfig"]
 
-GROUPS: Final[Mapping[str, type[SettingsGroup]]] = {
-    "scoring": ScoringSettings,
-    "judging": JudgeSettings,
-    "sampling": SamplingSettings,
-    "limits": LimitSettings,
-    "telemetry": TelemetrySettings,
-    "delivery": DeliverySettings,
-    "privacy": PrivacySettings,
-}
-"""Groups of settings by the keyword, or table of a file, that takes one."""
-
-
-class RagEvalConfig(
-    PrivacySettings,
-    DeliverySettings,
-    TelemetrySettings,
-    LimitSettings,
-    SamplingSettings,
-    JudgeSettings,
-    ScoringSettings,
-):
-    """Every setting of every group, by its own name.
-
-    Each is also a variable `RAG_EVAL_<NAME>` and a key in the file; docs/configuration.md lists
-    them. A group may be given as a whole: `RagEvalConfig(sampling=SamplingSettings(...))`, or as a
-    table of the file; a setting given by its own name wins over the group.
-    """
-
-    def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
-        """Validate the values given; `load` adds those of environment and file.
-
-        Raises:
-            ConfigError: A name is unknown or a value is not accepted.
-        """
-        super().__init__(**ungrouped(values))
-
-    @classmethod
-    def load(cls, **explicit: Any) -> RagEvalConfig:
-        """Return the settings of this process: explicit values over environment over file.
-
-        Raises:
-            ConfigError: A name is unknown, a value is not accepted, or the file is no TOML.
-        """
-        return cls.load_with_origins(explicit)[0]
-
-    @classmethod
-    def load_with_origins(cls, explicit: Mapping[str, Any]) -> tuple[RagEvalConfig, Origins]:
-        """Return the settings of this process, and the origin of each that is not a default."""
-        values, origins = merged(cls.model_fields, ungrouped(explicit), ungrouped)
-        return cls(**values), origins
+REDACTIONS = (
+    "'none', 'all', or a list of 'email', 'phone', 'card', 'iban', 'key', 'ip' and 'presidio'; in "
+    "code also rules, and functions (text) -> text or (field, text) -> text"
+)
+BROKER = "redis://host:port/db, or amqp://user:password@host:port/vhost,redis://host:port/db"
+_PATH = Expected("a path, or 'none'")
+_Redaction = Annotated[str, Field(pattern="^(none|all|email|phone|card|iban|key|ip|presidio)$")]
+_Region = Annotated[str, Field(pattern="^[A-Z]{2}$")]
 
 
-def ungrouped(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with each group replaced by the settings given in it.
+class RagEvalConfig(BaseSettings):
+    """Every setting: from arguments, `RAG_EVAL_<NAME>` variables and a TOML file.
+
+    Args:
+        config_file: Path of the file; by default that of `RAG_EVAL_CONFIG_FILE`, or none.
 
     Raises:
-        ConfigError: A group is of another type, or one given as a table is not accepted.
+        ConfigError: A name is unknown, a value is not accepted, or the file cannot be read.
     """
-    flat: dict[str, Any] = {}
-    for keyword, group in GROUPS.items():
-        given = values.get(keyword)
-        if isinstance(given, Mapping):
-            given = group(**given)
-        if isinstance(given, group):
-            flat |= {name: getattr(given, name) for name in given.model_fields_set}
-        elif given is not None:
-            raise ConfigError(keyword, type(given).__name__, f"a {group.__name__}")
-    return flat | {name: value for name, value in values.items() if name not in GROUPS}
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_ignore_empty=True,
+        frozen=True,
+        extra="forbid",
+        validate_default=False,
+    )
+
+    metrics: Annotated[Names, Expected("names of suites or metrics")] = Field(
+        (),
+        description="Suites (`ragas`), single metrics (`ragas.faithfulness`) or `all`; `-` before "
+        "a name removes metrics. By default those of `ragas` that a sample can feed: without a "
+        "reference, those that need none.",
+    )
+    judge: Annotated[str, AfterValidator(JUDGES.check), Expected(JUDGES.wanted)] = Field(
+        "local",
+        description="`local` (embedded, no network), `nli:<model>` (the same with an entailment "
+        "model on this machine) or `openai:<model>`.",
+    )
+    judge_base_url: Url = Field(
+        None, description="Base URL of an OpenAI-compatible endpoint, such as a gateway or vLLM."
+    )
+    judge_api_key: Secret = Field(None, description="Key of that endpoint; never printed.")
+    judge_headers: SecretByName = Field(
+        {}, description="Extra HTTP headers for a gateway; values are never printed."
+    )
+    judge_timeout: Seconds = Field(30.0, description="Seconds for one judge call.")
+    judge_concurrency: Count = Field(
+        16,
+        description="Samples evaluated at once, and judge calls in flight at once: fewer while "
+        "many get a 429 or a timeout.",
+    )
+    judge_prices: Annotated[OptionalPath, _PATH] = Field(
+        None,
+        description="TOML file with prices of models, over the list of the extra `prices`.",
+    )
+    embedder: Annotated[str, AfterValidator(EMBEDDERS.check), Expected(EMBEDDERS.wanted)] = Field(
+        "auto",
+        description="Model for embeddings: `auto`, `none`, `openai:<model>`, or "
+        "`sentence-transformers`, with `:` and a name or path for another model than "
+        "all-MiniLM-L6-v2. `auto` is the judge's endpoint with `text-embedding-3-small` for an "
+        "OpenAI judge; for the local judge it is MiniLM where the `embeddings` extra is installed "
+        "and the model is on disk: nothing is downloaded unasked.",
+    )
+    token_scorer: Annotated[
+        str, AfterValidator(TOKEN_SCORERS.check), Expected(TOKEN_SCORERS.wanted)
+    ] = Field(
+        "none",
+        description="`none` or `bert-score`, with `:` and a name or path for another model than "
+        "microsoft/deberta-xlarge-mnli. Feeds `graphrag.bert_score_f1`.",
+    )
+    thresholds: Annotated[
+        NumberByName, Expected("metric ids and numbers in the metric's scale")
+    ] = Field(
+        {},
+        description="Lowest passing values by metric, in its own scale, such as "
+        "`ragas.faithfulness=0.8`.",
+    )
+    references: Annotated[OptionalPath, _PATH] = Field(
+        None, description="Golden file (JSON lines or CSV). See [sampling.md](sampling.md)."
+    )
+    question_checks: Annotated[OptionalPath, _PATH] = Field(
+        None, description="TOML file with checks by `question_id`."
+    )
+    sample_rate: Rate = Field(
+        1.0, description="Share of requests to evaluate, 0 to 1; consistent by trace id."
+    )
+    metric_rates: Annotated[MetricRates, Expected("numbers from 0 to 1 by suite or metric id")] = (
+        Field(
+            {},
+            description="Inclusion probability of suites and metrics, 0 to 1; an id wins over its "
+            "suite, and both over `sample_rate`. For this and the next four see "
+            "[sampling.md](sampling.md).",
+        )
+    )
+    rules: Annotated[tuple[RuleSettings, ...], Expected("tables, each with a rate")] = Field(
+        (),
+        description="Tables with conditions on a request and a rate; the first that fits counts. "
+        "In a variable, JSON.",
+    )
+    tail: Annotated[
+        tuple[TailSettings, ...], Expected("tables, each with one condition and `then`")
+    ] = Field(
+        (),
+        description="Tables with conditions on cheap results or feedback, and the metrics to "
+        "evaluate then. In a variable, JSON.",
+    )
+    rate_limit: Annotated[
+        RateLimits, Expected("whole numbers, 1 to 1000000, of 'second' and 'minute'")
+    ] = Field(
+        {}, description="Samples evaluated in any `second` and any `minute`, by this process."
+    )
+    budget: Annotated[
+        Budgets,
+        Expected(
+            "numbers, 0 or more, of calls, tokens or cost, each _per_hour or _per_day; "
+            "calls_per_second; and path, the path of a file or the URL of a Redis"
+        ),
+    ] = Field(
+        {},
+        description="Limits of `calls`, `tokens` or `cost` of judge and embedder, each "
+        "`_per_hour` or `_per_day` (UTC); `calls_per_second`, above which calls are delayed; and "
+        "`path`, an SQLite file or a Redis by which processes share one budget.",
+    )
+    sample_timeout: Seconds = Field(120.0, description="Seconds for all findings of one sample.")
+    queue_size: Count = Field(
+        1000, description="Queued samples; a further sample is dropped and counted."
+    )
+    exit_timeout: Seconds = Field(
+        5.0, description="Seconds to finish queued samples when the process exits."
+    )
+    max_text_chars: Count = Field(
+        20_000, description="Characters of each context, of the question and of the answer."
+    )
+    hold_timeout: Annotated[
+        float, Field(ge=0, allow_inf_nan=False), Expected("seconds, 0 or more")
+    ] = Field(
+        10.0, description="Seconds for which a RAG span is held for its scores; 0 holds none."
+    )
+    spans: Annotated[
+        Literal["auto", "all", "root", "none"], Expected("'auto', 'all', 'root' or 'none'")
+    ] = Field(
+        "auto",
+        description="Spans of requests: `auto` (none of ours where another instrumentor writes "
+        "its own), `all`, `root` (the RAG span alone) or `none`.",
+    )
+    evaluation_span: Annotated[
+        Literal["late", "child", "trace", "off"], Expected("'late', 'child', 'trace' or 'off'")
+    ] = Field(
+        "late",
+        description="Span with all results below the RAG span: `late` (for scores that came too "
+        "late for the RAG span, or cannot be on it), `child` (always), `trace` (always, in a "
+        "trace of its own) or `off`.",
+    )
+    trace_judge: Switch = Field(
+        False,
+        description="Write a span for each call of judge, embedder and token scorer below the "
+        "evaluation span.",
+    )
+    capture_content: Switch = Field(
+        False, description="Put questions, messages, documents, tool calls and answers on spans."
+    )
+    capture_event_content: Switch = Field(
+        False, description="Let explanations in log events quote the application's texts."
+    )
+    evaluator: Annotated[Literal["thread", "celery"], Expected("'thread' or 'celery'")] = Field(
+        "thread",
+        description="Evaluation in a `thread` of the application, or by `celery` workers. See "
+        "[fleet.md](fleet.md).",
+    )
+    broker: Annotated[Secret, Expected(BROKER)] = Field(
+        None,
+        description="Broker of the workers: a URL of Redis; or one of RabbitMQ, a comma, and one "
+        "of the Redis that holds limits and counts. Never printed.",
+    )
+    results: Annotated[Literal["worker", "return"], Expected("'worker' or 'return'")] = Field(
+        "worker",
+        description="Scores go from the `worker` to telemetry and sinks alone, or `return` to the "
+        "application too, for held RAG spans and for sinks passed in code.",
+    )
+    sinks: Annotated[Names, Expected(sinks_wanted())] = Field(
+        (), description="Destinations of scores besides the span."
+    )
+    sink_keys: Annotated[SecretByName, Expected(keys_wanted())] = Field(
+        {}, description="Keys of platforms; never printed."
+    )
+    spool: Annotated[OptionalPath, Expected("a folder, or a path in a folder that exists")] = Field(
+        None,
+        description="Folder that stores accepted samples and finished scores until they are "
+        "delivered; processes of one machine may share it. See [production.md](production.md).",
+    )
+    redact: Annotated[tuple[_Redaction, ...], ONE_OR_MORE, Expected(REDACTIONS)] = Field(
+        (),
+        description="Kinds of text removed from samples, and from content on spans, before "
+        "anything leaves: `email`, `phone`, `card`, `iban`, `key` (API keys, tokens, passwords), "
+        "all of these by `all`; besides these `ip` and `presidio`. See [privacy.md](privacy.md).",
+    )
+    redact_regions: Annotated[
+        tuple[_Region, ...],
+        ONE_OR_MORE,
+        Expected("countries by two capital letters, such as 'DE'"),
+    ] = Field(
+        (),
+        description="Countries whose phone numbers are removed without their `+` prefix, too.",
+    )
+    redact_ids_key: Secret = Field(
+        None, description="Key with which ids of users and sessions are hashed; never printed."
+    )
+
+    def __init__(self, **values: Unpack[ArgumentKeywords]) -> None:
+        explicit: dict[str, Any] = {**values}
+        everything, origins = merged(type(self), explicit, explicit.pop("config_file", None))
+        try:
+            super().__init__(**everything)
+        except ValidationError as error:
+            raise _config_error(type(self), error, everything, origins) from None
+        # Settings made of this object and further arguments look again whether they may use a key
+        # that another program shares: it belongs to one endpoint.
+        self.model_fields_set.difference_update(
+            name for name, origin in origins.items() if is_shared(origin)
+        )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        *_: PydanticBaseSettingsSource,
+        **__: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take the values of `merged` alone: pydantic-settings merges tables of two sources."""
+        return (init_settings,)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Yield all settings. A sink's address may hold a key: the sink refuses it later."""
+        for name, value in super().__repr_args__():
+            yield name, tuple(map(masked, value)) if name == "sinks" else value
+
+    @property
+    def budget_limits(self) -> dict[str, float]:
+        """Limits by unit and period, such as `calls_per_hour`."""
+        return {
+            name: limit
+            for name, limit in self.budget.items()
+            if isinstance(limit, float) and name != "calls_per_second"
+        }
+
+    @property
+    def calls_per_second(self) -> float | None:
+        """Calls in a second, or None without a limit."""
+        rate = self.budget.get("calls_per_second")
+        return rate if isinstance(rate, float) and rate > 0 else None
+
+    @property
+    def budget_path(self) -> str | None:
+        """Path of the file by which processes share the budget."""
+        return next((path for path in self.budget.values() if isinstance(path, str)), None)
+
+
+def _config_error(
+    settings: type[BaseModel],
+    error: ValidationError,
+    values: Mapping[str, Any],
+    origins: Mapping[str, str],
+) -> ConfigError:
+    first = error.errors(include_url=False)[0]
+    name, *inner = first["loc"]
+    if name not in settings.model_fields:
+        return unknown_setting(str(name), settings.model_fields, source=origins[str(name)])
+    field, value, path = settings.model_fields[name], values[str(name)], str(name)
+    if inner and (table := _table(field)) is not None:
+        path, value = ".".join([f"{name}[{inner[0]}]", *map(str, inner[1:2])]), first["input"]
+        if first["type"] == "extra_forbidden":
+            return unknown_setting(
+                path, [f"{name}[{inner[0]}].{key}" for key in table.model_fields]
+            )
+        if first["type"] == "missing":
+            value = None
+        if len(inner) > 1:
+            field = table.model_fields[str(inner[1])]
+    raised = first.get("ctx", {}).get("error", "")
+    expected = getattr(raised, "wants", None) or str(raised) or expected_by(field)
+    if isinstance(value, str) and typing.get_origin(field.annotation) is dict:
+        expected += "; as text, name=value pairs, separated by commas"
+    shown = "**********" if is_secret(field, value) else value
+    return ConfigError(path, shown, expected, source=origins[str(name)])
+
+
+def _table(field: FieldInfo) -> type[BaseModel] | None:
+    types = types_in(field.annotation)
+    return next((t for t in types if isinstance(t, type) and issubclass(t, BaseModel)), None)

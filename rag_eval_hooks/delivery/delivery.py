@@ -59,8 +59,8 @@ class Delivery:
         limits: Limits | None = None,
     ) -> None:
         limits = limits or Limits(
-            timeout=config.sink_timeout,
-            retry_for=config.sink_retry_for,
+            timeout=bounds.SINK_SECONDS,
+            retry_for=bounds.SINK_RETRY_SECONDS,
             keep_for=bounds.SINK_KEEP_SECONDS,
             queue_chars=bounds.SINK_QUEUE_CHARS,
         )

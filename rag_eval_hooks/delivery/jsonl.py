@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.config.env_and_file import may_be_file
+from rag_eval_hooks.config.sources import may_be_file
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation

@@ -9,7 +9,7 @@ from typing import Any
 from celery import Task, signals
 from celery.exceptions import Reject
 
-from rag_eval_hooks.config.env_and_file import otlp_endpoint
+from rag_eval_hooks.config.sources import otlp_endpoint
 from rag_eval_hooks.distributed.worker import StoppedError, Worker, worker_settings
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.fleet.broker import TASK, Broker

@@ -264,7 +264,7 @@ def worker_settings() -> RagEvalConfig:
 
     It evaluates, has no spool, as the broker holds the samples, and shares the budget by Redis.
     """
-    config = RagEvalConfig.load(evaluator="thread", spool=None)
+    config = RagEvalConfig(evaluator="thread", spool=None)
     if not config.budget or config.budget_path is not None:
         return config
     return config.model_copy(

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
-import math
-import operator
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.incidents import Incidents, without_exit
-from rag_eval_hooks.judges.base import Embedder
-from rag_eval_hooks.judges.embeddings import embedded
 from rag_eval_hooks.sample import Sample
 
-__all__ = ["MATCH", "SIMILARITY", "Golden", "References", "folded", "read_golden", "references_of"]
+__all__ = ["MATCH", "Golden", "References", "folded", "read_golden", "references_of"]
 
 MATCH: Final = "reference_match"
-"""Key of a sample's metadata: how its reference was found, `exact` or `embedding`."""
-SIMILARITY: Final = "reference_similarity"
-"""Key of a sample's metadata: cosine of its question and the golden one."""
-_BATCH: Final = 256
-_PAUSE: Final = 30.0
-"""Seconds until an embedder that failed is asked for the golden questions again."""
+"""Key of a sample's metadata: `exact` where its reference is a golden question's."""
 # Beside a `ground_truth`, an `answer` is what some pipeline answered.
 _REFERENCE_KEYS: Final = ("reference", "ground_truth", "answer")
 
@@ -50,58 +38,31 @@ class Golden:
 
 
 class References:
-    """References for samples without one: by an equal question, else by a similar one.
+    """References for samples without one, by an equal question.
 
-    Where samples are redacted, equal questions are looked up before that (`before_redaction`), so
-    that the reference is redacted with the rest of the sample. After that, golden questions with
-    text to redact are neither used nor embedded, since their placeholders would differ.
+    Where samples are redacted, questions are looked up before that (`before_redaction`), so that
+    the reference is redacted with the rest of the sample. After that, golden questions with text
+    to redact are not used, since their placeholders would differ.
 
     Args:
         golden: Golden questions; of equal ones the first counts.
-        threshold: Least cosine of similar questions, or None for equal questions only.
-        embedder: Embeds questions; the golden ones once.
-        timeout: Seconds that the search for a similar question may take for one sample.
-        incidents: Counts failures of the embedder; the sample then gets no reference.
-        clock: Monotonic seconds.
         holds: Tells whether a text has something to redact; None where nothing is redacted.
     """
 
     def __init__(
-        self,
-        golden: Iterable[Golden],
-        *,
-        threshold: float | None = None,
-        embedder: Embedder | None = None,
-        timeout: float = 120.0,
-        incidents: Incidents,
-        clock: Callable[[], float] = time.monotonic,
-        holds: Callable[[str], bool] | None = None,
+        self, golden: Iterable[Golden], *, holds: Callable[[str], bool] | None = None
     ) -> None:
         self._by_question: dict[str, Golden] = {}
         for one in golden:
             self._by_question.setdefault(folded(one.question), one)
-        self._golden = tuple(self._by_question.values())
         self._holds = holds
-        self._threshold = threshold
-        self._embedder = embedder
-        self._timeout = timeout
-        self._incidents = incidents
-        self._clock = clock
-        self._units: list[list[float]] = []
-        self._made: list[list[float]] = []
-        self._retry_at = 0.0
-        self.forked()
-
-    def forked(self) -> None:
-        """Make it usable in a forked child, whose event loop is another."""
-        self._making = asyncio.Lock()
 
     def before_redaction(self, sample: Sample) -> Sample:
         """Return the sample as `equal` does, before it is redacted."""
         if sample.reference is not None:
             return sample
         golden = self._by_question.get(folded(sample.question))
-        return sample if golden is None else _completed(sample, golden, {MATCH: "exact"})
+        return sample if golden is None else _completed(sample, golden)
 
     def equal(self, sample: Sample) -> Sample:
         """Return the sample with the reference of an equal question, if there is one."""
@@ -109,68 +70,8 @@ class References:
         usable = completed is sample or self._is_open(completed.reference or "")
         return completed if usable else sample
 
-    async def alike(self, sample: Sample) -> Sample:
-        """Return the sample with the reference of a question that is similar enough."""
-        if sample.reference is not None or self._threshold is None or not self._golden:
-            return sample
-        try:
-            async with asyncio.timeout(self._timeout):
-                index, similarity = await without_exit(self._closest(sample.question))
-        except Exception as error:  # noqa: BLE001 - an embedder can be the user's own code
-            self._incidents.report("references", error)
-            return sample
-        if similarity < self._threshold:
-            return sample
-        match = {MATCH: "embedding", SIMILARITY: round(similarity, 6)}
-        return _completed(sample, self._golden[index], match)
-
-    async def _closest(self, question: str) -> tuple[int, float]:
-        """Return index and cosine of the most similar golden question; -1 if there is none."""
-        assert self._embedder is not None
-        async with self._making:
-            if not self._units and self._clock() >= self._retry_at:
-                await self._embed_golden(self._embedder)
-        if not self._units:
-            return 0, -1.0
-        (vector,), _used = await embedded(self._embedder, [question])
-        unit, best = _unit(vector), (-1.0, 0)
-        for start in range(0, len(self._units), _BATCH):
-            part = enumerate(self._units[start : start + _BATCH], start=start)
-            best = max(best, *((_dot(unit, other), -index) for index, other in part))
-            # A long file must not delay other samples.
-            await asyncio.sleep(0)
-        return -best[1], min(1.0, best[0])
-
-    async def _embed_golden(self, embedder: Embedder) -> None:
-        self._retry_at = self._clock() + _PAUSE
-        # Rules take a while over a long file, and what is taken out must not reach the embedder.
-        self._golden = await asyncio.to_thread(self._open_ones)
-        texts = [one.question for one in self._golden]
-        while len(self._made) < len(texts):
-            part = texts[len(self._made) : len(self._made) + _BATCH]
-            vectors, _used = await embedded(embedder, part)
-            # Kept where the time of this sample runs out: the next one goes on from here, at once.
-            self._made += map(_unit, vectors)
-            self._retry_at = self._clock()
-        self._units = self._made
-
-    def _open_ones(self) -> tuple[Golden, ...]:
-        return tuple(one for one in self._golden if self._is_open(one.question, one.reference))
-
     def _is_open(self, *texts: str) -> bool:
         return self._holds is None or not any(map(self._holds, texts))
-
-
-def _unit(vector: Sequence[float]) -> list[float]:
-    """Return the vector with length 1; a zero vector stays as it is and is similar to no other."""
-    length = math.hypot(*vector)
-    return [value / length for value in vector] if length else list(vector)
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    if len(left) != len(right):
-        raise ValueError("the vectors have different lengths")
-    return float(sum(map(operator.mul, left, right)))
 
 
 def read_golden(path: str) -> tuple[Golden, ...]:
@@ -231,12 +132,12 @@ def _golden(row: Mapping[str, Any], line: str) -> Golden:
     return Golden(str(question), str(reference), question_id)
 
 
-def _completed(sample: Sample, golden: Golden, match: Mapping[str, Any]) -> Sample:
+def _completed(sample: Sample, golden: Golden) -> Sample:
     return replace(
         sample,
         reference=golden.reference,
         question_id=sample.question_id or golden.question_id,
-        metadata={**sample.metadata, **match},
+        metadata={**sample.metadata, MATCH: "exact"},
     )
 
 
@@ -246,26 +147,13 @@ def folded(question: str) -> str:
 
 
 def references_of(
-    config: RagEvalConfig,
-    embedder: Embedder | None,
-    incidents: Incidents,
-    holds: Callable[[str], bool] | None = None,
+    config: RagEvalConfig, holds: Callable[[str], bool] | None = None
 ) -> References | None:
     """Return the references that the settings name, or None.
 
     Raises:
-        ConfigError: The file cannot be used, or there is a threshold and no embedder.
+        ConfigError: The file cannot be used.
     """
     if config.references is None:
         return None
-    golden, threshold = read_golden(config.references), config.references_threshold
-    if threshold is not None and embedder is None:
-        raise ConfigError("references_threshold", threshold, "'none' without an embedder")
-    return References(
-        golden,
-        threshold=threshold,
-        embedder=embedder,
-        timeout=config.sample_timeout,
-        incidents=incidents,
-        holds=holds,
-    )
+    return References(read_golden(config.references), holds=holds)

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from rag_eval_hooks.config.groups import BROKER
-from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.config.settings import BROKER, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def visibility_timeout(config: RagEvalConfig) -> float:
     """Return the seconds after which Redis delivers a batch of a lost worker to another one.
 
     Longer than the slowest batch: each sample before it takes all of `sample_timeout`, and sinks
-    take all of `sink_retry_for`.
+    take all of `SINK_RETRY_SECONDS`.
     """
-    return BATCH_SAMPLES * config.sample_timeout + config.sink_retry_for + _TIMEOUT
+    return BATCH_SAMPLES * config.sample_timeout + limits.SINK_RETRY_SECONDS + _TIMEOUT
 
 
 def lane_of(service: str) -> str:

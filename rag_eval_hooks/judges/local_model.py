@@ -109,4 +109,4 @@ def _wants_process(process: InProcess) -> bool:
         _logger.warning("local models run in a thread of this process: %s", hindrance)
         return False
     wants = f"'auto' or false, as no child process can be started here: {hindrance}"
-    raise ConfigError("model_process", process, wants)
+    raise ConfigError("process", process, wants)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from rag_eval_hooks.backoff import Backoff
-from rag_eval_hooks.config.env_and_file import model_environment
+from rag_eval_hooks.config.sources import model_environment
 from rag_eval_hooks.errors import JudgeError, JudgeUnavailable
 from rag_eval_hooks.judges.model_child import Load, ModelLoadError
 from rag_eval_hooks.threads import at_fork

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from rag_eval_hooks.config.keywords import SettingKeywords
-from rag_eval_hooks.config.settings import RagEvalConfig, ungrouped
+from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import SinkSpec, sink_list
 from rag_eval_hooks.errors import ConfigError, kind_of
 from rag_eval_hooks.evaluation.evaluator_metric import metric_of
@@ -27,12 +27,7 @@ from rag_eval_hooks.judges.calls.metered_judge import allowed, metered
 from rag_eval_hooks.judges.cascade import Cascade
 from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose
 from rag_eval_hooks.metrics.check_file import Check, parse_checks
-from rag_eval_hooks.metrics.options import (
-    GRAPHRAG_WEIGHTS,
-    WHITEPAPER_WEIGHTS,
-    DontKnow,
-    MetricOptions,
-)
+from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
 from rag_eval_hooks.pipeline.wiring import Parts, Providers, parts_of
 from rag_eval_hooks.redaction import RedactSpec, choose_redactor
@@ -109,7 +104,7 @@ def _settings(
         raise ConfigError("config", type(config).__name__, "a RagEvalConfig")
     if config is not None:
         explicit |= {name: getattr(config, name) for name in config.model_fields_set}
-    explicit |= ungrouped(given)
+    explicit |= given
     for table, protocol, value in (
         (JUDGES, Judge, judge),
         (EMBEDDERS, Embedder, embedder),
@@ -126,7 +121,7 @@ def _settings(
     if evaluator is not None:
         # Anything but a name is an application of Celery.
         explicit["evaluator"] = evaluator if isinstance(evaluator, str) else "celery"
-    return RagEvalConfig.load(**explicit)
+    return RagEvalConfig(**explicit)
 
 
 def _judge_given(judge: str | Judge | Function | None) -> str | Judge | None:
@@ -173,13 +168,7 @@ def _metric_or_name(spec: MetricSpec) -> str | Metric:
 
 def metric_options(config: RagEvalConfig) -> MetricOptions:
     """Return the options of the suites."""
-    return MetricOptions(
-        graphrag_weights={**GRAPHRAG_WEIGHTS, **config.weights_of("graphrag")},
-        graphrag_rank_aware=config.graphrag_rank_aware,
-        whitepaper_weights={**WHITEPAPER_WEIGHTS, **config.weights_of("whitepaper")},
-        dont_know=DontKnow(config.dont_know),
-        question_checks=_question_checks(config.question_checks),
-    )
+    return MetricOptions(question_checks=_question_checks(config.question_checks))
 
 
 def _broker(config: RagEvalConfig, evaluator: object) -> Broker | None:

@@ -51,7 +51,7 @@ class Engine:
             parts.tracer_provider,
             mode=config.spans,
             capture_content=config.capture_content,
-            content_max_length=config.content_max_length,
+            content_max_length=limits.CONTENT_CHARS,
             incidents=incidents,
         )
         self._intake = RequestIntake(self.assembler, spans, incidents, lambda: self.pipeline)
@@ -59,7 +59,7 @@ class Engine:
         self.instrumentors = OtherInstrumentors(config.spans, self.others, incidents)
         self.recorder = Recorder(
             self._intake.add,
-            ttl=config.interaction_ttl,
+            ttl=limits.INTERACTION_SECONDS,
             max_open=limits.OPEN_INTERACTIONS,
             max_chars=limits.INTERACTION_CHARS,
             max_text_chars=self.assembler.text_chars,

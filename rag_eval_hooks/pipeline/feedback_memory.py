@@ -95,7 +95,7 @@ class FeedbackMemory(Observer):
     def of(cls, config: RagEvalConfig, *, keeps_all: bool) -> FeedbackMemory:
         """Return a memory with the limits of the settings."""
         return cls(
-            config.feedback_samples,
+            limits.FEEDBACK_SAMPLES,
             limits.FEEDBACK_CHARS,
             limits.FEEDBACK_SECONDS,
             keeps_all=keeps_all,

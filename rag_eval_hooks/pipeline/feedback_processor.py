@@ -129,7 +129,7 @@ class FeedbackProcessor:
         if sample is None or request.decision is None:
             return
         with self._processor.call_context():
-            asked = await self._asked(feedback, sample, request, request.decision)
+            asked = self._selection.asked_by(feedback, sample, request.decision, request.evaluated)
             if asked is not None:
                 await self._evaluate(request, request.decision, asked)
 
@@ -138,17 +138,6 @@ class FeedbackProcessor:
         if not work.delivered:
             self._incidents.count("feedback: lost")
         self._stats.end_feedback(work)
-
-    async def _asked(
-        self, feedback: Feedback, sample: Sample, request: RecentRequest, decision: Decision
-    ) -> AskedMetrics | None:
-        """Return what a feedback asks for, with the reference of a golden question."""
-        asked = self._selection.asked_by(feedback, sample, decision, request.evaluated)
-        if asked is None or asked.sample.reference is not None:
-            return asked
-        sample = await self._processor.with_similar_reference(sample)
-        # Decided again, because another feedback may have asked for the same in the meantime.
-        return self._selection.asked_by(feedback, sample, decision, request.evaluated)
 
     def _sample(self, request: RecentRequest) -> Sample | None:
         """Return the request's sample, identical for each feedback; None if only ids are kept."""

@@ -81,7 +81,7 @@ class Pipeline:
         self._memory = FeedbackMemory.of(config, keeps_all=parts.selection.has_feedback_rules)
         self._observers = Observers(
             (
-                SpansAndTelemetry(self._holder, parts.telemetry, hold=config.hold),
+                SpansAndTelemetry(self._holder, parts.telemetry, hold=config.hold_timeout > 0),
                 self._memory,
                 self._spooled,
             ),

@@ -143,7 +143,6 @@ class Processor:
         outcomes = work.outcomes
         if outcomes is None:
             with self.call_context(log):
-                sample = await self.with_similar_reference(sample)
                 outcomes = by_rates(await self.score(sample, decision.chosen), decision)
         return self._parts.telemetry.evaluated(
             sample,
@@ -165,7 +164,7 @@ class Processor:
     async def inline(self, sample: Sample, chosen: Container[str] | None = None) -> Outcomes:
         """Return the outcomes of all metrics, or of the chosen ones, as in the background."""
         with suppressed(), self.call_context():
-            sample = await self.with_similar_reference(self.with_equal_reference(sample))
+            sample = self.with_equal_reference(sample)
             outcomes = await self.score(sample, chosen)
         return OutcomeTable(
             {name: one for name, one in outcomes.items() if chosen is None or name in chosen}
@@ -175,11 +174,6 @@ class Processor:
         """Return the sample with the reference of an equal golden question, if there is one."""
         references = self._parts.references
         return sample if references is None else references.equal(sample)
-
-    async def with_similar_reference(self, sample: Sample) -> Sample:
-        """Return the sample with the reference of the most similar golden question."""
-        references = self._parts.references
-        return sample if references is None else await references.alike(sample)
 
     def call_context(self, log: CallLog | None = None) -> AbstractContextManager[CallContext]:
         """Charge judge calls of one evaluation to the budget, observe them, and log them."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 from opentelemetry import trace
 from opentelemetry.trace import TracerProvider
 
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.fleet.broker import BATCH_SAMPLES, Broker
 from rag_eval_hooks.fleet.publisher import Outgoing, Publisher
@@ -74,7 +75,7 @@ class Shipper:
         self._redaction = redaction
         self._incidents = incidents
         # What is on disk need not wait in memory for the broker; but it may not be there yet.
-        self._patience = config.sink_retry_for if config.spool is None else _STORED_S
+        self._patience = limits.SINK_RETRY_SECONDS if config.spool is None else _STORED_S
         self._gathering: dict[bool, _Gathering] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._sender = DaemonExecutor("rag-eval-hooks-ship")

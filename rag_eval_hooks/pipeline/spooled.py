@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rag_eval_hooks import semconv
 from rag_eval_hooks.calls import CallLog
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import id_of
@@ -60,7 +61,7 @@ class Spooled(Observer):
         self._resume = resume
         self._settle = settle
         self._ships = parts.broker is not None
-        self._max_bytes = parts.config.spool_max_mb * 1_000_000
+        self._max_bytes = limits.SPOOL_BYTES
         self._spool: Spool | None = None
         self._has_leftovers = False
         if parts.config.spool is not None:

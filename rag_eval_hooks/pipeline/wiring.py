@@ -77,7 +77,7 @@ class Parts:
         """Replace locks and counts that a child must not inherit."""
         self.incidents.forked()
         self.telemetry.forked()
-        for part in (self.references, self.budget, self.broker):
+        for part in (self.budget, self.broker):
             if part is not None:
                 part.forked()
 
@@ -144,7 +144,6 @@ def telemetry_of(
         ),
         metrics=MetricRecorder(providers.meter, judge=judge.name, incidents=incidents),
         incidents=incidents,
-        span_events=config.span_events,
     )
 
 
@@ -167,7 +166,7 @@ def parts_of(
     """
     if config.trace_judge and config.evaluation_span == "off":
         wants = "an evaluation_span other than 'off', below which the calls are"
-        raise ConfigError("telemetry_details", "judge_calls", wants)
+        raise ConfigError("trace_judge", True, wants)
     if config.spool is not None:
         check_spool(Path(config.spool))
     measured = chosen_by_default(available) if chosen is None else chosen
@@ -180,9 +179,7 @@ def parts_of(
         redactor=redactor,
         selection=Selection(config, measured, available, incidents),
         scorer=Scorer(measured, sources, config.sample_timeout, incidents, only_fed=chosen is None),
-        references=references_of(
-            config, sources.embedder, incidents, redactor.holds if redactor.active else None
-        ),
+        references=references_of(config, redactor.holds if redactor.active else None),
         budget=budget_of(config, sources.judge, sources.embedder, incidents),
         telemetry=telemetry_of(config, providers, thresholds, sources.judge, incidents),
         sinks=[*sinks, FeedbackSpanSink(providers.tracer, providers.logger)],

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hmac
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.config.groups import REDACTIONS
-from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config.settings import REDACTIONS, RagEvalConfig
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.redaction.checked_numbers import Cards, Ibans, IpAddresses
 from rag_eval_hooks.redaction.emails_and_keys import Emails, Keys
@@ -45,8 +43,6 @@ _RULES: Final[Mapping[str, Callable[[Sequence[str]], Rule]]] = {
     "presidio": _presidio,
 }
 """Rules by name, in order of precedence."""
-_REGION: Final = "phone:"
-"""Prefix of a country whose phone numbers are recognised without their own prefix."""
 _ALL: Final = ("key", "email", "iban", "card", "phone")
 """Rules of `all`: neither IP addresses, which look like versions, nor Presidio, which is slow."""
 
@@ -62,23 +58,15 @@ def choose_redactor(config: RagEvalConfig, redact: RedactSpec | None) -> Redacto
     chosen = config.redact if redact is None else _as_list(redact)
     names = {name for each in chosen if isinstance(each, str) for name in _expanded(each)}
     rules = [each for each in chosen if isinstance(each, Rule)]
-    if config.redact_patterns:
-        from rag_eval_hooks.redaction.patterns import Patterns
-
-        rules.insert(0, Patterns(config.redact_patterns))
-    regions = sorted({name[len(_REGION) :] for name in chosen if _is_region(name)})
+    regions = sorted({*config.redact_regions})
     rules += [make(regions) for name, make in _RULES.items() if name in names]
     functions = [_function(each) for each in chosen if not isinstance(each, str | Rule)]
     key = config.redact_ids_key
     ids_key = None if key is None else key.get_secret_value().encode()
-    return Redactor(
-        rules, functions, ids_key, _mark(config, [*sorted(names), *regions], chosen, ids_key)
-    )
+    return Redactor(rules, functions, ids_key, _mark([*sorted(names), *regions], chosen, ids_key))
 
 
-def _mark(
-    config: RagEvalConfig, names: Iterable[str], chosen: Iterable[Any], key: bytes | None
-) -> str:
+def _mark(names: Iterable[str], chosen: Iterable[Any], key: bytes | None) -> str:
     """Return a digest that is equal for equal settings in all processes.
 
     Objects count by their qualified names only.
@@ -86,7 +74,6 @@ def _mark(
     objects = [each if hasattr(each, "__qualname__") else type(each) for each in chosen]
     settings = [
         *names,
-        sorted(config.redact_patterns.items()),
         [_qualified_name(each) for each in objects if each is not str],
     ]
     # Keyed, so that nobody can test guesses of the key against the digest.
@@ -106,17 +93,11 @@ def _as_list(redact: RedactSpec) -> list[Any]:
     return list(redact)
 
 
-def _is_region(name: object) -> bool:
-    return isinstance(name, str) and re.fullmatch(_REGION + "[A-Z]{2}", name) is not None
-
-
 def _expanded(name: str) -> tuple[str, ...]:
     if name == "none":
         return ()
     if name == "all":
         return _ALL
-    if _is_region(name):
-        return ("phone",)
     if name not in _RULES:
         raise ConfigError("redact", name, REDACTIONS)
     return (name,)

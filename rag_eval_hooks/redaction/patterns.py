@@ -11,9 +11,7 @@ from rag_eval_hooks.redaction.rule import Match
 try:
     import regex
 except ImportError as missing:
-    raise ImportError(
-        'redact_patterns needs an extra: pip install "rag-eval-hooks[privacy]"'
-    ) from missing
+    raise ImportError('Patterns needs an extra: pip install "rag-eval-hooks[privacy]"') from missing
 
 __all__ = ["Patterns"]
 
@@ -52,7 +50,7 @@ class Patterns:
 
 def _kind(name: str) -> str:
     if not name.isascii() or not name.replace("_", "a").isalpha():
-        raise ConfigError("redact_patterns", name, "names of ASCII letters and underscores")
+        raise ConfigError("Patterns", name, "names of ASCII letters and underscores")
     return name.upper()
 
 
@@ -60,7 +58,7 @@ def _compiled(text: str) -> Any:
     try:
         pattern = regex.compile(text)
     except regex.error as error:
-        raise ConfigError("redact_patterns", text, f"a regular expression ({error})") from None
+        raise ConfigError("Patterns", text, f"a regular expression ({error})") from None
     if pattern.match("") is not None:
-        raise ConfigError("redact_patterns", text, "an expression that does not match nothing")
+        raise ConfigError("Patterns", text, "an expression that does not match nothing")
     return pattern

@@ -18,10 +18,10 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.metrics import AskedMetric, Metric
 from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
-from rag_eval_hooks.metrics.options import DontKnow, confession
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.sampler import MetricNames
 from rag_eval_hooks.score import Outcomes, Score
+from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["Tail", "tail_of"]
 
@@ -34,10 +34,10 @@ class _TailRule:
     ids: tuple[str, ...]
     share: Share
 
-    def meets(self, sample: Sample, outcomes: Outcomes, mode: DontKnow) -> bool:
+    def meets(self, sample: Sample, outcomes: Outcomes) -> bool:
         """Return whether a sample meets the condition."""
         if self.settings.dont_know:
-            return confession(sample.answer or "", mode) is not None
+            return refusal(sample.answer or "") is not None
         outcome = outcomes.get(self.settings.metric or "")
         if not isinstance(outcome, Score):
             return False
@@ -53,13 +53,10 @@ class Tail:
     that meets the condition, even if the sampler would have chosen it anyway.
     """
 
-    def __init__(
-        self, rules: Sequence[_TailRule], scorer: Scorer | None, dont_know: DontKnow
-    ) -> None:
+    def __init__(self, rules: Sequence[_TailRule], scorer: Scorer | None) -> None:
         self._feedback_rules = [rule for rule in rules if _is_on_feedback(rule.settings)]
         self._rules = [rule for rule in rules if not _is_on_feedback(rule.settings)]
         self._scorer = scorer
-        self._dont_know = dont_know
 
     @property
     def has_sample_rules(self) -> bool:
@@ -77,7 +74,7 @@ class Tail:
             return decision
         outcomes = {} if self._scorer is None else await self._scorer.score(sample)
         for rule in self._rules:
-            if rule.meets(sample, outcomes, self._dont_know):
+            if rule.meets(sample, outcomes):
                 decision = decision.raised(rule.ids, rule.share)
         return decision
 
@@ -107,7 +104,7 @@ def tail_of(
 
         sources = Sources(judge=LocalJudge())
         scorer = Scorer(looked_at, sources, config.sample_timeout, incidents, only_fed=False)
-    return Tail(rules, scorer, DontKnow(config.dont_know))
+    return Tail(rules, scorer)
 
 
 def _rule(number: int, settings: TailSettings, names: MetricNames) -> _TailRule:

@@ -30,7 +30,7 @@ from opentelemetry.sdk.trace.export import (
     SpanExportResult,
 )
 
-from rag_eval_hooks.config.env_and_file import traces_at
+from rag_eval_hooks.config.sources import traces_at
 
 __all__ = ["OtlpFileExporter", "resource_of", "set_further_providers", "tracer_provider"]
 

@@ -42,7 +42,6 @@ class Telemetry:
         events: EventEmitter,
         metrics: MetricRecorder,
         incidents: Incidents,
-        span_events: bool = False,
     ) -> None:
         self._thresholds = thresholds
         self._attributes = attributes
@@ -50,7 +49,6 @@ class Telemetry:
         self._events = events
         self._metrics = metrics
         self._incidents = incidents
-        self._span_events = span_events
 
     def watch(self, read: ReadState) -> None:
         """Report the pipeline's state for as long as the object of the method exists."""
@@ -99,10 +97,9 @@ class Telemetry:
     def publish(self, evaluation: Evaluation, finish: Finish) -> None:
         """Send all signals of an evaluation."""
         attributes = self._attributes.of(evaluation)
-        on_span = self._on_span(evaluation)
         # First, because the RAG span links to them and takes no link once it has ended.
         spans = [] if self._spans.only_late else self._start(evaluation, attributes)
-        takes = finish(attributes, [span.get_span_context() for span in spans], on_span)
+        takes = finish(attributes, [span.get_span_context() for span in spans], ())
         if self._spans.only_late and not takes:
             spans = self._start(evaluation, attributes)
         self._write_calls(evaluation.log, spans)
@@ -114,10 +111,7 @@ class Telemetry:
 
     def finish(self, evaluation: Evaluation, finish: Finish) -> None:
         """Put an evaluation on its RAG span alone: another process sends the other signals."""
-        finish(self._attributes.of(evaluation), (), self._on_span(evaluation))
-
-    def _on_span(self, evaluation: Evaluation) -> Sequence[Attributes]:
-        return self._events.results(evaluation) if self._span_events else ()
+        finish(self._attributes.of(evaluation), (), ())
 
     def publish_late(self, evaluation: Evaluation) -> None:
         """Send an evaluation that a feedback asked for: evaluation spans, log events and metrics.

@@ -28,6 +28,7 @@ from rag_eval_hooks.request import Request
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from tests.support.evaluation import sample
+from tests.support.limits import small_limits
 from tests.waiting import PATIENCE, until
 
 CLAIMS = Findings(
@@ -46,8 +47,9 @@ Make = Callable[..., RagEval]
 def make(shut_down_after: Callable[[RagEval], RagEval]) -> Make:
     def build(judge: Any = None, sinks: Any = (), provider: Any = None, **settings: Any) -> RagEval:
         judge = judge or ScriptedJudge(CLAIMS)
-        config = RagEvalConfig(**settings)
-        evals = RagEval(METRICS, judge, sinks=sinks, config=config, tracer_provider=provider)
+        with small_limits(settings):
+            config = RagEvalConfig(**settings)
+            evals = RagEval(METRICS, judge, sinks=sinks, config=config, tracer_provider=provider)
         return shut_down_after(evals)
 
     return build
@@ -415,7 +417,7 @@ def test_feedback_that_waits_is_told_while_all_is_finished(make: Make) -> None:
 
 def test_feedback_can_be_switched_off(make: Make) -> None:
     """With no entries kept, every id is unknown."""
-    evals = make(feedback_samples=0)
+    evals = make(FEEDBACK_SAMPLES=0)
     one = sample()
     evals.offer(one)
     assert not evals.feedback(one.sample_id, score=1)

@@ -413,7 +413,7 @@ def test_an_inline_call_during_shutdown_ends(make: Make) -> None:
         assert len(ended) == 1
 
 
-def test_a_hanging_sink_is_left_behind(make: Make) -> None:
+def test_a_hanging_sink_is_left_behind(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink that does not return misses what comes; scores and other sinks go on."""
     release = threading.Event()
     memory = MemorySink()
@@ -424,7 +424,8 @@ def test_a_hanging_sink_is_left_behind(make: Make) -> None:
         called.append(sample)
         release.wait(PATIENCE)
 
-    evals = make(sinks=[hang, memory], config=RagEvalConfig(sink_timeout=0.1))
+    monkeypatch.setattr(limits, "SINK_SECONDS", 0.1)
+    evals = make(sinks=[hang, memory])
     for _ in range(40):
         evals.offer(sample())
     assert evals.flush(300)
@@ -436,7 +437,7 @@ def test_a_hanging_sink_is_left_behind(make: Make) -> None:
     assert len(called) == 1, "what was counted as missed came after all"
 
 
-def test_each_delivery_has_its_own_time(make: Make) -> None:
+def test_each_delivery_has_its_own_time(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sink that takes long, but not too long, gets all: waiting for others is not counted."""
     taken: list[Sample] = []
 
@@ -444,7 +445,8 @@ def test_each_delivery_has_its_own_time(make: Make) -> None:
         time.sleep(0.4)
         taken.append(sample)
 
-    config = RagEvalConfig(sink_timeout=4.0, judge_concurrency=16)
+    monkeypatch.setattr(limits, "SINK_SECONDS", 4.0)
+    config = RagEvalConfig(judge_concurrency=16)
     evals = make(sinks=[slow], config=config)
     for _ in range(16):
         evals.offer(sample())
@@ -454,7 +456,7 @@ def test_each_delivery_has_its_own_time(make: Make) -> None:
 
 
 def test_what_a_late_sink_raises_is_not_logged(
-    make: Make, caplog: pytest.LogCaptureFixture
+    make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Text of the application in an exception that nobody waits for stands in no log."""
     release = threading.Event()
@@ -463,7 +465,8 @@ def test_what_a_late_sink_raises_is_not_logged(
         release.wait(PATIENCE)
         raise ValueError("the secret answer")
 
-    evals = make(sinks=[late], config=RagEvalConfig(sink_timeout=0.1))
+    monkeypatch.setattr(limits, "SINK_SECONDS", 0.1)
+    evals = make(sinks=[late])
     evals.offer(sample())
     assert evals.flush(300)
     release.set()

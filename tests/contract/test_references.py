@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks import ConfigError, JudgeError, NotScored, RagEval, RagEvalConfig, Sample, Score
+from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.evaluation.golden_references import Golden, References, read_golden
-from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 
 MATCH = "lexical.exact_match"
-
-
-class Embedder:
-    """Vectors by the words that a text holds; notes what it was asked for."""
-
-    name = "words"
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-        self.broken = False
-
-    async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        self.asked.append(list(texts))
-        await asyncio.sleep(0)
-        if self.broken:
-            raise JudgeError("down")
-        words = ("quay", "open", "ferry", "fare")
-        return [[float(text.lower().count(word)) for word in words] for text in texts]
-
-    async def aclose(self) -> None:
-        """Holds nothing."""
 
 
 GOLDEN = (
@@ -46,7 +21,7 @@ GOLDEN = (
 
 
 def store(**options: Any) -> References:
-    return References(GOLDEN, **{"incidents": Incidents(), **options})
+    return References(GOLDEN, **options)
 
 
 @pytest.mark.parametrize(
@@ -61,129 +36,31 @@ def test_equal_questions_lend_the_reference(question: str) -> None:
 
 
 def test_nothing_is_lent_to_other_questions() -> None:
-    """Without a threshold only equal questions count; a sample's own reference stays."""
+    """Only equal questions count; a sample's own reference stays."""
     other = Sample(question="When did the quay close?")
     assert store().equal(other) is other
     own = Sample(question="When did the quay open?", reference="Never.")
     assert store().equal(own) is own
 
 
-async def test_similar_questions_lend_the_most_similar_reference() -> None:
-    """Above the threshold the closest golden question counts, and its cosine is told."""
-    embedder = Embedder()
-    golden = store(threshold=0.8, embedder=embedder)
-    told = await golden.alike(Sample(question="open quay, and open again"))
-    assert (told.reference, told.metadata["reference_match"]) == ("In 1931.", "embedding")
-    assert told.metadata["reference_similarity"] == pytest.approx(3 / math.sqrt(10), abs=1e-6)
-    far = Sample(question="quay fare")
-    assert await golden.alike(far) is far
-
-
-async def test_golden_questions_are_embedded_once() -> None:
-    """Samples that come at once embed the golden questions with one request."""
-    embedder = Embedder()
-    golden = store(threshold=0.8, embedder=embedder)
-    some = [Sample(question=f"quay open {n}") for n in range(5)]
-    told = await asyncio.gather(*map(golden.alike, some))
-    assert {one.reference for one in told} == {"In 1931."}
-    assert sum(len(texts) == 2 for texts in embedder.asked) == 1
-
-
-async def test_a_question_like_no_other_gets_none() -> None:
-    """A vector without a direction is like nothing."""
-    none = Sample(question="hello")
-    assert await store(threshold=0.01, embedder=Embedder()).alike(none) is none
-
-
-async def test_a_failing_embedder_lends_nothing_and_is_left_alone_for_a_while() -> None:
-    """A failing embedder is counted; its sample lacks a reference, later ones may get theirs."""
-    incidents, embedder, now = Incidents(), Embedder(), [0.0]
-    golden = store(threshold=0.8, embedder=embedder, incidents=incidents, clock=lambda: now[0])
-    one = Sample(question="quay open")
-    embedder.broken = True
-    assert await golden.alike(one) is one
-    embedder.broken = False
-    assert await golden.alike(one) is one
-    assert len(embedder.asked) == 1
-    assert incidents.counts() == {"references: JudgeError": 1}
-    now[0] = 31.0
-    assert (await golden.alike(one)).reference == "In 1931."
-
-
-async def test_a_long_file_is_embedded_by_as_many_samples_as_it_takes() -> None:
-    """Vectors made before a sample's time ran out are kept: nothing is embedded twice."""
-
-    class Slow(Embedder):
-        calls = 0
-
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-            self.calls += len(texts) > 1
-            if len(texts) > 1 and self.calls % 2 == 0:
-                await asyncio.sleep(60)
-            return await super().embed(texts)
-
-    embedder = Slow()
-    many = [Golden(f"quay {n}", "In 1931.") for n in range(1000)]
-    golden = References(many, threshold=0.5, embedder=embedder, timeout=1.5, incidents=Incidents())
-    one = Sample(question="quay open quay")
-    told = [await golden.alike(one) for _ in range(5)]
-    assert told[0].reference is None
-    assert told[-1].reference == "In 1931."
-    asked = [text for texts in embedder.asked if len(texts) > 1 for text in texts]
-    assert len(asked) == len(set(asked)) == len(many)
-
-
-async def test_too_few_vectors_lend_nothing() -> None:
-    """An embedder that leaves some out would have every later question lend a wrong answer."""
-
-    class Short(Embedder):
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-            return (await super().embed(texts))[-1:]
-
-    incidents = Incidents()
-    golden = store(threshold=0.5, embedder=Short(), incidents=incidents)
-    one = Sample(question="ferry fare")
-    assert await golden.alike(one) is one
-    assert incidents.counts() == {"references: JudgeError": 1}
-
-
-async def test_an_embedder_that_hangs_is_not_waited_for() -> None:
-    """Past its time a sample goes on without a reference."""
-
-    class Hanging(Embedder):
-        async def embed(self, texts: Sequence[str]) -> list[list[float]]:
-            await asyncio.sleep(60)
-            return []
-
-    incidents = Incidents()
-    golden = store(threshold=0.8, embedder=Hanging(), timeout=0.05, incidents=incidents)
-    one = Sample(question="quay open")
-    assert await golden.alike(one) is one
-    assert incidents.counts() == {"references: TimeoutError": 1}
-
-
 def test_reference_metrics_run_on_golden_questions(tmp_path: Path) -> None:
-    """Online and inline, a canary question is scored against its reference, by both ways."""
+    """Online and inline, a canary question is scored against its reference."""
     path = tmp_path / "golden.jsonl"
     path.write_text('{"question": "When did the quay open?", "answer": "In 1931.", "id": 7}\n')
-    config = RagEvalConfig(references=str(path), references_threshold=0.9)
     memory = MemorySink()
-    evals = RagEval(MATCH, ScriptedJudge(), sinks=[memory], config=config, embedder=Embedder())
-    questions = ("when did the quay open?", "The quay: open since?", "Who are you?")
-    for question in questions:
-        evals.offer(Sample(question=question, answer="in 1931."))
-    evals.flush(300)
-    first, second, third = (result.outcomes[MATCH] for result in memory.results)
-    assert isinstance(first, Score)
-    assert isinstance(second, Score)
-    assert isinstance(third, NotScored)
-    assert first.value == second.value == 1.0
-    assert third.cause == "missing_input"
-    ways = [result.sample.metadata.get("reference_match") for result in memory.results]
-    assert ways == ["exact", "embedding", None]
-    assert memory.results[0].sample.question_id == "7"
-    assert evals.evaluate(Sample(question=questions[1], answer="in 1931."))[MATCH] == second
-    evals.shutdown()
+    config = RagEvalConfig(references=str(path))
+    with RagEval(MATCH, ScriptedJudge(), sinks=[memory], config=config) as evals:
+        for question in ("when did the quay open?", "Who are you?"):
+            evals.offer(Sample(question=question, answer="in 1931."))
+        assert evals.flush(300)
+        first, second = (result.outcomes[MATCH] for result in memory.results)
+        assert isinstance(first, Score)
+        assert isinstance(second, NotScored)
+        assert (first.value, second.cause) == (1.0, "missing_input")
+        assert memory.results[0].sample.question_id == "7"
+        assert memory.results[0].sample.metadata["reference_match"] == "exact"
+        inline = evals.evaluate(Sample(question="When did the quay open?", answer="in 1931."))
+        assert inline[MATCH] == first
 
 
 def test_a_golden_reference_serves_the_cheap_stage(tmp_path: Path) -> None:
@@ -255,13 +132,7 @@ def test_a_line_that_no_parser_takes_is_named(name: str, text: str, tmp_path: Pa
     assert caught.value.field == "references"
 
 
-def test_likeness_needs_an_embedder(tmp_path: Path) -> None:
-    """A threshold that nothing can be measured by is an error at start-up."""
-    path = tmp_path / "golden.jsonl"
-    path.write_text('{"question": "q", "answer": "a"}\n')
-    config = RagEvalConfig(references=str(path), references_threshold=0.9, embedder="none")
-    with pytest.raises(ConfigError, match="references_threshold"):
-        RagEval(config=config)
+def test_a_missing_file_is_refused_at_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="references"):
         RagEval(config=RagEvalConfig(references=str(tmp_path / "none.jsonl")))
 
@@ -331,34 +202,18 @@ def test_a_captured_question_is_known_too(tmp_path: Path) -> None:
     )
 
 
-async def test_private_golden_questions_are_neither_embedded_nor_lent_by_likeness(
-    tmp_path: Path,
-) -> None:
-    """The embedder sees nothing that redaction takes out, and what it would divide is not lent."""
-    embedder = Embedder()
-    config = RagEvalConfig(references=private(tmp_path), references_threshold=0.5)
-    with RagEval([MATCH], embedder=embedder, redact="all", config=config) as evals:
-        told = await evals.aevaluate(Sample(question="When is the quay open?", answer="At 8."))
-        assert isinstance(told[MATCH], Score)
-    assert embedder.asked[0] == ["When does the quay open?"]
-
-
-@pytest.mark.parametrize("question", ["When did the quay open?", "The quay: open since?"])
-def test_a_thumb_down_on_a_golden_question_has_its_reference(tmp_path: Path, question: str) -> None:
-    """Evaluations that feedback asks for get references in both ways."""
+def test_a_thumb_down_on_a_golden_question_has_its_reference(tmp_path: Path) -> None:
+    """Evaluations that feedback asks for get references, too."""
     path = tmp_path / "golden.jsonl"
     path.write_text('{"question": "When did the quay open?", "answer": "In 1931."}\n')
     config = RagEvalConfig(
         references=str(path),
-        references_threshold=0.9,
         sample_rate=0.0,
         tail=[{"thumbs_down": True, "then": ["lexical"]}],
     )
     memory = MemorySink()
-    sample = Sample(question=question, answer="in 1931.")
-    with RagEval(
-        MATCH, ScriptedJudge(), sinks=[memory], config=config, embedder=Embedder()
-    ) as evals:
+    sample = Sample(question="When did the quay open?", answer="in 1931.")
+    with RagEval(MATCH, ScriptedJudge(), sinks=[memory], config=config) as evals:
         evals.offer(sample)
         evals.feedback(sample.sample_id, score=0)
         assert evals.flush(300)

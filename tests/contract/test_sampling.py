@@ -390,7 +390,6 @@ def test_weighted_means_are_unbiased() -> None:
         ],
         tail=[{"metric": "my.cheap", "below": 0.25, "then": ["my.costly"]}],
         queue_size=10_000,
-        feedback_samples=0,
     )
     stream = list(_stream(3))
     truth = sum(one.metadata["value"] for one in stream) / len(stream)

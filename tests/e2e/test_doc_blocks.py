@@ -200,7 +200,6 @@ def prepare(folder: Path) -> None:
     labelled = ({**row, "labels": {"hallucinated": "5" in row["answer"]}} for row in rows)
     text = "".join(f"{json.dumps(row)}\n" for row in labelled)
     (folder / "labelled.jsonl").write_text(text, encoding="utf-8")
-    (folder / "rag_eval_hooks.toml").write_text('sinks = ["jsonl:scores.jsonl"]', encoding="utf-8")
     for name in ("benchmarks", "integrations", "rag_eval_hooks"):
         (folder / name).symlink_to(ROOT / name)
     with RagEval("ragas", sinks=[f"jsonl:{folder / 'scores.jsonl'}"]) as evals:

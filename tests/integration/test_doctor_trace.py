@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import Share
 from rag_eval_hooks.sampling.sampler import position
 from tests.support.doctor import TRACE, doctor, in_a_spool, offered, results
@@ -32,10 +33,13 @@ def test_a_file_is_owned_as_long_as_its_process_lives(tmp_path: Path) -> None:
     assert {*names} <= {path.name for path in folder.iterdir()}
 
 
-def test_scores_that_wait_for_a_platform_are_told(tmp_path: Path) -> None:
+def test_scores_that_wait_for_a_platform_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A trace that is scored, and whose platform was down until its process ended, is no riddle."""
     path, provider = tmp_path / "spool", TracerProvider()
-    config = RagEvalConfig(spool=str(path), sink_retry_for=0.1)
+    monkeypatch.setattr(limits, "SINK_RETRY_SECONDS", 0.1)
+    config = RagEvalConfig(spool=str(path))
     span = provider.get_tracer("app").start_span("x").get_span_context()
     sample = Sample(
         question="q",

@@ -29,6 +29,7 @@ from rag_eval_hooks.spool.owner import Owner
 from rag_eval_hooks.spool.schema import APPLICATION
 from rag_eval_hooks.testing import MemorySink
 from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.support.limits import small_limits
 from tests.waiting import PATIENCE, until
 
 METRIC = "lexical.source_citation"
@@ -105,8 +106,9 @@ def make(tmp_path: Path) -> Iterator[Make]:
     made: list[RagEval] = []
 
     def build(sinks: Any, metrics: Any = METRIC, **config: Any) -> RagEval:
-        defaults: dict[str, Any] = {"spool": str(tmp_path / "spool"), "sink_timeout": 60.0}
-        made.append(RagEval(metrics, sinks=sinks, config=RagEvalConfig(**defaults | config)))
+        config = {"spool": str(tmp_path / "spool"), "SINK_SECONDS": 60.0, **config}
+        with small_limits(config):
+            made.append(RagEval(metrics, sinks=sinks, config=RagEvalConfig(**config)))
         return made[-1]
 
     yield build
@@ -249,7 +251,7 @@ def test_a_platform_that_comes_back_gets_all(make: Make, platform: Platform) -> 
     """Scores that a platform did not take wait in the spool, not in memory, until it takes them."""
     platform.status = 503
     sink = SINKS["langfuse"](platform.url)
-    evals = make(sink, sink_retry_for=0.2)
+    evals = make(sink, SINK_RETRY_SECONDS=0.2)
     for number in range(40):
         evals.offer(sample(number))
     assert evals.flush(PATIENCE)
@@ -267,7 +269,7 @@ def test_a_dead_platform_stops_nobody_else(make: Make, platform: Platform) -> No
     """Other sinks get everything, and samples are scored and leave the books, as ever."""
     with PlatformServer(lambda _: Answer(503)) as down:
         dead, memory = SINKS["phoenix"](down.url), MemorySink()
-        evals = make([dead, SINKS["mlflow"](platform.url), memory], sink_retry_for=0.2)
+        evals = make([dead, SINKS["mlflow"](platform.url), memory], SINK_RETRY_SECONDS=0.2)
         for number in range(20):
             evals.offer(sample(number))
         assert evals.flush(PATIENCE)
@@ -315,7 +317,7 @@ def test_a_sample_without_a_span_is_counted_once(
 def test_scores_go_to_the_address_they_were_made_for(make: Make, platform: Platform) -> None:
     """Another project's platform does not get them, though it shares the spool."""
     with PlatformServer(lambda _: Answer(503)) as down:
-        first = make(SINKS["phoenix"](down.url), sink_retry_for=0.2)
+        first = make(SINKS["phoenix"](down.url), SINK_RETRY_SECONDS=0.2)
         first.offer(sample(1))
         assert first.flush(PATIENCE)
         first.shutdown(0.5)
@@ -338,7 +340,7 @@ def test_what_waits_too_long_is_lost_and_counted(
     platform.status = 503
     monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 0.1)
     with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        evals = make(SINKS["phoenix"](platform.url), sink_retry_for=0.1)
+        evals = make(SINKS["phoenix"](platform.url), SINK_RETRY_SECONDS=0.1)
         for number in range(8):
             evals.offer(sample(number))
         until(lambda: evals.spooled().get("scored") == 8 and "undelivered" not in evals.spooled())
@@ -357,7 +359,7 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     """
     platform.status = 503
     for number in range(files):
-        evals = make(SINKS["phoenix"](f"{platform.url}/{number}"), sink_retry_for=0.1)
+        evals = make(SINKS["phoenix"](f"{platform.url}/{number}"), SINK_RETRY_SECONDS=0.1)
         evals.offer(sample(number))
         assert evals.flush(PATIENCE)
         evals.shutdown(0.1)
@@ -404,7 +406,7 @@ def test_what_waits_is_bounded(
     )
     sink = SINKS["langfuse"](platform.url)
     monkeypatch.setattr(limits, "EXPLANATION_CHARS", 60_000)
-    evals = make(sink, [long], spool_max_mb=1, sink_retry_for=0.2, capture_content=True)
+    evals = make(sink, [long], SPOOL_BYTES=1_000_000, SINK_RETRY_SECONDS=0.2, capture_content=True)
     for number in range(40):
         evals.offer(sample(number))
     assert evals.flush(300)

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, made
-from rag_eval_hooks.judges.choose import choose_judge
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.local.entailer import Entailer
 from rag_eval_hooks.tasks import Verify
@@ -68,9 +66,7 @@ async def test_a_model_on_disk_decides_what_words_leave_open(
     labels = ["contradiction", "entailment", "neutral"]
     random.Random(favoured).shuffle(labels)
     model = tiny(tmp_path, labels, labels.index(favoured))
-    config = RagEvalConfig(judge=f"nli:{model}", embedder="none", model_process=False)
-    judge = choose_judge(config, None)
-    assert isinstance(judge, LocalJudge)
+    judge = LocalJudge(entailer=Entailer(str(model), process=False))
     claims = ["The cat slept on the mat.", "The dog slept on 12 mats."]
     decided = (await support(judge, claims[:1], "The dog slept on the mat."))[0]
     denied = (await support(judge, claims[1:], "The dog slept on 3 mats."))[0]

@@ -23,6 +23,7 @@ from tests.servers.otlp_collector import OtlpCollector
 from tests.support.command_line import run_command
 from tests.support.evaluation import total
 from tests.support.fleet import WorkerProcess, lines, results, working
+from tests.support.limits import small_limits
 from tests.support.ports import free_port
 from tests.support.variation import Variation, seeds
 from tests.waiting import PATIENCE, until
@@ -75,8 +76,13 @@ def worker(
 
 
 def application(redis: RedisServer, **settings: object) -> RagEval:
-    given = {"evaluator": "celery", "broker": redis.url, "embedder": "none"} | settings
-    return RagEval(METRIC, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {
+        "evaluator": "celery",
+        "broker": redis.url,
+        "embedder": "none",
+    } | settings
+    with small_limits(given):
+        return RagEval(METRIC, **given)
 
 
 def some_samples(seed: int, count: int) -> list[Sample]:
@@ -109,7 +115,9 @@ def test_workers_give_the_scores_of_the_application(
     samples = some_samples(seed, 20)
     provider = TracerProvider(resource=Resource({"service.name": f"shop-{seed}"}))
     app = celery_app(redis.url, RagEvalConfig())
-    given = {"evaluator": app} if seed % 2 else {"evaluator": "celery", "broker": redis.url}
+    given: dict[str, Any] = (
+        {"evaluator": app} if seed % 2 else {"evaluator": "celery", "broker": redis.url}
+    )
     with RagEval(METRIC, embedder="none", tracer_provider=provider, **given) as evals:
         assert all(map(evals.offer, samples))
         assert evals.flush(PATIENCE)
@@ -190,7 +198,7 @@ def test_messages_are_compressed_json_without_what_is_redacted(tmp_path: Path, s
 def test_the_application_goes_on_without_a_broker(tmp_path: Path) -> None:
     """While the broker is down nothing is raised or blocked, and each sample is counted."""
     redis = RedisServer(tmp_path)
-    with application(redis, sink_retry_for=0.5, queue_size=100, exit_timeout=1.0) as evals:
+    with application(redis, SINK_RETRY_SECONDS=0.5, queue_size=100, exit_timeout=1.0) as evals:
         for sample in some_samples(3, 60):
             evals.offer(sample)
         until(lambda: evals.stats().dropped.get("broker") == 60, "the drops")
@@ -310,9 +318,8 @@ def test_a_full_redis_stops_neither_applications_nor_workers(
     sink, reason = MemorySink(), "spooled" if has_spool else "broker"
     with (
         RedisServer(tmp_path / "redis", max_memory="3mb") as redis,
-        RagEval(
-            LEXICAL, evaluator="celery", broker=redis.url, sink_retry_for=0.2, **settings
-        ) as evals,
+        small_limits({"SINK_RETRY_SECONDS": 0.2}),
+        RagEval(LEXICAL, evaluator="celery", broker=redis.url, **settings) as evals,
     ):
         for _ in range(500):
             text = base64.b64encode(os.urandom(6000)).decode()

@@ -12,6 +12,7 @@ from rag_eval_hooks import MemorySink, RagEval, Sample
 from tests.servers.brokers import RABBITMQ, REDIS, RabbitServer, RedisServer
 from tests.support.evaluation import total
 from tests.support.fleet import working
+from tests.support.limits import small_limits
 from tests.support.variation import Variation, seeds
 from tests.waiting import PATIENCE, until
 
@@ -79,9 +80,10 @@ def test_a_rabbitmq_in_trouble_holds_up_nobody(
     settings: dict[str, Any] = {"spool": str(tmp_path / "spool")} if has_spool else {}
     reason = "spooled" if has_spool else "broker"
     sink, draw = MemorySink(), Variation(seed)
-    with RagEval(
-        METRIC, evaluator="celery", broker=rabbit.url, sink_retry_for=0.2, **settings
-    ) as evals:
+    with (
+        small_limits({"SINK_RETRY_SECONDS": 0.2}),
+        RagEval(METRIC, evaluator="celery", broker=rabbit.url, **settings) as evals,
+    ):
         offer(evals, draw, 30)
         assert evals.flush(PATIENCE)
         with rabbit.frozen() if trouble == "frozen" else rabbit.full():

@@ -32,6 +32,7 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
 from rag_eval_hooks_langchain import RagEvalCallbackHandler
+from tests.support.limits import small_limits
 from tests.support.variation import Variation, seeds
 from tests.waiting import until, until_async
 
@@ -137,13 +138,14 @@ class World:
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.memory = MemorySink()
         self.judge = ScriptedJudge(Findings(answer_claims=(), answer_support=()))
-        self.evals = RagEval(
-            metrics=["ragas.faithfulness", "lexical.source_citation"],
-            judge=self.judge,
-            sinks=[self.memory],
-            config=RagEvalConfig(**config),
-            tracer_provider=self.provider,
-        )
+        with small_limits(config):
+            self.evals = RagEval(
+                metrics=["ragas.faithfulness", "lexical.source_citation"],
+                judge=self.judge,
+                sinks=[self.memory],
+                config=RagEvalConfig(**config),
+                tracer_provider=self.provider,
+            )
         self.handler = RagEvalCallbackHandler(self.evals)
 
     @property
@@ -626,7 +628,7 @@ def test_a_span_ends_in_time_though_the_judge_blocks_the_evaluator() -> None:
 
 def test_what_never_ends_is_swept_by_later_requests() -> None:
     """An interaction past its time limit is abandoned without any evaluation running."""
-    world = World(interaction_ttl=0.05, sample_rate=0.0)
+    world = World(INTERACTION_SECONDS=0.05, sample_rate=0.0)
     recorder = world.evals.recorder
     root = recorder.start("never", None, RunKind.CHAIN, "never")
     assert root is not None

@@ -335,7 +335,7 @@ CASES = [
 @pytest.mark.parametrize(("pipeline", "fault", "way"), CASES)
 def test_one_bad_event_gives_no_false_sample(pipeline: str, fault: str, way: str) -> None:
     """A sample is right, absent or marked, and counted, whatever single event is bad."""
-    world = World(interaction_ttl=3600)
+    world = World(INTERACTION_SECONDS=3600)
     count = len(events_of(pipeline, way))
     for number in range(count):
         handler = Faulty(world.evals, number, fault)

@@ -156,7 +156,7 @@ KINDS: Sequence[Kind] = (
 @pytest.mark.parametrize("seed", seeds(size(1, 3)))
 def test_requests_at_once_are_never_mixed_however_many_are_cancelled(seed: int) -> None:
     """Each sample is of one request; what ended well is there, and nothing stays open."""
-    world = World(sink_timeout=60)
+    world = World(SINK_SECONDS=60)
     handler = RagEvalCallbackHandler(world.evals)
     dice = random.Random(f"many {seed}")
     requests = [random_request(dice) for _ in range(COUNT)]

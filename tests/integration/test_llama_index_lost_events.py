@@ -177,7 +177,7 @@ def asked(due: Pipeline, number: int, fault: str) -> tuple[Faults, list[Sample]]
 
     Each has a world of its own: remains of two requests that ask the same are one to capture.
     """
-    world = World(interaction_ttl=3600)
+    world = World(INTERACTION_SECONDS=3600)
     registration = enable(world.evals)
     faults = Faults(registration._tracker, number, fault)
     try:
@@ -211,7 +211,7 @@ def test_steps_that_outlive_their_workflow_are_no_request(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old versions go on with the steps of a cancelled workflow: nothing becomes of them."""
-    world = World(interaction_ttl=3600)
+    world = World(INTERACTION_SECONDS=3600)
     registration = enable(world.evals)
     tracker = registration._tracker
     enter = tracker.enter

@@ -120,7 +120,7 @@ async def one(number: int, made: dict[str, Any]) -> None:
 @pytest.fixture
 def world() -> Iterator[World]:
     """One whose sinks may wait for a busy machine."""
-    made = World(sink_timeout=60)
+    made = World(SINK_SECONDS=60)
     registration = enable(made.evals)
     yield made
     registration.disable()

@@ -419,7 +419,7 @@ def test_an_unknown_answer_is_not_an_earlier_one(
 @pytest.mark.parametrize("own", [True, False])
 def test_an_unread_answer_keeps_nothing_of_its_interaction(own: bool) -> None:
     """A response that is kept and never read holds none of what was captured, once given up."""
-    world = World(interaction_ttl=0.05)
+    world = World(INTERACTION_SECONDS=0.05)
     registration = enable(world.evals)
     made: Any = Own(make=lambda said, _: said) if own else engine(streaming=True)
     kept = made.query(QUESTION)

@@ -43,7 +43,7 @@ pytestmark = [
 
 def test_a_stream_never_read_is_abandoned() -> None:
     """A stream that is kept and not read holds its interaction until the time limit."""
-    world = World(interaction_ttl=0.05)
+    world = World(INTERACTION_SECONDS=0.05)
     registration = enable(world.evals)
     kept = engine(streaming=True).query(QUESTION)
     assert len(world.evals.recorder) == 1

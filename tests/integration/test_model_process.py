@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from rag_eval_hooks import ConfigError, JudgeError, RagEval, RagEvalConfig
+from rag_eval_hooks import ConfigError, JudgeError
 from rag_eval_hooks.judges.local_model import LocalModel
 from rag_eval_hooks.judges.model_process import ModelProcess
 from tests.servers.own_models import load, load_badly
@@ -267,31 +267,5 @@ async def test_auto_is_a_thread_where_no_process_can_be_started(
     assert (await about(make(process="auto")))["pid"] == os.getpid()
     assert len(caplog.records) == 1
     assert "frozen" in caplog.text
-    with pytest.raises(ConfigError, match="model_process: got True; wants 'auto' or false"):
+    with pytest.raises(ConfigError, match="process: got True; wants 'auto' or false"):
         make(process=True)
-
-
-@pytest.mark.parametrize("where", ["process", "auto"])
-def test_the_former_setting_names_its_successor(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An old value of `evaluator`, as an argument or a variable, is an error with what to write."""
-    with pytest.raises(ConfigError, match=r"local models in a process, model_process"):
-        RagEvalConfig(evaluator=where)  # type: ignore[arg-type]
-    monkeypatch.setenv("RAG_EVAL_EVALUATOR", where)
-    with pytest.raises(ConfigError, match=r"evaluator.*model_process"):
-        RagEval()
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"), [("auto", "auto"), ("true", True), ("false", False), (True, True)]
-)
-def test_the_setting_from_code_and_from_a_variable(
-    given: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`model_process` is `auto`, true or false, wherever it is set; anything else an error."""
-    assert RagEvalConfig(model_process=given).model_process == expected
-    monkeypatch.setenv("RAG_EVAL_MODEL_PROCESS", str(given).lower())
-    assert RagEvalConfig.load().model_process == expected
-    with pytest.raises(ConfigError, match="model_process: got 'thread'; wants 'auto', true or"):
-        RagEvalConfig(model_process="thread")  # type: ignore[arg-type]

@@ -61,8 +61,7 @@ def values(outcomes: Any) -> dict[str, Any]:
 
 def test_scores_are_those_of_the_thread(evals: RagEval) -> None:
     """The model gives the same scores in a process as in a thread."""
-    config = RagEvalConfig(embedder=f"sentence-transformers:{MODEL}", model_process=False)
-    here = RagEval("all", config=config)
+    here = RagEval("all", embedder=SentenceEmbedder(str(MODEL), process=False))
     for sample in samples(3):
         expected = values(here.evaluate(sample))
         for name, value in values(evals.evaluate(sample)).items():

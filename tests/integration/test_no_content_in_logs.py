@@ -87,7 +87,6 @@ def _settings(server: JudgeServer, **changes: Any) -> RagEvalConfig:
         "judge_api_key": KEY,
         "judge_headers": {"X-Gateway": KEY},
         "judge_timeout": 0.5,
-        "judge_retries": 1,
         "embedder": "openai:e",
         **changes,
     }

@@ -14,6 +14,7 @@ import pytest
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
@@ -158,9 +159,9 @@ def test_a_proxy_that_fails_is_told_by_its_kind(
         monkeypatch.setenv(name, proxy)
     monkeypatch.delenv("NO_PROXY", raising=False)
     judge = OpenAIJudge("m", base_url="http://judge.invalid/v1", api_key="k", retries=0)
-    config = RagEvalConfig(sink_retry_for=0.1)
+    monkeypatch.setattr(limits, "SINK_RETRY_SECONDS", 0.1)
     sink = PhoenixSink("http://phoenix.invalid")
-    with RagEval(["ragas.faithfulness", METRIC], judge, sinks=sink, config=config) as evals:
+    with RagEval(["ragas.faithfulness", METRIC], judge, sinks=sink) as evals:
         evals.offer(SHOWN)
         assert evals.flush(300)
         told = [repr(evals.evaluate(ASKED)), *everything(evals)]

@@ -38,7 +38,7 @@ def openai(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:
 def azure(server: ProviderServer, patch: pytest.MonkeyPatch) -> Judge:
     patch.setenv("AZURE_OPENAI_ENDPOINT", server.root)
     patch.setenv("AZURE_OPENAI_API_KEY", KEY)
-    return choose_judge(RagEvalConfig.load(judge="azure:our-deployment"), None)
+    return choose_judge(RagEvalConfig(judge="azure:our-deployment"), None)
 
 
 def ollama(server: ProviderServer, _patch: pytest.MonkeyPatch) -> Judge:

@@ -23,6 +23,7 @@ from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery.destination import RetryLater
 from rag_eval_hooks.spool import spool
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
+from tests.support.limits import small_limits
 from tests.waiting import PATIENCE, until
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
@@ -58,14 +59,15 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
     def build(*sinks: Any, **config: Any) -> RagEval:
         config.setdefault("spool", str(tmp_path / "spool"))
-        made.append(
-            RagEval(
-                metrics=["ragas.faithfulness"],
-                judge=ScriptedJudge(GOOD),
-                sinks=sinks,
-                config=RagEvalConfig(**config),
+        with small_limits(config):
+            made.append(
+                RagEval(
+                    metrics=["ragas.faithfulness"],
+                    judge=ScriptedJudge(GOOD),
+                    sinks=sinks,
+                    config=RagEvalConfig(**config),
+                )
             )
-        )
         return made[-1]
 
     yield build
@@ -132,7 +134,7 @@ def test_a_sink_that_hung_gets_what_came_meanwhile(make: Make) -> None:
         rows[sample.sample_id] += 1
         free.wait(PATIENCE)
 
-    evals = make(slow, sink_timeout=0.2)
+    evals = make(slow, SINK_SECONDS=0.2)
     offer(evals, 4)
     assert len(rows) == 1
     free.set()
@@ -154,7 +156,7 @@ def test_what_no_sink_ever_takes_stops_no_other(
             raise ValueError
         rows[sample.sample_id] += 1
 
-    evals = make(picky, sink_retry_for=1.0)
+    evals = make(picky, SINK_RETRY_SECONDS=1.0)
     offer(evals, 6)
     down.clear()
     until(lambda: rows == {"s3": 1, "s4": 1, "s5": 1})
@@ -169,7 +171,7 @@ def test_what_is_too_much_for_memory_is_left_in_the_spool(
     """Memory is bounded, whatever is down; the rest is taken up when the sink is back."""
     monkeypatch.setattr(limits, "SINK_QUEUE_CHARS", 5000)
     table = Table()
-    evals = make(table, feedback_samples=0)
+    evals = make(table, FEEDBACK_SAMPLES=0)
     offer(evals, 20, question="q" * 1000)
     gc.collect()
     kept = [o for o in gc.get_objects() if type(o) is Sample and len(o.question) == 1000]
@@ -209,7 +211,7 @@ def test_a_sink_that_is_too_slow_keeps_no_other_waiting(make: Make) -> None:
             raise ConnectionError("no database")
         rows[sample.sample_id] += 1
 
-    evals = make(slow, others, sink_timeout=0.3, judge_concurrency=8)
+    evals = make(slow, others, SINK_SECONDS=0.3, judge_concurrency=8)
     offer(evals, 60)
     assert sum(others.rows.values()) == 60
     down.clear()
@@ -279,7 +281,7 @@ def test_what_a_slow_sink_took_in_the_end_is_not_repeated(make: Make, returned: 
         rows[sample.sample_id] += 1
         return returned
 
-    evals = make(slow, sink_timeout=0.1)
+    evals = make(slow, SINK_SECONDS=0.1)
     offer(evals, 3)
     until(lambda: books(evals) == {"accepted": 3, "scored": 3})
     assert rows == {"s0": 1, "s1": 1, "s2": 1}
@@ -315,7 +317,7 @@ def test_what_is_old_is_tried_for_a_while_all_the_same(
     first.shutdown(PATIENCE)
     table = Table()
     monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 0.001)
-    second = make(table, sink_retry_for=30.0)
+    second = make(table, SINK_RETRY_SECONDS=30.0)
     until(lambda: table.tries >= 4)
     table.down = False
     until(lambda: books(second) == {"accepted": 2, "scored": 2})

@@ -23,6 +23,7 @@ from rag_eval_hooks.testing import Findings, ScriptedJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.judge_server import EMBEDDINGS, JudgeServer
 from tests.support.evaluation import FAITHFUL, faithful_judge
+from tests.support.limits import small_limits
 from tests.support.otel import Metrics
 from tests.waiting import until
 
@@ -39,16 +40,17 @@ def make(metrics: Metrics, shut_down_after: Callable[[RagEval], RagEval]) -> Mak
     """Make evaluators that report to the reader."""
 
     def build(judge: Any = None, names: Any = "ragas.faithfulness", **settings: Any) -> RagEval:
-        config = RagEvalConfig(**{"embedder": "none", "judge_retries": 0, **settings})
+        settings = {"embedder": "none", "JUDGE_RETRIES": 0, **settings}
         judge, embedder = judge if isinstance(judge, tuple) else (judge, None)
-        evals = RagEval(
-            names,
-            judge,
-            config=config,
-            embedder=embedder,
-            meter_provider=metrics.provider,
-            tracer_provider=TracerProvider(),
-        )
+        with small_limits(settings):
+            evals = RagEval(
+                names,
+                judge,
+                config=RagEvalConfig(**settings),
+                embedder=embedder,
+                meter_provider=metrics.provider,
+                tracer_provider=TracerProvider(),
+            )
         return shut_down_after(evals)
 
     return build
@@ -70,7 +72,7 @@ def test_every_request_is_counted_and_timed_by_outcome(make: Make, metrics: Metr
         Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({3})),
     ]
     with JudgeServer(faults=faults, json_schema=False) as server:
-        evals = make("openai:m", **at(server, judge_retries=3))
+        evals = make("openai:m", **at(server, JUDGE_RETRIES=3))
         evals.evaluate(ships())
         evals.evaluate(ships("Ships leave at nine."))
         sent = len(server.calls())
@@ -205,7 +207,7 @@ def test_what_waits_is_seen_with_its_limits(
         queue_size=50,
         hold_timeout=60,
         spool=str(tmp_path / "spool.db"),
-        spool_max_mb=7,
+        SPOOL_BYTES=7_000_000,
     )
     for number in range(4):
         open_interaction(evals, number, end=True)

@@ -33,6 +33,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.spool.schema import APPLICATION
 from rag_eval_hooks.sqlite_file import SqliteFile
 from rag_eval_hooks.testing import Decompose, Findings, MemorySink, ScriptedJudge, Support
+from tests.support.limits import small_limits
 from tests.waiting import PATIENCE, until
 
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
@@ -51,14 +52,15 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
     def build(judge: Any = None, sinks: Any = (), **config: Any) -> RagEval:
         config.setdefault("spool", str(tmp_path / "spool"))
-        made.append(
-            RagEval(
-                metrics=["ragas.faithfulness"],
-                judge=judge or ScriptedJudge(GOOD),
-                sinks=sinks,
-                config=RagEvalConfig(**config),
+        with small_limits(config):
+            made.append(
+                RagEval(
+                    metrics=["ragas.faithfulness"],
+                    judge=judge or ScriptedJudge(GOOD),
+                    sinks=sinks,
+                    config=RagEvalConfig(**config),
+                )
             )
-        )
         return made[-1]
 
     yield build
@@ -568,7 +570,7 @@ def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
                 await asyncio.sleep(0.05)
             return await super().decompose(task)
 
-    evals = make(Waiting(GOOD), spool_max_mb=1, judge_concurrency=64)
+    evals = make(Waiting(GOOD), SPOOL_BYTES=1_000_000, judge_concurrency=64)
     for number in range(60):
         evals.offer(sample(number, contexts=("x" * 60_000,)))
     until(lambda: evals.stats().undurable + len(rows(tmp_path / "spool")) == 60)

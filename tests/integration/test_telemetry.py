@@ -22,7 +22,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import UNIT
 from rag_eval_hooks.telemetry.log_events import EventEmitter
 from rag_eval_hooks.testing import ScriptedJudge
-from tests.support.telemetry_world import HALF, SECRET, World, attributes, many
+from tests.support.telemetry_world import HALF, SECRET, World, attributes
 
 
 @pytest.fixture
@@ -358,19 +358,3 @@ def test_a_signal_that_fails_takes_no_other_with_it() -> None:
     assert len(world.events()) == 1
     assert len(world.metrics.points("rag.eval.score")) == 1
     world.evals.shutdown()
-
-
-def test_span_events_are_stamped_with_the_requests_end() -> None:
-    """On request each score is an event of the RAG span, within its time; by default none is."""
-    world = World(metrics=many(5), telemetry_details="score_events")
-    world.ask()
-    rag = world.spans.one("invoke")
-    assert [event.name for event in rag.events] == ["gen_ai.evaluation.result"] * 5
-    assert {event.timestamp for event in rag.events} == {rag.end_time}
-    logged = [dict(event.attributes) for event in world.events()]
-    assert [dict(event.attributes or {}) for event in rag.events] == logged
-    world.evals.shutdown()
-    plain = World()
-    plain.ask()
-    assert plain.spans.one("invoke").events == ()
-    plain.evals.shutdown()

@@ -162,14 +162,3 @@ def test_links_of_ours_push_out_none(limit: int, monkeypatch: pytest.MonkeyPatch
     first = [span.context.span_id for span in evaluations][:limit]
     assert [link.context.span_id for link in rag.links] == first
     world.evals.shutdown()
-
-
-def test_span_events_push_out_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more events than the SDK keeps: none is dropped for another."""
-    monkeypatch.setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "3")
-    world = World(metrics=many(5), telemetry_details="score_events")
-    world.ask()
-    rag = world.spans.one("invoke")
-    assert len(rag.events) == 3
-    assert rag.dropped_events == 0
-    world.evals.shutdown()

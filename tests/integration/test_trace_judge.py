@@ -77,7 +77,7 @@ def when(span: ReadableSpan) -> tuple[int, int]:
 
 def test_calls_stand_below_the_evaluation_span(server: JudgeServer) -> None:
     """Each request is a span of the GenAI conventions below the evaluation, within its time."""
-    world = World(server, telemetry_details="judge_calls")
+    world = World(server, trace_judge=True)
     world.ask()
     (evaluation,) = world.named("evaluation")
     chats, embeddings = world.named("chat judge-1"), world.named("embeddings embed-1")
@@ -108,7 +108,7 @@ def test_calls_stand_below_the_evaluation_span(server: JudgeServer) -> None:
 @pytest.mark.parametrize("shown", [True, False])
 def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> None:
     """With or without, the trace of the request holds the application's own spans and ours."""
-    world = World(server, telemetry_details="judge_calls" if shown else ())
+    world = World(server, trace_judge=shown)
     world.ask()
     (request,) = world.named("GET /ask")
     trace = [
@@ -126,7 +126,7 @@ def test_the_applications_trace_has_none(shown: bool, server: JudgeServer) -> No
 def test_usage_adds_up(server: JudgeServer) -> None:
     """The tokens on the spans are those on the scores."""
     used: list[Any] = []
-    world = World(server, telemetry_details="judge_calls")
+    world = World(server, trace_judge=True)
     world.evals.shutdown()
     world.evals = RagEval(
         "ragas",
@@ -136,7 +136,7 @@ def test_usage_adds_up(server: JudgeServer) -> None:
             judge_base_url=server.url,
             judge_api_key="none",
             embedder="none",
-            telemetry_details="judge_calls",
+            trace_judge=True,
         ),
         tracer_provider=world.tracers,
     )
@@ -151,9 +151,7 @@ def test_usage_adds_up(server: JudgeServer) -> None:
 def test_a_failed_try_is_seen() -> None:
     """A try that was answered 500 is a span with an error, beside the one that succeeded."""
     with JudgeServer(faults=[Fault(kind=FaultKind.SERVER_ERROR, calls=frozenset({1}))]) as server:
-        world = World(
-            server, telemetry_details="judge_calls", metrics="ragas.faithfulness", embedder="none"
-        )
+        world = World(server, trace_judge=True, metrics="ragas.faithfulness", embedder="none")
         world.ask()
         failed, *fine = sorted(world.named("chat"), key=when)
         world.evals.shutdown()
@@ -165,7 +163,7 @@ def test_a_failed_try_is_seen() -> None:
 
 def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
     """Evaluated together, each sample has its own calls below its own span; none is lost."""
-    world = World(server, telemetry_details="judge_calls")
+    world = World(server, trace_judge=True)
     for number in range(8):
         world.ask(f"The crossing takes {50 + number} minutes.")
     evaluations = {span.context.span_id: span for span in world.named("evaluation")}
@@ -180,7 +178,7 @@ def test_calls_of_samples_at_once_are_told_apart(server: JudgeServer) -> None:
 
 def test_content_is_on_none_of_them(server: JudgeServer) -> None:
     """Prompts quote the application; spans of calls do not, whatever is captured elsewhere."""
-    world = World(server, telemetry_details="judge_calls", capture_content=True)
+    world = World(server, trace_judge=True, capture_content=True)
     world.ask()
     for span in [*world.named("chat"), *world.named("embeddings")]:
         assert "crossing" not in str(told(span))
@@ -189,7 +187,7 @@ def test_content_is_on_none_of_them(server: JudgeServer) -> None:
 
 def test_a_child_has_them_too(server: JudgeServer) -> None:
     """Judge calls are in the request's trace with the evaluation span, where that is asked for."""
-    world = World(server, telemetry_details="judge_calls", evaluation_span="child", embedder="none")
+    world = World(server, trace_judge=True, evaluation_span="child", embedder="none")
     world.ask()
     (evaluation,), chats = world.named("evaluation"), world.named("chat")
     world.evals.shutdown()
@@ -199,8 +197,8 @@ def test_a_child_has_them_too(server: JudgeServer) -> None:
 
 def test_without_an_evaluation_span_it_is_a_mistake() -> None:
     """Judge calls without the evaluation span that they stand below are refused at start-up."""
-    with pytest.raises(ConfigError, match="telemetry_details"):
-        RagEval(config=RagEvalConfig(telemetry_details="judge_calls", evaluation_span="off"))
+    with pytest.raises(ConfigError, match="trace_judge"):
+        RagEval(config=RagEvalConfig(trace_judge=True, evaluation_span="off"))
 
 
 def test_the_number_is_limited() -> None:
@@ -224,7 +222,7 @@ def test_a_call_that_takes_too_long_is_a_time_out(server: JudgeServer) -> None:
     world.evals = RagEval(
         "ragas.faithfulness",
         judge,
-        config=RagEvalConfig(telemetry_details="judge_calls"),
+        config=RagEvalConfig(trace_judge=True),
         tracer_provider=world.tracers,
     )
     world.ask()
@@ -247,7 +245,7 @@ def test_a_models_own_object_is_seen_too(server: JudgeServer) -> None:
     world.evals = RagEval(
         "ragas.faithfulness",
         CallableJudge(ask, name="my-model"),
-        config=RagEvalConfig(telemetry_details="judge_calls"),
+        config=RagEvalConfig(trace_judge=True),
         tracer_provider=world.tracers,
     )
     world.ask()

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge
+from tests.support.limits import small_limits
 from tests.viewers.genai_tab import problems
 
 __all__ = ["Seen", "World"]
@@ -44,14 +45,15 @@ class World:
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.memory = MemorySink()
-        self.evals = _Watched(
-            metrics=[Metric(id="matrix.constant", score=_constant, needs=frozenset())],
-            judge=ScriptedJudge(),
-            sinks=[self.memory],
-            # Counted here are the spans of requests.
-            config=RagEvalConfig(evaluation_span="off", **{"capture_content": True, **config}),
-            tracer_provider=self.provider,
-        )
+        with small_limits(config):
+            self.evals = _Watched(
+                metrics=[Metric(id="matrix.constant", score=_constant, needs=frozenset())],
+                judge=ScriptedJudge(),
+                sinks=[self.memory],
+                # Counted here are the spans of requests.
+                config=RagEvalConfig(evaluation_span="off", **{"capture_content": True, **config}),
+                tracer_provider=self.provider,
+            )
 
     def seen(self) -> list[Seen]:
         """All interactions so far, by question and answer."""

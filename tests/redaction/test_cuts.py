@@ -19,6 +19,7 @@ from rag_eval_hooks.capture.records import Interaction
 from rag_eval_hooks.capture.sample_builder import Assembler
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.redaction import MARGIN, choose_redactor
+from rag_eval_hooks.redaction.patterns import Patterns
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.support.size import size
 
@@ -35,7 +36,7 @@ SECRETS = {
     "ip": "2001:db8:85a3:8d3:1319:8a2e:370:7348",
     "pattern": "CUST-778899",
 }
-RULES = choose_redactor(RagEvalConfig(redact_patterns={"OWN": r"CUST-\d{6}"}), ["all", "ip"])
+RULES = choose_redactor(RagEvalConfig(), [Patterns({"OWN": r"CUST-\d{6}"}), "all", "ip"])
 LIMIT = 600
 _TOLD = 4
 """Characters of a secret that must not be told in a row."""

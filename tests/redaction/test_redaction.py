@@ -13,6 +13,7 @@ from rag_eval_hooks.errors import RedactionError
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.redaction import Match, Redactor, choose_redactor
+from rag_eval_hooks.redaction.patterns import Patterns
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
 from tests.redaction.cases import CASES, Case
 from tests.redaction.table import all_rules, found
@@ -298,13 +299,13 @@ def test_scores_stay_what_they_are(sample: Sample) -> None:
 def test_patterns_of_ones_own() -> None:
     """A pattern's name is its placeholder's; of a pattern with a group `value`, only that is."""
     patterns = {"customer": r"\bC-\d{6}\b", "SALARY": r"earns (?P<value>\d+)"}
-    session = redactor(redact_patterns=patterns).session()
+    session = redactor(Patterns(patterns)).session()
     assert session.text("question", "C-123456 earns 900") == "<CUSTOMER_1> earns <SALARY_1>"
 
 
 def test_a_pattern_that_runs_away_is_stopped() -> None:
     """A pattern that takes exponential time over a text fails, instead of the evaluator."""
-    session = redactor(redact_patterns={"evil": r"(?:a|aa)+(?:a|aa)+(?:a|aa)+$x"}).session()
+    session = redactor(Patterns({"evil": r"(?:a|aa)+(?:a|aa)+(?:a|aa)+$x"})).session()
     with pytest.raises(RedactionError, match="TimeoutError"):
         session.text("question", "a" * 200 + "!")
 
@@ -315,8 +316,7 @@ def test_a_pattern_that_runs_away_is_stopped() -> None:
         ({"redact": "emails"}, "redact"),
         ({"redact": ["email", "names"]}, "redact"),
         ({"redact": 5}, "redact"),
-        ({"redact_patterns": "x"}, "redact_patterns"),
-        ({"redact": ["phone:Germany"]}, "redact"),
+        ({"redact_regions": ["Germany"]}, "redact_regions"),
     ],
 )
 def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:
@@ -326,31 +326,26 @@ def test_settings_are_checked(settings: dict[str, Any], field: str) -> None:
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
-    ("asked", "settings"),
-    [
-        (["nope"], {}),
-        ([5], {}),
-        ([Redactor], {}),
-        ([lambda a, b, c: a], {}),
-        ([], {"redact_patterns": {"a": "("}}),
-        ([], {"redact_patterns": {"a": ".*"}}),
-        ([], {"redact_patterns": {"a b": "x"}}),
-    ],
-)
-def test_arguments_are_checked(asked: list[Any], settings: dict[str, Any]) -> None:
-    """An argument that is no rule, no function and no readable pattern is refused at start-up."""
+@pytest.mark.parametrize("asked", ["nope", 5, Redactor, lambda a, b, c: a])
+def test_arguments_are_checked(asked: Any) -> None:
+    """An argument that is no rule and no function is refused at start-up."""
     with pytest.raises(ConfigError):
-        redactor(*asked, **settings)
+        redactor(asked)
+
+
+@pytest.mark.parametrize("patterns", [{"a": "("}, {"a": ".*"}, {"a b": "x"}])
+def test_patterns_are_checked(patterns: dict[str, str]) -> None:
+    """A pattern that cannot be read, or that matches the empty text, is refused."""
+    with pytest.raises(ConfigError):
+        Patterns(patterns)
 
 
 def test_names_may_be_given_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names come from a variable too, separated by commas."""
     monkeypatch.setenv("RAG_EVAL_REDACT", "email, ip")
-    monkeypatch.setenv("RAG_EVAL_REDACT_PATTERNS", "CUSTOMER=C-[0-9]+")
-    config = RagEvalConfig.load()
-    text = choose_redactor(config, None).session().text("question", f"{MAIL} 10.0.0.1 C-77")
-    assert text == "<EMAIL_1> <IP_1> <CUSTOMER_1>"
+    config = RagEvalConfig()
+    text = choose_redactor(config, None).session().text("question", f"{MAIL} 10.0.0.1")
+    assert text == "<EMAIL_1> <IP_1>"
     assert not choose_redactor(config, "none").rules[1:]
 
 

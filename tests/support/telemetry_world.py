@@ -16,6 +16,7 @@ from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.score import Outcome
 from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
+from tests.support.limits import small_limits
 from tests.support.otel import Metrics, Spans
 
 SECRET = "Cats can fly, says the handbook."
@@ -41,15 +42,16 @@ class World:
         self.loggers = LoggerProvider()
         self.loggers.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
         self.metrics = Metrics(exemplar_filter=TraceBasedExemplarFilter())
-        self.evals = RagEval(
-            metrics=metrics,
-            judge=judge or ScriptedJudge(HALF),
-            sinks=sinks,
-            config=RagEvalConfig(**config),
-            tracer_provider=self.spans.provider,
-            meter_provider=self.metrics.provider,
-            logger_provider=self.loggers,
-        )
+        with small_limits(config):
+            self.evals = RagEval(
+                metrics=metrics,
+                judge=judge or ScriptedJudge(HALF),
+                sinks=sinks,
+                config=RagEvalConfig(**config),
+                tracer_provider=self.spans.provider,
+                meter_provider=self.metrics.provider,
+                logger_provider=self.loggers,
+            )
         self._runs = 0
 
     def ask(self, flush: bool = True) -> None:

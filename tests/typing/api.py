@@ -20,7 +20,6 @@ from rag_eval_hooks import (
     Cause,
     ConfigError,
     Context,
-    DeliverySettings,
     Embedder,
     Evaluation,
     Explanation,
@@ -31,9 +30,7 @@ from rag_eval_hooks import (
     JsonlSink,
     Judge,
     JudgeError,
-    JudgeSettings,
     LangfuseSink,
-    LimitSettings,
     LocalJudge,
     Match,
     Memo,
@@ -45,9 +42,9 @@ from rag_eval_hooks import (
     OpenAIJudge,
     Outcome,
     Outcomes,
+    Patterns,
     PhoenixSink,
     Presidio,
-    PrivacySettings,
     RagEval,
     RagEvalConfig,
     RagEvalError,
@@ -56,10 +53,8 @@ from rag_eval_hooks import (
     Resumable,
     RuleSettings,
     Sample,
-    SamplingSettings,
     Scale,
     Score,
-    ScoringSettings,
     ScriptedJudge,
     SentenceEmbedder,
     Sink,
@@ -67,7 +62,6 @@ from rag_eval_hooks import (
     Status,
     Support,
     TailSettings,
-    TelemetrySettings,
     TokenScorer,
     __version__,
     evaluator_metric,
@@ -78,24 +72,21 @@ from rag_eval_hooks import (
 
 
 def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> RagEval:
-    """Construct evaluators with settings, groups of settings, and objects."""
+    """Construct evaluators with settings and objects."""
     RagEval()
     RagEval("ragas", "local", 0.5, "jsonl:scores.jsonl", sample_timeout=5.0, queue_size=10)
     RagEval(embedder="none", token_scorer="bert-score", redact="all")
     RagEval(
         judge=OpenAIJudge("gpt-4o-mini", retries=1, memo=Memo("replies")),
         embedder=OpenAIEmbedder("text-embedding-3-small"),
-        sampling=SamplingSettings(
-            sample_rate=0.1,
-            rules=(RuleSettings(rate=1.0, tags=("beta",)),),
-            tail=(TailSettings(then=("ragas",), thumbs_down=True),),
-        ),
-        judging=JudgeSettings(judge_timeout=5.0),
-        scoring=ScoringSettings(thresholds={"ragas.faithfulness": 0.8}),
-        limits=LimitSettings(sample_timeout=10.0),
-        telemetry=TelemetrySettings(capture_content=True),
-        delivery=DeliverySettings(sink_timeout=1.0),
-        privacy=PrivacySettings(redact=("all",)),
+        sample_rate=0.1,
+        rules=(RuleSettings(rate=1.0, tags=("beta",)),),
+        tail=(TailSettings(then=("ragas",), thumbs_down=True),),
+        judge_timeout=5.0,
+        thresholds={"ragas.faithfulness": 0.8},
+        capture_content=True,
+        redact=("all",),
+        config_file="settings.toml",
     )
     RagEval(rules=[{"rate": 1.0, "tags": ["beta"]}], judge_headers={"X-Key": "secret"})
     evals = RagEval(
@@ -105,7 +96,7 @@ def construct(inner: SpanProcessor, embedder: Embedder, scorer: TokenScorer) -> 
         config=RagEvalConfig(queue_size=10),
         embedder=embedder,
         token_scorer=scorer,
-        redact=["email", Presidio()],
+        redact=["email", Presidio(), Patterns({"CUSTOMER": r"C-\d+"})],
         tracer_provider=setup_tracing(console=True),
     )
     assert_type(evals, RagEval)

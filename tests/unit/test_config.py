@@ -1,20 +1,19 @@
-"""Settings: where they come from, which wins, and what a wrong one says."""
+"""Settings: their sources, which source wins, and the errors of wrong values."""
 
 from __future__ import annotations
 
-import logging
-import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rag_eval_hooks import ConfigError, NotScored, RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.config.evaluation_groups import SamplingSettings
-from rag_eval_hooks.config.fields import wants_of
-from rag_eval_hooks.config.groups import LimitSettings, PrivacySettings
-from rag_eval_hooks.config.removed import REMOVED
-from rag_eval_hooks.config.settings import GROUPS
+from rag_eval_hooks.config.sources import merged
 from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+
+KEY = "sk-secret"
 
 
 @pytest.fixture(autouse=True)
@@ -24,231 +23,298 @@ def _empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_defaults_are_valid_and_need_nothing() -> None:
-    """Without any setting there is a valid configuration that evaluates everything locally."""
-    config = RagEvalConfig.load()
+def _file(text: str) -> str:
+    Path("settings.toml").write_text(text)
+    return "settings.toml"
+
+
+def test_settings_without_sources_are_the_defaults() -> None:
+    config = RagEvalConfig()
     assert (config.judge, config.sample_rate, config.metrics) == ("local", 1.0, ())
 
 
-def test_argument_wins_over_environment_over_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Explicit arguments win over the environment, the environment over the file."""
-    Path("rag_eval_hooks.toml").write_text("sample_rate = 0.1\nqueue_size = 7\njudge_timeout = 9\n")
+def test_arguments_win_over_variables_over_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_EVAL_SAMPLE_RATE", "0.2")
     monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
-    config = RagEvalConfig.load(sample_rate=0.3)
+    path = _file("sample_rate = 0.1\nqueue_size = 7\njudge_timeout = 9\n")
+    config = RagEvalConfig(config_file=path, sample_rate=0.3)
     assert (config.sample_rate, config.queue_size, config.judge_timeout) == (0.3, 8, 9)
+    assert merged(RagEvalConfig, {"sample_rate": 0.3}, path)[1] == {
+        "sample_rate": "argument",
+        "queue_size": "variable RAG_EVAL_QUEUE_SIZE",
+        "judge_timeout": "file settings.toml",
+    }
 
 
-def test_pyproject_table_is_read() -> None:
-    """The table of pyproject.toml serves where there is no file of our own."""
-    Path("pyproject.toml").write_text('[tool.rag_eval_hooks]\nmetrics = ["ragas"]\n')
-    assert RagEvalConfig.load().metrics == ("ragas",)
-
-
-def test_named_file_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """RAG_EVAL_CONFIG_FILE names the file wherever it is."""
-    path = tmp_path / "elsewhere.toml"
-    path.write_text("max_text_chars = 3\n")
-    monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", str(path))
-    assert RagEvalConfig.load().max_text_chars == 3
-
-
-@pytest.mark.parametrize("text", ["ragas, lexical", "ragas,lexical"])
-def test_lists_in_the_environment_are_separated_by_commas(
-    text: str, monkeypatch: pytest.MonkeyPatch
+def test_a_mapping_of_a_stronger_source_replaces_the_whole_mapping(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A list in an environment variable is comma-separated, spaces aside."""
-    monkeypatch.setenv("RAG_EVAL_METRICS", text)
-    assert RagEvalConfig.load().metrics == ("ragas", "lexical")
+    monkeypatch.setenv("RAG_EVAL_THRESHOLDS", "ragas.faithfulness=0.8")
+    path = _file('[thresholds]\n"ragas.context_recall" = 0.5\n')
+    assert RagEvalConfig(config_file=path).thresholds == {"ragas.faithfulness": 0.8}
+    assert RagEvalConfig(config_file=path, thresholds={}).thresholds == {}
 
 
-def test_pairs_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mapping in an environment variable is written as name=value pairs."""
+def test_the_variable_names_the_file_and_no_other_file_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("pyproject.toml", "rag_eval_hooks.toml"):
+        Path(name).write_text("this is = = no TOML")
+    assert not RagEval(judge=ScriptedJudge()).config.model_fields_set
+    monkeypatch.setenv("RAG_EVAL_CONFIG_FILE", _file("max_text_chars = 3\n"))
+    assert RagEval(judge=ScriptedJudge()).config.max_text_chars == 3
+    other = Path("other.toml")
+    other.write_text("max_text_chars = 4\n")
+    assert RagEval(judge=ScriptedJudge(), config_file=other).config.max_text_chars == 4
+
+
+@pytest.mark.parametrize("text", ["sample_rate = = 1", None])
+def test_a_file_that_cannot_be_read_is_refused(text: str | None) -> None:
+    path = "gone.toml" if text is None else _file(text)
+    with pytest.raises(ConfigError, match=path) as caught:
+        RagEvalConfig(config_file=path)
+    assert caught.value.field == "config_file"
+
+
+@pytest.mark.parametrize("name", [*RagEvalConfig.model_fields])
+def test_an_empty_variable_is_an_unset_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"RAG_EVAL_{name.upper()}", "")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    config = RagEvalConfig()
+    assert name not in config.model_fields_set
+    assert config.judge_api_key is not None
+    assert config.judge_api_key.get_secret_value() == KEY
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("METRICS", "ragas", ("ragas",)),
+        ("METRICS", "ragas, lexical,", ("ragas", "lexical")),
+        ("SINKS", "console,jsonl:x", ("console", "jsonl:x")),
+        ("REDACT", "email, ip", ("email", "ip")),
+        ("REDACT_REGIONS", "DE", ("DE",)),
+        (
+            "METRIC_RATES",
+            "ragas=0.1, ragas.faithfulness=1",
+            {"ragas": 0.1, "ragas.faithfulness": 1},
+        ),
+        ("BUDGET", "calls_per_day=5,path=b.db", {"calls_per_day": 5.0, "path": "b.db"}),
+        ("SPOOL", "none", None),
+        ("CAPTURE_CONTENT", "true", True),
+    ],
+)
+def test_variables_hold_lists_and_mappings_as_text(
+    name: str, text: str, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"RAG_EVAL_{name}", text)
+    assert getattr(RagEvalConfig(), name.lower()) == value
+
+
+def test_secrets_in_a_variable_may_hold_equals_signs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_EVAL_JUDGE_HEADERS", "api-version=2024-06-01, x=y=z")
-    headers = RagEvalConfig.load().judge_headers
+    headers = RagEvalConfig().judge_headers
     values = {name: value.get_secret_value() for name, value in headers.items()}
     assert values == {"api-version": "2024-06-01", "x": "y=z"}
 
 
-def test_none_can_be_said_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A setting that may be absent can be switched off by a variable too."""
-    monkeypatch.setenv("RAG_EVAL_SPOOL", "none")
-    assert RagEvalConfig.load().spool is None
-
-
 def test_tables_in_a_variable_are_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rules in a variable mean the same as in a file; rates by metric are pairs."""
     monkeypatch.setenv("RAG_EVAL_RULES", '[{"tags": "beta", "rate": 1}]')
     monkeypatch.setenv("RAG_EVAL_TAIL", '[{"dont_know": true, "then": ["ragas"]}]')
-    monkeypatch.setenv("RAG_EVAL_METRIC_RATES", "ragas=0.1,ragas.faithfulness=1")
-    told = RagEvalConfig.load()
-    for name in ("RULES", "TAIL", "METRIC_RATES"):
+    from_variables = RagEvalConfig()
+    for name in ("RULES", "TAIL"):
         monkeypatch.delenv(f"RAG_EVAL_{name}")
-    Path("rag_eval_hooks.toml").write_text(
-        '[metric_rates]\nragas = 0.1\n"ragas.faithfulness" = 1\n'
+    path = _file(
         '[[rules]]\ntags = ["beta"]\nrate = 1.0\n[[tail]]\ndont_know = true\nthen = "ragas"\n'
     )
-    assert RagEvalConfig.load() == told
+    assert RagEvalConfig(config_file=path) == from_variables
 
 
-def test_shared_variables_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The OpenAI variables serve where no setting of our own says otherwise."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-shared")
+@given(st.text(min_size=1).filter(lambda text: "\n" not in text))
+def test_a_string_where_a_list_is_wanted_is_one_item(text: str) -> None:
+    assert RagEvalConfig(sinks=text, metrics=text) == RagEvalConfig(sinks=[text], metrics=(text,))
+
+
+def test_a_string_in_the_file_is_one_item() -> None:
+    path = _file('metrics = "ragas"\nsinks = "jsonl:a,b"\nredact = "email"\n')
+    config = RagEvalConfig(config_file=path)
+    assert (config.metrics, config.sinks, config.redact) == (("ragas",), ("jsonl:a,b",), ("email",))
+
+
+def test_variables_of_openai_give_key_and_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://shared:1/v1")
-    config = RagEvalConfig.load()
+    config = RagEvalConfig()
     assert config.judge_api_key is not None
-    assert config.judge_api_key.get_secret_value() == "sk-shared"
+    assert config.judge_api_key.get_secret_value() == KEY
     assert config.judge_base_url == "http://shared:1/v1"
 
 
 def test_a_shared_key_goes_to_its_own_endpoint_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key of OpenAI's variables is never sent to an endpoint that our settings name."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-shared")
-    monkeypatch.setenv("RAG_EVAL_JUDGE_BASE_URL", "http://ours:2/v1")
-    config = RagEvalConfig.load()
-    assert config.judge_api_key is None
-    assert config.judge_base_url == "http://ours:2/v1"
-
-
-@pytest.mark.parametrize("text", ["Authorization: Bearer sk-secret", "a=1,sk-secret", "=sk-secret"])
-def test_a_malformed_mapping_is_refused_and_not_shown(
-    text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A text without name=value pairs is an error that does not repeat it."""
-    monkeypatch.setenv("RAG_EVAL_JUDGE_HEADERS", text)
-    with pytest.raises(ConfigError, match="judge_headers") as caught:
-        RagEvalConfig.load()
-    assert "sk-secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("value", "expected"), [("SPAN_ONLY", True), ("NO_CONTENT", False)])
-def test_content_capture_follows_opentelemetry(
-    value: str, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The standard variable for content capture is heeded."""
-    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
-    assert RagEvalConfig.load().capture_content is expected
+    """Neither a variable nor a later argument sends the key of OpenAI to another endpoint."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    ours = "http://ours:2/v1"
+    evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(), judge_base_url=ours)
+    assert (evals.config.judge_api_key, evals.config.judge_base_url) == (None, ours)
+    monkeypatch.setenv("RAG_EVAL_JUDGE_BASE_URL", ours)
+    assert RagEvalConfig().judge_api_key is None
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
+    ("value", "on_spans", "in_events"),
     [
-        ("sample_rate", 1.5),
-        ("sample_rate", float("nan")),
-        ("sample_rate", "often"),
-        ("references_threshold", 3),
-        ("queue_size", 0),
-        ("hold_timeout", -1),
-        ("hold_timeout", float("inf")),
-        ("judge_base_url", "localhost:8000"),
-        ("judge_base_url", "http://"),
-        ("judge_base_url", "http://user:secret@host/v1"),
-        ("sample_rate", True),
-        ("queue_size", True),
-        ("metrics", 5),
-        ("capture_content", "maybe"),
+        ("SPAN_ONLY", True, False),
+        ("SPAN_AND_EVENT", True, True),
+        ("EVENT_ONLY", False, True),
+        ("NO_CONTENT", False, False),
     ],
 )
-def test_wrong_value_names_field_value_and_wants(field: str, value: object) -> None:
-    """A wrong value is refused at start-up, with the field, the value and what is accepted."""
+def test_content_capture_follows_opentelemetry(
+    value: str, on_spans: bool, in_events: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
+    config = RagEvalConfig()
+    assert (config.capture_content, config.capture_event_content) == (on_spans, in_events)
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("sample_rate", 1.5),
+    ("sample_rate", float("nan")),
+    ("sample_rate", "often"),
+    ("sample_rate", True),
+    ("queue_size", 0),
+    ("queue_size", True),
+    ("hold_timeout", -1),
+    ("hold_timeout", float("inf")),
+    ("metrics", 5),
+    ("capture_content", "maybe"),
+    ("redact", "emails"),
+    ("redact_regions", "de"),
+    ("rate_limit", {"hour": 1}),
+    ("budget", {"calls_per_hours": 1}),
+    ("judge", "local:x"),
+    ("embedder", "minilm"),
+    ("embedder", "openai:"),
+    ("token_scorer", "none:x"),
+    ("evaluator", "process"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_a_wrong_value_names_setting_value_and_fix(field: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         RagEvalConfig(**{field: value})  # type: ignore[arg-type]
     assert caught.value.field == field
-    assert repr(value) in str(caught.value) or field == "judge_base_url"
-    assert "wants" in str(caught.value)
+    assert f"{field}: got {value!r}; wants {caught.value.wants}" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["sample_rat", "sampel_rate"])
-def test_a_misspelt_setting_is_answered_with_the_nearest(
-    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """An unknown keyword is an error, an unknown variable a warning: it may be the application's.
+@pytest.mark.parametrize(
+    ("url", "hidden"),
+    [
+        ("localhost:8000", ""),
+        ("http://", ""),
+        ("http://user:secret@host/v1", "secret"),
+        ("http://host/v1?key=secret", "secret"),
+    ],
+)
+def test_a_wrong_url_is_shown_without_its_secrets(url: str, hidden: str) -> None:
+    with pytest.raises(ConfigError, match="judge_base_url") as caught:
+        RagEvalConfig(judge_base_url=url)
+    assert (repr(url) in str(caught.value)) is not bool(hidden)
+    assert not hidden or hidden not in str(caught.value)
 
-    Both propose the setting that was probably meant.
-    """
-    with pytest.raises(ConfigError, match=rf"{name}: .*did you mean sample_rate\?"):
-        RagEvalConfig(**{name: 0.1})  # type: ignore[arg-type]
-    monkeypatch.setenv(f"RAG_EVAL_{name.upper()}", "0.1")
+
+def test_a_wrong_value_names_its_variable_or_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAG_EVAL_SAMPLE_RATE", "ten")
+    with pytest.raises(
+        ConfigError, match=r"sample_rate: got 'ten' \(variable RAG_EVAL_SAMPLE_RATE"
+    ):
+        RagEvalConfig()
+    monkeypatch.delenv("RAG_EVAL_SAMPLE_RATE")
+    for text in ('sample_rate = "ten"\n', "sampel_rate = 1\n"):
+        with pytest.raises(ConfigError, match=r"\(file settings\.toml\)"):
+            RagEvalConfig(config_file=_file(text))
+
+
+@pytest.mark.parametrize(
+    ("tables", "path", "words"),
+    [
+        ({"rules": [{"rate": 1}, {"rate": 5}]}, "rules[1].rate", "from 0 to 1"),
+        ({"rules": [{"tag": "beta", "rate": 1}]}, "rules[0].tag", "rules[0].tags?"),
+        ({"rules": [{"tags": "beta"}]}, "rules[0].rate", "got None"),
+        ({"rules": [{"rate": 1, "question": "("}]}, "rules[0].question", "unterminated"),
+        ({"tail": [{"then": "ragas"}]}, "tail[0]", "exactly one condition"),
+        ({"tail": [{"then": (), "thumbs_down": True}]}, "tail[0].then", "one or more"),
+        ({"tail": 5}, "tail", "tables"),
+    ],
+)
+def test_a_wrong_table_names_the_path_inside(tables: dict[str, Any], path: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        RagEvalConfig(**tables)
+    assert caught.value.field == path
+    assert words in str(caught.value)
+
+
+@given(st.sampled_from([*RagEvalConfig.model_fields]).filter(lambda name: len(name) > 6), st.data())
+def test_a_misspelled_setting_stops_with_a_suggestion(name: str, data: st.DataObject) -> None:
+    """Two letters that changed places name the setting that was meant, wherever they stand."""
+    at = data.draw(st.integers(1, len(name) - 2).filter(lambda i: name[i] != name[i + 1]))
+    wrong = name[:at] + name[at + 1] + name[at] + name[at + 2 :]
+    with pytest.raises(ConfigError, match=rf"^{wrong}: .*did you mean "):
+        RagEvalConfig(**{wrong: 1})  # type: ignore[arg-type]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"RAG_EVAL_{wrong.upper()}", "1")
+        with pytest.raises(ConfigError, match=rf"{wrong.upper()}: .*did you mean RAG_EVAL_"):
+            RagEval()
+
+
+def test_an_unlike_variable_stops_without_a_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAG_EVAL_DATASET", "golden.csv")
-    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        assert RagEvalConfig.load().sample_rate == 1.0
-    warned = [record.getMessage() for record in caplog.records]
-    assert any(f"{name.upper()}: " in one and "RAG_EVAL_SAMPLE_RATE?" in one for one in warned)
-    assert any("RAG_EVAL_DATASET" in one and "did you mean" not in one for one in warned)
+    with pytest.raises(ConfigError, match=r"RAG_EVAL_DATASET: .*docs/configuration\.md"):
+        RagEvalConfig()
 
 
-@pytest.mark.parametrize("name", REMOVED)
-def test_a_removed_setting_says_what_to_do(
-    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "name", ["SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "DB_PORT_80_TCP_ADDR"]
+)
+def test_variables_of_kubernetes_are_ignored(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that runs beside a Service `rag-eval` starts."""
+    monkeypatch.setenv(f"RAG_EVAL_{name}", "tcp://10.0.0.1:80")
+    RagEvalConfig()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("judge_headers", f"Authorization: Bearer {KEY}"),
+        ("judge_headers", f"a=1,{KEY}"),
+        ("judge_headers", f"={KEY}"),
+        ("sink_keys", KEY),
+    ],
+)
+def test_a_malformed_mapping_is_refused_and_not_shown(
+    name: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A setting of an older version is answered with what to do instead, wherever it stands."""
-    assert name not in RagEvalConfig.model_fields
-    told = rf"{name}: this setting was removed; {re.escape(REMOVED[name])}"
-    with pytest.raises(ConfigError, match=told):
-        RagEvalConfig(**{name: 1})  # type: ignore[arg-type]
-    Path("rag_eval_hooks.toml").write_text(f"{name} = 1\n")
-    with pytest.raises(ConfigError, match=told):
-        RagEvalConfig.load()
-    Path("rag_eval_hooks.toml").unlink()
-    # A variable may be the application's own, which it would end.
-    monkeypatch.setenv(f"RAG_EVAL_{name.upper()}", "1")
-    with caplog.at_level(logging.WARNING, "rag_eval_hooks"):
-        RagEvalConfig.load()
-    assert re.match(f"RAG_EVAL_{told}".replace(name, name.upper(), 1), caplog.messages[-1])
-
-
-def test_a_group_stands_for_its_settings() -> None:
-    """A group in code or in a file gives the settings set in it; a setting by itself wins."""
-    Path("rag_eval_hooks.toml").write_text("[sampling]\nrate_limit = { second = 5 }\n")
-    config = RagEvalConfig.load(
-        sampling=SamplingSettings(sample_rate=0.1, metric_rates={"ragas": 1.0}),
-        privacy=PrivacySettings(redact_ids_key="sk-secret"),
-        metric_rates={"ragas": 0.5},
-    )
-    assert (config.sample_rate, config.metric_rates) == (0.1, {"ragas": 0.5})
-    assert config.rate_limit == {"second": 5}
-    assert config.redact_ids_key is not None
-    assert config.redact_ids_key.get_secret_value() == "sk-secret"
-    with pytest.raises(ConfigError, match="sampling: got 'PrivacySettings'"):
-        RagEvalConfig.load(sampling=PrivacySettings())
-    with pytest.raises(ConfigError, match="sample_rat"):
-        RagEvalConfig.load(sampling={"sample_rat": 0.1})
-
-
-def test_a_setting_is_in_one_group() -> None:
-    """Every setting stands in exactly one group, with a description and the values accepted."""
-    fields = [item for group in GROUPS.values() for item in group.model_fields.items()]
-    assert [name for name, _ in fields] == list(RagEvalConfig.model_fields)
-    assert len({name for name, _ in fields}) == len(fields)
-    assert all(field.description and wants_of(field) for _, field in fields)
-
-
-def test_broken_file_is_refused() -> None:
-    """A file that is no TOML is an error that names it."""
-    Path("rag_eval_hooks.toml").write_text("sample_rate = = 1")
-    with pytest.raises(ConfigError, match=r"rag_eval_hooks\.toml"):
-        RagEvalConfig.load()
-
-
-def test_settings_are_frozen() -> None:
-    """A configuration never changes after start-up."""
-    config = RagEvalConfig()
-    with pytest.raises(ValueError, match="frozen"):
-        config.sample_rate = 0.5  # type: ignore[misc]
+    monkeypatch.setenv(f"RAG_EVAL_{name.upper()}", text)
+    with pytest.raises(ConfigError, match=f"{name}.*name=value pairs") as caught:
+        RagEvalConfig()
+    assert KEY not in str(caught.value)
 
 
 def test_secrets_are_never_printed() -> None:
-    """A configuration and its errors show no key."""
     config = RagEvalConfig(
-        judge_api_key="sk-secret",
-        judge_headers={"X-Key": "sk-header"},
-        sinks=("phoenix:http://user:sk-sink@localhost", "jsonl:scores.jsonl"),
+        judge_api_key=KEY,
+        judge_headers={"X-Key": KEY},
+        broker=f"redis://:{KEY}@host/0",
+        sinks=(f"phoenix:http://user:{KEY}@localhost", "jsonl:scores.jsonl"),
     )
-    assert "sk-" not in repr(config)
+    assert KEY not in repr(config)
     assert "jsonl:scores.jsonl" in repr(config)
-    with pytest.raises(ConfigError) as caught:
-        RagEvalConfig(judge_headers="sk-secret")  # type: ignore[arg-type]
-    assert "sk-secret" not in str(caught.value)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        RagEvalConfig().sample_rate = 0.5  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -273,61 +339,28 @@ def test_secrets_are_never_printed() -> None:
         ({"token_scorer": "rouge"}, "token_scorer"),
         ({"token_scorer": object()}, "token_scorer"),
         ({"sample_rate": -1}, "sample_rate"),
-        ({"embedder": "openai:"}, "embedder"),
+        ({"queue_sise": 5}, "queue_sise"),
     ],
 )
-def test_constructor_refuses_what_it_cannot_use(arguments: dict[str, object], field: str) -> None:
-    """Everything that can be wrong in the constructor is found there, never in a request."""
+def test_constructor_with_an_unusable_argument_raises(
+    arguments: dict[str, Any], field: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        RagEval(**arguments)  # type: ignore[arg-type]
+        RagEval(**arguments)
     assert caught.value.field == field
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("judge", "local:x"),
-        ("embedder", "minilm"),
-        ("embedder", "openai:"),
-        ("token_scorer", "bert"),
-        ("token_scorer", "none:x"),
-    ],
-)
-def test_settings_refuse_names_of_no_model(name: str, value: str) -> None:
-    """A judge, an embedder or a token scorer that no table has is refused in the settings."""
-    with pytest.raises(ConfigError) as caught:
-        RagEvalConfig(**{name: value})  # type: ignore[arg-type]
-    assert caught.value.field == name
-
-
-def test_settings_in_config_count_as_given_and_the_rest_is_looked_up(
+def test_keywords_win_over_the_config_object_over_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Settings of a config object win over the environment; those it leaves open do not."""
     monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
-    monkeypatch.setenv("RAG_EVAL_MAX_TEXT_CHARS", "9")
-    evals = RagEval(judge=ScriptedJudge(), config=RagEvalConfig(queue_size=5))
-    assert (evals.config.queue_size, evals.config.max_text_chars) == (5, 9)
-
-
-def test_every_setting_is_a_keyword_of_rag_eval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A keyword wins over `config`, that over the environment; an unknown one is an error."""
-    monkeypatch.setenv("RAG_EVAL_QUEUE_SIZE", "8")
+    monkeypatch.setenv("RAG_EVAL_SAMPLE_TIMEOUT", "9")
     config = RagEvalConfig(queue_size=5, max_text_chars=6)
-    evals = RagEval(
-        judge=ScriptedJudge(),
-        config=config,
-        max_text_chars=7,
-        limits=LimitSettings(sample_timeout=9.0),
-    )
-    chosen = evals.config
+    chosen = RagEval(judge=ScriptedJudge(), config=config, max_text_chars=7).config
     assert (chosen.queue_size, chosen.max_text_chars, chosen.sample_timeout) == (5, 7, 9.0)
-    with pytest.raises(ConfigError, match="did you mean queue_size"):
-        RagEval(judge=ScriptedJudge(), queue_sise=5)  # type: ignore[call-arg]
 
 
 def test_one_sink_needs_no_list(tmp_path: Path) -> None:
-    """A single sink, callable or name may be given as it is."""
     for sinks in (MemorySink(), lambda _sample, _outcomes: None, f"jsonl:{tmp_path}/x.jsonl"):
         RagEval(judge=ScriptedJudge(), sinks=sinks)
 

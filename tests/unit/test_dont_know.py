@@ -19,7 +19,7 @@ from rag_eval_hooks.score import Cause
 from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.text.refusals import refusal
 
-DATA = Path(os.environ.get("RAG_EVAL_DATA", Path(__file__).parents[3] / "shared/data"))
+DATA = Path(os.environ.get("LABELED_DATA", Path(__file__).parents[3] / "shared/data"))
 PLACES = (DATA / "open/refusals.jsonl", DATA / "refusals.jsonl")
 LABELLED = next((place for place in PLACES if place.is_file()), None)
 
@@ -116,7 +116,7 @@ def test_a_long_text_is_judged_in_no_time(piece: str) -> None:
     confession(piece * (1_000_000 // len(piece)), DontKnow.REFUSAL)
 
 
-@pytest.mark.skipif(LABELLED is None, reason="labelled data: set RAG_EVAL_DATA")
+@pytest.mark.skipif(LABELLED is None, reason="labelled data: set LABELED_DATA")
 def test_on_labelled_answers() -> None:
     """On real answers around such phrases, `refusal` is right where `phrases` is not."""
     assert LABELLED is not None

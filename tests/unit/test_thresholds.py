@@ -83,4 +83,4 @@ def test_thresholds_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
     """The variable takes name=value pairs."""
     monkeypatch.setenv("RAG_EVAL_THRESHOLDS", "ragas.faithfulness=0.8, whitepaper.recall=3")
     wanted = {"ragas.faithfulness": 0.8, "whitepaper.recall": 3.0}
-    assert RagEvalConfig.load().thresholds == wanted
+    assert RagEvalConfig().thresholds == wanted

@@ -145,16 +145,13 @@ def run(sink: str, fault: str, samples: int = SAMPLES) -> Cell:
     small = pytest.MonkeyPatch.context()
     with Backend(fault) as backend, _sdk_logs() as told, small as patch:
         patch.setattr(limits, "SINK_QUEUE_CHARS", CHARS)
+        patch.setattr(limits, "SINK_SECONDS", parts.timeout)
+        patch.setattr(limits, "SINK_RETRY_SECONDS", 1.0)
         SINKS[sink](parts, backend.url)
         evals = RagEval(
             "lexical.source_citation",
             sinks=parts.sinks,
-            config=RagEvalConfig(
-                sink_timeout=parts.timeout,
-                sink_retry_for=1.0,
-                evaluation_span="off",
-                exit_timeout=2.0,
-            ),
+            config=RagEvalConfig(evaluation_span="off", exit_timeout=2.0),
             tracer_provider=parts.tracers,
             logger_provider=parts.loggers,
             meter_provider=parts.meters,

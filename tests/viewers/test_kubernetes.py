@@ -78,7 +78,7 @@ def test_manifests_name_what_exists(
     """Settings, command, metrics and the target of the scaler exist."""
     for name, value in documents["ConfigMap"]["data"].items():
         monkeypatch.setenv(name, value)
-    config = RagEvalConfig.load()
+    config = RagEvalConfig()
     assert config.metrics == ("ragas",)
     assert config.calls_per_second == 100.0
     deployment, scaled = documents["Deployment"], documents["ScaledObject"]["spec"]

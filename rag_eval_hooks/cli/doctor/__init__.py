@@ -34,8 +34,8 @@ from rag_eval_hooks.cli.doctor.check_zero_code import check_zero_code
 from rag_eval_hooks.cli.doctor.explain_trace import explain_trace
 from rag_eval_hooks.cli.doctor.result import Check, CheckResult, CheckStatus, Setup, advice_for
 from rag_eval_hooks.cli.doctor_capture import show_capture
-from rag_eval_hooks.config.env_and_file import otlp_endpoint, traces_at
 from rag_eval_hooks.config.settings import RagEvalConfig
+from rag_eval_hooks.config.sources import given_texts, merged, otlp_endpoint, traces_at
 from rag_eval_hooks.errors import ConfigError, RedactionError, masked
 
 __all__ = ["register"]
@@ -125,11 +125,11 @@ def _setup(arguments: argparse.Namespace) -> Setup:
         raise UsageError(f"--spans: {arguments.spans} is no file")
     if not 0 < arguments.timeout < 3600:
         raise UsageError(f"--timeout: got {arguments.timeout}; wants seconds, above 0")
-    config, origins = RagEvalConfig.load_with_origins(dict(_pairs(arguments.set)))
+    given = given_texts(RagEvalConfig, dict(_pairs(arguments.set)))
     base = arguments.otlp_endpoint
     return Setup(
-        config=config,
-        origins=origins,
+        config=RagEvalConfig(**given),
+        origins=merged(RagEvalConfig, given)[1],
         otlp_endpoint=traces_at(base) if base else otlp_endpoint(),
         timeout=arguments.timeout,
         spans=arguments.spans,

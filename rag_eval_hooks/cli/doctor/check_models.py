@@ -38,7 +38,7 @@ _ADDRESS = "check judge_base_url, which mostly ends with /v1: no API of OpenAI's
 _ADVICE = {
     "error of the endpoint": _FAULT,
     "no chat completion": _ADDRESS,
-    "valid reply": "the model does not keep the shape; try variants=single_calls or another model",
+    "valid reply": "another model, or OpenAIJudge(calls='single'), may keep the shape",
     "HTTP 401": "set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY)",
     "HTTP 403": "check what judge_api_key may do, and the model in judge",
     "HTTP 404": "check the model in judge, and judge_base_url",
@@ -53,7 +53,7 @@ _ADVICE = {
 def check_judge(setup: Setup) -> Iterator[CheckResult]:
     """Ask the judge about a claim that a chunk states word for word."""
     try:
-        judge = choose_judge(_for_one_call(setup), None)
+        judge = choose_judge(_for_one_call(setup), None, retries=0)
         if judge.annotator_kind is not AnnotatorKind.LLM:
             yield CheckResult(CheckStatus.OK, f"{judge.name}: embedded rules, no key, no network")
         else:
@@ -63,13 +63,9 @@ def check_judge(setup: Setup) -> Iterator[CheckResult]:
 
 
 def _for_one_call(setup: Setup) -> RagEvalConfig:
-    """Return the settings without retries and prices."""
-    changes = {
-        "judge_timeout": min(setup.config.judge_timeout, setup.timeout),
-        "judge_retries": 0,
-        "judge_prices": None,
-    }
-    return setup.config.model_copy(update=changes)
+    """Return the settings for one call, without prices."""
+    timeout = min(setup.config.judge_timeout, setup.timeout)
+    return setup.config.model_copy(update={"judge_timeout": timeout, "judge_prices": None})
 
 
 async def _ask(judge: Judge) -> CheckResult:
@@ -110,7 +106,7 @@ def _judged(judge: Judge, findings: Findings, seconds: float) -> CheckResult:
 def check_embedder(setup: Setup) -> Iterator[CheckResult]:
     """Embed two short texts."""
     try:
-        embedder = choose_embedder(_for_one_call(setup))
+        embedder = choose_embedder(_for_one_call(setup), retries=0)
         if embedder is None:
             yield CheckResult(CheckStatus.NOTE, "none: metrics by similarity have no value")
         else:

@@ -14,7 +14,7 @@ from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Traits
 from rag_eval_hooks.delivery import sink_list
 from rag_eval_hooks.errors import ConfigError, masked
-from rag_eval_hooks.evaluation.golden_references import Golden, folded, read_golden, references_of
+from rag_eval_hooks.evaluation.golden_references import Golden, folded, read_golden
 from rag_eval_hooks.explanation import ADVICE
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
@@ -162,7 +162,7 @@ def check_redaction(setup: Setup) -> Iterator[CheckResult]:
     redactor = choose_redactor(setup.config, None)
     redacted = redactor.session().text("question", _SENTENCE)
     if redactor.active:
-        names = ", ".join((*setup.config.redact, *setup.config.redact_patterns)) or "ids"
+        names = ", ".join(setup.config.redact) or "ids"
         yield CheckResult(CheckStatus.OK, f"{names}; makes {redacted!r}")
         return
     advice = "" if setup.config.judge == "local" else "set redact, such as redact=all"
@@ -182,9 +182,6 @@ def check_references(setup: Setup) -> Iterator[CheckResult]:
         yield CheckResult(CheckStatus.FAILED, str(error), f"mend the file: {error.wants}")
         return
     yield _counted(golden, config.references)
-    if config.references_threshold is not None:
-        sources = finding_sources(config, None, None, None)
-        references_of(config, sources.embedder, Incidents())
 
 
 def _counted(golden: tuple[Golden, ...], path: str) -> CheckResult:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
+from rag_eval_hooks.config import limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.spool.folder import check_spool, spool_folder
 from rag_eval_hooks.spool.inspect import Health, spool_health
@@ -37,7 +38,7 @@ def check_spool_files(setup: Setup) -> Iterator[CheckResult]:
     folder = spool_folder(path)
     yield from _writable(folder)
     yield from _private(folder)
-    limit = setup.config.spool_max_mb * _MB
+    limit = limits.SPOOL_BYTES
     size = 0
     try:
         files = spool_health(path)
@@ -101,7 +102,7 @@ def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[CheckR
     largest = max(file.size for file in files)
     if largest > _FULL * limit:
         text += f"; a process uses {largest / _MB:.0f} of {limit / _MB:.0f} MB"
-        advice = "raise spool_max_mb, or lower sample_rate: what does not fit is kept in memory"
+        advice = "lower sample_rate: what does not fit is kept in memory"
         yield CheckResult(CheckStatus.WARNING, text, advice, figures)
     else:
         yield CheckResult(CheckStatus.OK, text, figures=figures)
@@ -121,7 +122,7 @@ def _free_disk(folder: Path, wanted: int) -> CheckResult:
     if free >= wanted:
         return CheckResult(CheckStatus.OK, text, figures={"free_bytes": free})
     text += f", and it may still grow by {wanted / _MB:.0f} MB"
-    advice = "make room, or lower spool_max_mb"
+    advice = "make room"
     return CheckResult(CheckStatus.WARNING, text, advice, {"free_bytes": free})
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
-from rag_eval_hooks.config.env_and_file import otel_variables
+from rag_eval_hooks.config.sources import otel_variables
 
 __all__ = ["check_zero_code"]
 

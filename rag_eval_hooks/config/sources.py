@@ -1,0 +1,216 @@
+"""Settings from variables and a file. No other module reads either."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource
+
+from rag_eval_hooks.errors import ConfigError, nearest
+
+__all__ = [
+    "PREFIX",
+    "Origins",
+    "from_text",
+    "given_texts",
+    "is_shared",
+    "may_be_file",
+    "merged",
+    "model_environment",
+    "otel_variables",
+    "otlp_endpoint",
+    "traces_at",
+    "unknown_setting",
+]
+
+Origins: TypeAlias = dict[str, str]
+"""Source of each setting that is not at its default, in words."""
+
+PREFIX: Final = "RAG_EVAL_"
+_FILE_VARIABLE: Final = "RAG_EVAL_CONFIG_FILE"
+_CONTENT_VARIABLE: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+# Kubernetes sets these in every pod, for a Service whose name begins with `rag-eval`.
+_OF_KUBERNETES: Final = re.compile(r"_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_[A-Z]+(_[A-Z]+)?)?$")
+# Tracers add a `sitecustomize` that instruments every process by PYTHONPATH; the path of imports is
+# passed to the child separately.
+_NOT_PASSED: Final = ("OTEL_", PREFIX, "PYTHONPATH", "PYTHONSTARTUP", "PYTHONINSPECT")
+_THREAD_VARIABLES: Final = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+)
+_ENDPOINT_VARIABLES: Final = {
+    "openai": ("OPENAI_BASE_URL", "OPENAI_API_KEY"),
+    "azure": ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"),
+    "ollama": ("", ""),
+}
+"""Variables of endpoint and key that other software reads too, by the judge's provider."""
+
+
+class _Variables(EnvSettingsSource):
+    def prepare_field_value(
+        self, field_name: str, field: FieldInfo, value: Any, value_is_complex: bool
+    ) -> Any:
+        return None if value is None else from_text(field, value)
+
+
+def merged(
+    settings: type[BaseSettings],
+    explicit: Mapping[str, Any],
+    file: str | os.PathLike[str] | None = None,
+) -> tuple[dict[str, Any], Origins]:
+    """Return values by name, and their origins: shared variables < file < `RAG_EVAL_*` < explicit.
+
+    Raises:
+        ConfigError: The file cannot be read, or a variable is not a setting.
+    """
+    _check_variables(settings)
+    file = file or os.environ.get(_FILE_VARIABLE)
+    from_file = _read(Path(file)) if file else {}
+    variables = _Variables(settings)()
+    own = {**from_file, **variables, **explicit}
+    shared = _shared_variables(own)
+    origins = (
+        {name: f"variable {variable}" for name, (variable, _) in shared.items()}
+        | dict.fromkeys(from_file, f"file {file}")
+        | {name: f"variable {PREFIX}{name.upper()}" for name in variables}
+        | dict.fromkeys(explicit, "argument")
+    )
+    return {name: value for name, (_, value) in shared.items()} | own, origins
+
+
+def from_text(field: FieldInfo, text: str) -> object:
+    """Return a setting's value from text: commas in lists, name=value in mappings, JSON in tables.
+
+    Text of another form is returned as it is, and refused with the setting's own words.
+    """
+    kind, *inner = (typing.get_origin(field.annotation), *typing.get_args(field.annotation))
+    if kind is dict:
+        pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+        if all(name.strip() and equals for name, equals, _ in pairs):
+            return {name.strip(): value.strip() for name, _, value in pairs}
+    elif kind is tuple and not isinstance(inner[0], type(BaseModel)):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    elif kind is tuple:
+        with contextlib.suppress(ValueError):
+            return json.loads(text)
+    return text
+
+
+def is_shared(origin: str) -> bool:
+    """Return whether a value comes from a variable that other software reads too."""
+    return origin.startswith("variable ") and not origin.startswith(f"variable {PREFIX}")
+
+
+def given_texts(settings: type[BaseSettings], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return values by name from texts, as a command line has them."""
+    fields = settings.model_fields
+    return {
+        name: from_text(fields[name], text) if name in fields else text
+        for name, text in texts.items()
+    }
+
+
+def unknown_setting(
+    name: str, known: Iterable[str], *, prefix: str = "", source: str = ""
+) -> ConfigError:
+    """Return the error for a name that is not a setting; `prefix` is that of a variable."""
+
+    def written(each: str) -> str:
+        return f"{prefix}{each.upper()}" if prefix else each
+
+    near = nearest(name, sorted(known))
+    return ConfigError.no_setting(written(name), near and written(near), source=source)
+
+
+def _check_variables(settings: type[BaseSettings]) -> None:
+    known = {*settings.model_fields, "config_file"}
+    for variable, value in os.environ.items():
+        name = variable.upper().removeprefix(PREFIX)
+        ours = name != variable.upper() and value and not _OF_KUBERNETES.search(variable)
+        if ours and name.lower() not in known:
+            raise unknown_setting(name.lower(), known, prefix=PREFIX)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError("config_file", str(path), f"a readable TOML file ({error})") from None
+
+
+def _shared_variables(own: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
+    """Return variable and value by setting, from variables that other software reads too.
+
+    Args:
+        own: The settings of our own, which decide whether a shared key may be used.
+    """
+    shared: dict[str, tuple[str, Any]] = {}
+    provider = str(own.get("judge", "")).partition(":")[0]
+    url, key = _ENDPOINT_VARIABLES.get(provider, _ENDPOINT_VARIABLES["openai"])
+    # A key goes to the endpoint that it was set for, and to no other one.
+    if url and own.get("judge_base_url") in (None, os.environ.get(url)):
+        for name, variable in (("judge_base_url", url), ("judge_api_key", key)):
+            if value := os.environ.get(variable):
+                shared[name] = (variable, value)
+    content = os.environ.get(_CONTENT_VARIABLE, "").strip().upper()
+    if content in ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE"):
+        shared["capture_content"] = (_CONTENT_VARIABLE, True)
+    if content in ("EVENT_ONLY", "SPAN_AND_EVENT"):
+        shared["capture_event_content"] = (_CONTENT_VARIABLE, True)
+    return shared
+
+
+def traces_at(base: str) -> str:
+    """Return the URL at which a receiver takes spans, from its base URL or from that URL itself."""
+    return base.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
+
+
+def otlp_endpoint() -> str | None:
+    """Return the URL to which OpenTelemetry's own variables send spans, as its SDK reads them."""
+    traces = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    base = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    return traces or (f"{base.rstrip('/')}/v1/traces" if base else None)
+
+
+def otel_variables() -> dict[str, str]:
+    """Return the variables of OpenTelemetry."""
+    return {name: value for name, value in os.environ.items() if name.startswith("OTEL_")}
+
+
+def model_environment() -> dict[str, str]:
+    """Return the environment of a model's process.
+
+    Variables that would make the child trace, export or run other code at its start are left out;
+    numerical libraries use one thread.
+    """
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)
+    }
+    bounds = dict.fromkeys(_THREAD_VARIABLES, "1")
+    # oneDNN keeps code and memory for up to a thousand shapes of input, and texts have as many
+    # lengths: the process would grow for hours. A value set by the user wins.
+    shapes = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "0"}
+    fixed = {"TOKENIZERS_PARALLELISM": "false", "OTEL_SDK_DISABLED": "true"}
+    return {**shapes, **inherited, **bounds, **fixed}
+
+
+def may_be_file(path: Path) -> bool:
+    """Return whether a file is at a path, or can be created there, in a folder that exists."""
+    try:
+        return not path.is_dir() and path.parent.is_dir()
+    except OSError:
+        return False

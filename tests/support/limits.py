@@ -1,0 +1,20 @@
+"""Smaller limits than an application's, for the objects that a test makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from rag_eval_hooks.config import limits
+
+__all__ = ["small_limits"]
+
+
+@contextmanager
+def small_limits(settings: dict[str, Any]) -> Iterator[None]:
+    """Take the names of limits, in capitals, out of settings; set them while objects are made."""
+    chosen = {name: settings.pop(name) for name in [*settings] if name.isupper()}
+    with mock.patch.multiple(limits, **chosen) if chosen else mock.MagicMock():
+        yield
