@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
@@ -30,8 +29,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.table import parser_of, written
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
+from rag_eval_hooks.delivery.outbox_file import NAME
+from rag_eval_hooks.delivery.outbox_reader import waiting_jobs
 from rag_eval_hooks.judges.openai import OpenAIJudge
-from rag_eval_hooks.spool.inspect import spool_samples
 from tests.servers.judge_server import JudgeServer
 from tests.servers.platform_server import Answer, PlatformServer
 
@@ -54,7 +54,8 @@ class Report:
         lost_50: Of the lost, those accepted more than 50 ms before the kill.
         lost_stored: Of the lost, those accepted no later than one that was on disk.
         delivered: Results in the file.
-        twice: Samples with more than one.
+        repeated: Lines that repeat a result; its reader drops them.
+        twice: Samples with two results, and samples counted twice.
         broken: Lines left unfinished by a kill.
         at_least_once: Deliveries to a callable, which cannot tell what it has.
         posted: Requests that the platform took.
@@ -69,6 +70,7 @@ class Report:
     lost_50: int = 0
     lost_stored: int = 0
     delivered: int = 0
+    repeated: int = 0
     twice: int = 0
     broken: int = 0
     at_least_once: int = 0
@@ -187,7 +189,7 @@ def _stored(folder: Path, name: str) -> list[str]:
     own = [sample_id for sample_id in seen if sample_id.startswith(f"{name}-")]
     results = folder / "results.jsonl"
     # A row is removed once its result is in the file: the file is read last.
-    while not spool_samples(folder / "spool", own[-1]):
+    while not waiting_jobs(folder / "spool" / NAME, own[-1]):
         if results.exists() and f'"{own[-1]}"' in results.read_text():
             break
         time.sleep(0.02)
@@ -203,17 +205,21 @@ def _compare(
     folder: Path, kills: int, killed: Mapping[str, float], stored: AbstractSet[str]
 ) -> Report:
     told = [line.split() for line in (folder / "told").read_text().splitlines()]
-    found: Counter[str] = Counter()
-    broken = 0
-    for line in (folder / "results.jsonl").read_text().splitlines():
+    found: dict[str, set[str]] = {}
+    lines = broken = 0
+    for text in (folder / "results.jsonl").read_text().splitlines():
         try:
-            found[json.loads(line)["sample"]["sample_id"]] += 1
+            line = json.loads(text)
         except ValueError:
             broken += 1
+            continue
+        lines += 1
+        found.setdefault(line["sample"]["sample_id"], set()).add(line["result_id"])
     lost = [(name, float(at)) for sample_id, name, at in told if sample_id not in found]
     spool = RagEval(
         judge="local", config=RagEvalConfig(spool=str(folder / "spool")), embedder="none"
     )
+    results, books = sum(map(len, found.values())), spool.spooled()
     return Report(
         kills=kills,
         seen=len(told),
@@ -222,11 +228,12 @@ def _compare(
         lost_late=sum(killed[name] - at > 0.1 for name, at in lost),
         lost_50=sum(killed[name] - at > 0.05 for name, at in lost),
         lost_stored=len(stored - found.keys()),
-        delivered=sum(found.values()),
-        twice=sum(count > 1 for count in found.values()),
+        delivered=results,
+        repeated=lines - results,
+        twice=max(results, books.get("scored", 0)) - len(found),
         broken=broken,
         at_least_once=len((folder / "calls").read_text().splitlines()),
-        books=spool.spooled(),
+        books=books,
     )
 
 

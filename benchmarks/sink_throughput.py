@@ -21,11 +21,12 @@ from collections.abc import Callable
 from typing import Any
 
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery import AnySink, Dispatch
+from rag_eval_hooks.delivery.outbox import Outbox
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink
 from rag_eval_hooks.delivery.sink import CallableSink
 from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
@@ -116,17 +117,27 @@ def evaluation(number: int, scores: int) -> Evaluation:
     return Evaluation(sample=sample, outcomes=outcomes, probability=1.0, start=1, end=2)
 
 
+def dispatch_of(sink: AnySink, incidents: Incidents) -> Dispatch:
+    """Return the dispatcher of one sink, without a spool."""
+
+    def revive(_text: str) -> Evaluation:
+        raise LookupError
+
+    outbox = Outbox(None, max_bytes=0, incidents=incidents)
+    return Dispatch([sink], RagEvalConfig(), incidents, outbox, revive=revive)
+
+
 def throughput(name: str, scores: int, args: argparse.Namespace) -> str:
     """Return one row: a platform and a number of scores."""
     platform = Platform(args.latency, args.failures)
     incidents = Incidents()
     with PlatformServer(platform.answer) as server:
         sink = SINKS[name](server.url)
-        delivery = Delivery([sink], RagEvalConfig(), incidents)
+        delivery = dispatch_of(sink, incidents)
         evaluations = [evaluation(number, scores) for number in range(args.samples)]
         began = time.monotonic()
         for one in evaluations:
-            delivery.put(one, delivery.lacking(one))
+            delivery.put(delivery.jobs(one))
         delivery.flush(300)
         took = time.monotonic() - began
         delivery.close()
@@ -154,10 +165,10 @@ def function_cost(samples: int) -> str:
     for one in evaluations:
         function(one.sample, one.outcomes)
     plain = (time.process_time() - began) / samples
-    delivery = Delivery([CallableSink(function)], RagEvalConfig(), Incidents())
+    delivery = dispatch_of(CallableSink(function), Incidents())
     began = time.process_time()
     for one in evaluations:
-        delivery.put(one, delivery.lacking(one))
+        delivery.put(delivery.jobs(one))
     delivery.flush(60)
     spent = (time.process_time() - began) / samples
     delivery.close()

@@ -14,7 +14,7 @@ from rag_eval_hooks.books import Stats
 from rag_eval_hooks.config.rules import RuleSettings, TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import JsonlSink, Sink
-from rag_eval_hooks.delivery.sink import FeedbackSink, Resumable
+from rag_eval_hooks.delivery.sink import FeedbackSink
 from rag_eval_hooks.errors import ConfigError, JudgeError, RagEvalError, RedactionError
 from rag_eval_hooks.evals import RagEval
 from rag_eval_hooks.evaluation.evaluator_metric import evaluator_metric
@@ -92,7 +92,6 @@ __all__ = [
     "RagEvalConfig",
     "RagEvalError",
     "RedactionError",
-    "Resumable",
     "RuleSettings",
     "Sample",
     "Scale",

@@ -166,9 +166,8 @@ class Request:
         probability: Inclusion probability when a process that has ended accepted it, or None.
         reason: Reason of that choice.
         outcomes: Outcomes that another process has evaluated already, or None.
-        sinks: Sinks that still lack these outcomes.
         tries: Evaluations that were started before, none of which ended.
-        entry: Handle of the request on disk, or None.
+        entry: Job of the request in the outbox, or None.
     """
 
     key: str
@@ -190,7 +189,6 @@ class Request:
     probability: float | None = None
     reason: str = ""
     outcomes: Outcomes | None = None
-    sinks: Mapping[str, int | None] = field(default_factory=dict)
     tries: int = 0
     entry: Any = None
     _sample: Sample | None = None

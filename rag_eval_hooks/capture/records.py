@@ -15,7 +15,6 @@ from opentelemetry.trace import SpanContext
 
 from rag_eval_hooks.capture.options import CaptureOptions
 from rag_eval_hooks.capture.places import Place
-from rag_eval_hooks.capture.snapshots import Snapshots
 from rag_eval_hooks.sample import Context, Status
 from rag_eval_hooks.telemetry.other_span import OtherSpan
 
@@ -240,8 +239,6 @@ class Interaction:
     unseen: UnseenParent | None = None
     # What events left to be read off the request's thread, in order.
     pending: deque[Callable[[], None]] = field(default_factory=deque)
-    # Copies of what these events show.
-    snapshots: Snapshots = field(default_factory=Snapshots)
 
     @property
     def root(self) -> Run:
@@ -288,7 +285,7 @@ class Interaction:
         own = copy(self)
         own.metadata, own.left_out = dict(self.metadata), set(self.left_out)
         own.cut_texts, own.stops = set(self.cut_texts), set(self.stops)
-        own.pending, own.streams, own.snapshots = deque(), [], Snapshots()
+        own.pending, own.streams = deque(), []
         copies: dict[Run, Run] = {}
         for run in runs:
             copies[run] = made = copy(run)
@@ -334,5 +331,4 @@ class Interaction:
     def chars(self) -> int:
         """Characters of text that this interaction keeps in memory."""
         root = self.root
-        read = self.kept_chars + len(root.query or "") + len(root.text or "")
-        return max(read, self.snapshots.chars)
+        return self.kept_chars + len(root.query or "") + len(root.text or "")

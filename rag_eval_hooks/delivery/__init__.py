@@ -1,16 +1,15 @@
-"""Delivery of results to sinks: one outbox for each."""
+"""Delivery of results: one outbox for samples and results, one dispatcher for all sinks."""
 
-from rag_eval_hooks.delivery.delivery import AnySink, Delivery, SinkSpec, sink_list
+from rag_eval_hooks.delivery.dispatch import AnySink, Dispatch, SinkSpec, sink_list
 from rag_eval_hooks.delivery.jsonl import JsonlSink
-from rag_eval_hooks.delivery.sink import CallableSink, FeedbackSink, Resumable, Sink
+from rag_eval_hooks.delivery.sink import CallableSink, FeedbackSink, Sink
 
 __all__ = [
     "AnySink",
     "CallableSink",
-    "Delivery",
+    "Dispatch",
     "FeedbackSink",
     "JsonlSink",
-    "Resumable",
     "Sink",
     "SinkSpec",
     "sink_list",

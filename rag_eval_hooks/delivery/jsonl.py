@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -41,12 +41,13 @@ def from_settings(path: str, key: str | None) -> JsonlSink:
 class JsonlSink:
     """Appends a line per sample, see `result_line`; `rag_eval_hooks.results.read` reads them.
 
-    The file is made for its owner alone, is opened for each line and may be shared by processes.
-    A line that a killed process left unfinished is ended before the next one is written. With a
-    spool, each result is there once.
+    The file is opened for each line and may be shared by processes. Others than its owner may not
+    read it; the mode of an existing file is changed to 0600. A line that a killed process left
+    unfinished is ended before the next one is written. With a spool, a result may be written again
+    after a crash, under the same `result_id`; the reader drops repeats.
 
     Args:
-        path: File to append to; its folder must exist.
+        path: File to append to; its folder must exist. A relative path is resolved once.
         content: Whether question, contexts, answer, reference and explanations are written.
         rotate_mb: Megabytes after which the file is renamed to `<name>.<day>.<suffix>` and a new
             one begun; None for no limit.
@@ -64,7 +65,7 @@ class JsonlSink:
         rotate_mb: float | None = None,
         rotate_daily: bool = False,
     ) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()
         if not may_be_file(self._path):
             raise ConfigError("sinks", f"jsonl:{path}", "a file in a folder that exists")
         if rotate_mb is not None and not rotate_mb > 0:
@@ -76,7 +77,7 @@ class JsonlSink:
     @property
     def place(self) -> str:
         """`jsonl:` and the full path of the file."""
-        return f"jsonl:{self._path.absolute()}"
+        return f"jsonl:{self._path}"
 
     def deliver(self, evaluation: Evaluation) -> None:
         """Append one line.
@@ -97,29 +98,6 @@ class JsonlSink:
             del record["reference"]
         known = {key: value for key, value in record.items() if value is not None}
         self._write({"schema": SCHEMA, "feedback": known})
-
-    def position(self) -> int:
-        """Return the size of the file in bytes; 0 of one that is rotated."""
-        if self._daily or self._max_bytes != math.inf:
-            return 0
-        try:
-            return self._path.stat().st_size
-        except FileNotFoundError:
-            return 0
-
-    def holds(self, result_id: str, since: int) -> bool:
-        """Return whether the line of a result is in the file, or in one that was rotated.
-
-        Args:
-            result_id: Id of the result.
-            since: Bytes at the beginning of the file that are skipped; none are in a file that
-                has become shorter.
-        """
-        text = f'"result_id": "{result_id}"}}'.encode()
-        return any(
-            _contains(path, text, since if path == self._path else 0)
-            for path in reversed([*rotated_files(self._path), self._path])
-        )
 
     def close(self) -> None:
         """Do nothing: the file is open only while a line is written."""
@@ -222,7 +200,20 @@ def _literal(pattern: str, path: Path) -> str:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    """Open a file that nobody but its owner can read.
+
+    Raises:
+        PermissionError: The file belongs to another user, and others can read it.
+    """
+    descriptor = os.open(path, flags, 0o600)
+    state = os.fstat(descriptor)
+    if os.name == "posix" and stat.S_ISREG(state.st_mode) and state.st_mode & 0o077:
+        try:
+            os.fchmod(descriptor, 0o600)
+        except OSError:
+            os.close(descriptor)
+            raise
+    return descriptor
 
 
 def _append(file: BinaryIO, data: bytes) -> None:
@@ -234,18 +225,6 @@ def _append(file: BinaryIO, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[file.write(left) :]
-
-
-def _contains(path: Path, text: bytes, since: int) -> bool:
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            if not size:
-                return False
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return content.find(text, since if since <= size else 0) >= 0
-    except FileNotFoundError:
-        return False
 
 
 @contextmanager

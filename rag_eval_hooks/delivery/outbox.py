@@ -1,288 +1,469 @@
-"""Outbox of one sink: accepts results at once, delivers them in threads of its own."""
+"""Outbox: samples to evaluate and results to deliver, kept in one SQLite file if there is a spool.
+
+A job is one sample for the evaluator or one result for one sink. Its process works on it from
+memory; the file mirrors it, under a lease that the process keeps extending. Once the lease of a
+process that died runs out, another process claims its jobs.
+
+All SQL runs in one thread. Nothing here blocks or raises: whatever happens to the disk, a job that
+cannot be stored stays in memory.
+"""
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 import time
-from collections.abc import Mapping
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
 
-from rag_eval_hooks.delivery.backlog import FULL, Backlog, SinkCall
-from rag_eval_hooks.delivery.destination import Destination, Limits, Queued, Store
-from rag_eval_hooks.feedback import Feedback
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, FileMovedError, OutboxFile
+from rag_eval_hooks.delivery.outbox_reader import read_counts
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.suppress import suppressed
+from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy, is_damage
 
-__all__ = ["Outbox"]
+__all__ = ["PATIENCE_S", "Consumer", "Job", "Outbox"]
 
-_POLL: Final = 0.05
-"""Seconds between two looks at calls that may hang, while a flush waits."""
-_RECOVERED: Final = 16
-"""Results of the spool that are taken over at a time."""
+PATIENCE_S: Final = 2.0
+"""Seconds after which a sample that could not be stored counts as undurable."""
+_GATHER_S: Final = 0.01
+"""Seconds in which writes gather for one transaction; an accepted sample has 50 ms."""
+_MOST_WRITES: Final = 256
+"""Writes in one transaction."""
+_POLL_S: Final = 1.0
+"""Seconds between two looks for jobs that no living process has."""
+_PURGE_S: Final = 60.0
+"""Seconds between two removals of old results for sinks of other settings."""
+_FIRST_POLL_S: Final = 2.0
+"""Seconds before the first look; a process that forks meanwhile leaves them to its children."""
+_BUSY_PAUSE_S: Final = 0.1
+_ERROR_PAUSE_S: Final = 2.0
+"""Seconds between two writes to a file that another process holds, and to one that fails."""
+
+
+class Job:
+    """One sample to evaluate, or one result for one sink.
+
+    Args:
+        consumer: `EVALUATE`, or the key of a sink.
+        payload: The sample or result; of a claimed job, its text in the file.
+        encode: Returns the text to store, called in the outbox's thread; None keeps the job out
+            of the file.
+        accepted: Acceptance of the sample in seconds since the epoch.
+    """
+
+    __slots__ = (
+        "accepted",
+        "consumer",
+        "encode",
+        "is_over",
+        "is_stored",
+        "payload",
+        "row",
+        "text",
+        "then",
+        "tries",
+    )
+
+    def __init__(
+        self,
+        consumer: str,
+        payload: Any = None,
+        encode: Callable[[], str] | None = None,
+        accepted: float | None = None,
+    ) -> None:
+        self.consumer = consumer
+        self.payload = payload
+        self.encode = encode
+        self.accepted = time.time() if accepted is None else accepted
+        self.tries = 0
+        self.row: int | None = None
+        self.text: str | None = None
+        self.is_stored = self.is_over = False
+        self.then: Sequence[Job] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """Taker of the jobs that no living process has; called in the outbox's thread.
+
+    Attributes:
+        capacity: Returns how many jobs it can take now.
+        take: Takes a claimed job; False leaves it in the file.
+    """
+
+    capacity: Callable[[], int]
+    take: Callable[[Job], bool]
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    """A change of the file: jobs to insert, and what else to run."""
+
+    number: int
+    job: Job
+    run: Callable[[OutboxFile], bool]
+    inserts: Sequence[Job]
+    ends: bool
+    done: Future[bool]
+    since: float
+    is_ours: bool = True
+
+    @property
+    def is_put(self) -> bool:
+        return bool(self.inserts) and self.inserts[0] is self.job
+
+    def resolve(self) -> None:
+        # The caller may have run out of patience and cancelled the future.
+        with suppress(InvalidStateError):
+            self.done.set_result(self.is_ours)
 
 
 class Outbox:
-    """Accepts results at once and delivers them in threads of its own. Thread-safe.
+    """Jobs of one process, and those that other processes left. Thread-safe.
 
-    A result that fails is tried again after a growing pause, by itself; the others go on. After
-    several failures in a row the sink counts as down and is probed by one result at a time.
-    At every moment: taken = sent + lost + spooled + waiting.
-
-    With a store, a result that cannot wait in memory is left in its row (`spooled`). Without one
-    it is lost, counted with the reason, and a user's sink gets one try.
+    Args:
+        path: Folder of the spool, or None to keep jobs in memory alone.
+        max_bytes: Size of the file above which no new sample is stored.
+        incidents: Counts failures.
     """
 
-    def __init__(
-        self, sink: Destination, limits: Limits, incidents: Incidents, store: Store | None = None
-    ) -> None:
-        sink.counts.clear()
-        if store is not None:
-            sink.counts["spooled"] = 0
-        self.sink = sink
-        self._limits = limits
+    def __init__(self, path: Path | None, *, max_bytes: int, incidents: Incidents) -> None:
+        self.path = path
+        self.is_stalled = False
         self._incidents = incidents
-        self._has_store = store is not None
-        self._backlog = Backlog(sink, limits, incidents, store)
-        self._lock = threading.RLock()
-        self._queued = threading.Condition(self._lock)
-        self._settled = threading.Condition(self._lock)
-        self._numbers = itertools.count()
-        self._workers: list[threading.Thread] = []
-        self._idle = 0
-        self._flushing = 0
-        self._is_open = False
-        self._closing: float | None = None
-        self._broken: str | None = None
+        self._file = None if path is None else OutboxFile(path, max_bytes)
+        self._consumers: dict[str, Consumer] = {}
+        self._lock = threading.Lock()
+        self._writes: deque[_Write] = deque()
+        self._stored: set[Job] = set()
+        self._wake = threading.Event()
+        self._written = threading.Condition(self._lock)
+        self._added = self._tried = self._undurable = 0
+        self._hurry = self._is_closing = self._has_ended = False
+        self._retry_at = self._poll_at = self._purge_at = 0.0
+        self._is_measured = False
+        self._measured: tuple[int, int] | tuple[None, None] = (None, None)
+        self._thread: threading.Thread | None = None
 
-    def put(
-        self,
-        payload: Evaluation | Feedback,
-        chars: int,
-        *,
-        entry: object | None = None,
-        since: int | None = None,
-        is_repeated: bool = False,
-        age: float = 0.0,
-    ) -> None:
-        """Accept a result. Never waits.
+    @property
+    def is_durable(self) -> bool:
+        """True if jobs are kept in a file."""
+        return self._file is not None
 
-        Args:
-            payload: A result or a feedback.
-            chars: Characters that it keeps in memory.
-            entry: Its row in the spool, if it has one.
-            since: Position of a resumable sink before the first delivery.
-            is_repeated: Whether the sink may have the result already.
-            age: Seconds since the sample was accepted.
+    @property
+    def undurable(self) -> int:
+        """Accepted samples that were not stored."""
+        late = time.monotonic() - PATIENCE_S
+        with self._lock:
+            waiting = [one for one in self._writes if one.is_put and one.since < late]
+            return self._undurable + len(waiting)
+
+    def consume(self, name: str, consumer: Consumer) -> None:
+        """Register the taker of a consumer's jobs, before `start`."""
+        self._consumers[name] = consumer
+
+    def start(self, *, later: bool = False) -> None:
+        """Start the thread, once; `later` delays the first look for jobs of other processes.
+
+        Raises:
+            RuntimeError: The system has no thread left.
         """
-        now = time.monotonic()
-        can_retry = self.sink.retries or entry is not None
-        retry_until = now + self._limits.retry_for if can_retry else 0.0
-        kept_until = 0.0 if entry is None else now + self._limits.keep_for - age
         with self._lock:
-            item = Queued(
-                due=now,
-                number=next(self._numbers),
-                payload=payload,
-                chars=chars,
-                queued_at=now,
-                retry_until=retry_until,
-                give_up_at=max(retry_until, kept_until),
-                entry=entry,
-                since=since,
-                is_repeated=is_repeated,
-            )
-            self.sink.counts["taken"] += 1
-            self._backlog.chars += chars
-            reason = self._reason_against()
-            if reason is not None:
-                self._backlog.leave(item, reason)
+            if self._file is None or self._thread is not None or self._is_closing:
                 return
-            heapq.heappush(self._backlog.waiting, item)
-            if self._idle:
-                self._queued.notify()
+            self._poll_at = time.monotonic() + (_FIRST_POLL_S if later else 0.0)
+            thread = threading.Thread(target=self._run, name="rag-eval-hooks-outbox", daemon=True)
+            thread.start()
+            self._thread = thread
 
-    def capacity(self) -> int:
-        """Return how many results of the spool it can take over."""
-        with self._lock:
-            backlog = self._backlog
-            if self._closing is not None or self._broken is not None or backlog.is_stuck:
-                return 0
-            is_empty = not backlog.waiting and not backlog.calls
-            if backlog.is_down:
-                return 1 if is_empty else 0
-            return _RECOVERED if is_empty or 2 * backlog.chars < self._limits.queue_chars else 0
+    def put(self, job: Job) -> None:
+        """Store a job soon, claimed by this process."""
+        self._write(job, lambda file: _insert(file, job), inserts=(job,))
 
-    def check(self) -> None:
-        """Count calls that hang, and give up what has waited too long for a sink that is down."""
-        now = time.monotonic()
-        with self._lock:
-            self._backlog.check_calls(now)
-            if self._backlog.is_down:
-                self._backlog.expire(now)
+    def begin(self, job: Job) -> Future[bool]:
+        """Count a try of a claimed job before it is worked on, as that may end this process."""
+        job.tries += 1
+        return self._write(job, lambda file: file.begin(job.row))
 
-    def flush(self, timeout: float | None) -> bool:
-        """Wait until everything accepted so far is sent, lost, or safe in the spool.
-
-        What waits for another try is tried at once. A result in the spool is not waited for after
-        its first try, nor while the sink is down or hangs.
-
-        Args:
-            timeout: Seconds, or None without limit.
+    def done(self, job: Job, count: str = "", then: Sequence[Job] = ()) -> Future[bool]:
+        """Remove a job, count its end and store the jobs that follow, in one transaction.
 
         Returns:
-            Whether nothing of it waits.
+            Future that resolves after the commit: False if another process has claimed the job,
+            so that nothing was written.
         """
-        now = time.monotonic()
-        deadline = None if timeout is None else now + timeout
-        with self._lock:
-            last = next(self._numbers)
-            self._backlog.hasten(now)
-            self._queued.notify_all()
-            self._flushing += 1
-            try:
-                while self._backlog.is_any_before(last):
-                    now = time.monotonic()
-                    if deadline is not None and now >= deadline:
-                        return False
-                    # A call that hangs notifies nobody.
-                    self._settled.wait(_POLL if deadline is None else min(_POLL, deadline - now))
-                    self._backlog.check_calls(time.monotonic())
-                return True
-            finally:
-                self._flushing -= 1
 
-    def begin_close(self, timeout: float) -> None:
-        """Accept nothing more; try what waits once more, for `timeout` seconds."""
-        with self._lock:
-            if self._closing is not None:
-                return
-            self._closing = time.monotonic() + timeout
-            self._backlog.is_closing = True
-            self._queued.notify_all()
-            is_idle = not self._workers and self._start_worker() is not None
-        if is_idle:
-            self._close_sink()
+        def run(file: OutboxFile) -> bool:
+            if job.row is not None and not file.remove(job.row):
+                return False
+            if count:
+                file.count(count)
+            origin = job.row
+            for following in then:
+                _insert(file, following, origin)
+                origin = origin or following.row
+            return True
 
-    def end_close(self) -> None:
-        """Wait for the end of `begin_close`; leave in the spool what was not sent, or lose it."""
-        with self._lock:
-            workers, deadline = list(self._workers), self._closing or 0.0
-        for worker in workers:
-            worker.join(max(0.0, deadline - time.monotonic()))
-        with self._lock:
-            if self._workers and self.sink.is_watched:
-                self._incidents.report(f"sink {self.sink.name} close", TimeoutError())
-            self._backlog.give_up_all("shutdown")
+        job.is_over = True
+        return self._write(job, run, inserts=then, ends=True)
 
-    def _reason_against(self) -> str | None:
-        """Return why a result cannot wait here, or None."""
-        if self._closing is not None:
-            return "closed"
-        if self._broken is not None:
-            return self._broken
-        if self._backlog.is_full:
-            return FULL
-        return None if self._workers else self._start_worker()
+    def retry(self, job: Job, delay: float = 0.0) -> bool:
+        """Give a job back to the file, for any process to claim after `delay` seconds.
 
-    def _start_worker(self) -> str | None:
-        """Start one more thread; return why there is none, or None."""
-        name = f"rag-eval-hooks-{self.sink.name}"
-        worker = threading.Thread(target=self._run, name=name, daemon=True)
-        try:
-            worker.start()
-        except RuntimeError:
-            # The system has no thread left, or the interpreter is ending.
-            return "no thread"
-        self._workers.append(worker)
-        return None
-
-    def _run(self) -> None:
-        with suppressed():
-            is_open = self._open()
-            call: SinkCall | None = None
-            failures: Mapping[int, BaseException] = {}
-            while is_open and (call := self._next(call, failures)) is not None:
-                failures = self._send(call)
-            self._end_worker()
-
-    def _end_worker(self) -> None:
-        """Leave the workers; the last one closes the sink first, while `end_close` waits for it."""
-        with self._lock:
-            is_last = len(self._workers) == 1
-            if not is_last:
-                self._workers.remove(threading.current_thread())
-        if is_last:
-            self._close_sink()
-            with self._lock:
-                self._workers.remove(threading.current_thread())
-
-    def _open(self) -> bool:
-        """Open the sink, once; return whether there is anything to send to it."""
-        with self._lock:
-            if self._is_open or not self._backlog.waiting:
-                return self._is_open
-        try:
-            self.sink.open(self._limits.timeout)
-        except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
-            with self._lock:
-                # Nothing can be sent in this process.
-                self._broken = type(error).__name__
-                self._backlog.give_up_all(self._broken)
-                self._settled.notify_all()
+        Returns:
+            Whether the file has it.
+        """
+        if not job.is_stored:
             return False
-        self._is_open = True
+        due = time.time() + delay
+        self._write(job, lambda file: file.release(job.row, due), ends=True)
         return True
 
-    def _close_sink(self) -> None:
+    def counts(self) -> Mapping[str, int]:
+        """Return how the samples of all processes ended and how many wait; empty if unreadable."""
+        if self._file is None:
+            return {}
         try:
-            self.sink.close()
-        except BaseException as error:  # noqa: BLE001 - the sink's edge
-            self._incidents.report(f"sink {self.sink.name} close", error)
+            return read_counts(self._file.path)
+        except FILE_ERRORS as error:
+            self._incidents.report("spool", error)
+            return {}
 
-    def _send(self, call: SinkCall) -> Mapping[int, BaseException]:
-        items = call.items
-        last = self._closing is not None or any(item.is_last for item in items)
-        try:
-            return self.sink.send(items, last=last)
-        except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
-            call.is_whole = True
-            return dict.fromkeys(range(call.size), error)
+    def measured(self) -> tuple[int, int] | tuple[None, None]:
+        """Return samples and bytes in the file, of all processes, at most seconds old."""
+        self._is_measured = True
+        return self._measured
 
-    def _next(
-        self, done: SinkCall | None, failures: Mapping[int, BaseException]
-    ) -> SinkCall | None:
-        """Settle a call and return the next one as soon as it is due; None at the end."""
+    def drain(self, timeout: float | None) -> bool:
+        """Wait until all writes so far are on disk or given up; return whether they are."""
+        if self._file is None:
+            return True
         with self._lock:
-            now = time.monotonic()
-            if done is not None:
-                self._backlog.settle(done, failures, now)
-                if self._flushing:
-                    self._settled.notify_all()
-            while not self._is_over(now):
-                due = self._backlog.due_at()
-                if due is not None and due <= now:
-                    return self._begin(now)
-                self._idle += 1
-                self._queued.wait(None if due is None else due - now)
-                self._idle -= 1
-                now = time.monotonic()
-            self._queued.notify_all()
-            return None
+            last = self._added
+            if self._thread is None:
+                return last == 0
+            self._hurry = True
+            self._wake.set()
+            self._written.wait_for(lambda: self._has_ended or self._tried >= last, timeout)
+            return self._tried >= last
 
-    def _begin(self, now: float) -> SinkCall:
-        call = self._backlog.begin(now)
-        if self._backlog.waiting and self._idle:
-            self._queued.notify()
-        elif self._backlog.waiting and len(self._workers) < self.sink.workers:
-            self._start_worker()
-        return call
+    def close(self, timeout: float) -> None:
+        """Write what waits, give all jobs back and end the thread."""
+        self._is_closing = True
+        self._wake.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
 
-    def _is_over(self, now: float) -> bool:
-        if self._closing is None:
+    def _write(
+        self,
+        job: Job,
+        run: Callable[[OutboxFile], bool],
+        *,
+        inserts: Sequence[Job] = (),
+        ends: bool = False,
+    ) -> Future[bool]:
+        with self._lock:
+            write = _Write(self._added + 1, job, run, inserts, ends, Future(), time.monotonic())
+            if self._file is not None and not self._has_ended:
+                self._added += 1
+                self._writes.append(write)
+                self._wake.set()
+                return write.done
+        write.resolve()
+        return write.done
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            due = min(self._poll_at, self._retry_at) if self._writes else self._poll_at
+            if self._wake.wait(max(0.0, due - time.monotonic())) and not self._hurry:
+                time.sleep(_GATHER_S)
+            self._wake.clear()
+            self._guarded(self._write_all)
+            self._guarded(self._poll)
+        self._hurry = True
+        self._guarded(self._write_all)
+        self._guarded(self._leave)
+        with self._lock:
+            self._has_ended = True
+            self._written.notify_all()
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
+            self._incidents.report("spool", error)
+
+    def _write_all(self) -> None:
+        hurry, self._hurry = self._hurry, False
+        is_written = hurry or time.monotonic() >= self._retry_at
+        while is_written and (batch := self._next_batch()):
+            is_written = self._commit(batch)
+        with self._lock:
+            if not is_written:
+                self._give_up(at_once=hurry)
+            self.is_stalled = self.is_stalled and not is_written
+            first = self._writes[0].number - 1 if self._writes else self._added
+            self._tried = self._added if hurry else first
+            self._written.notify_all()
+
+    def _next_batch(self) -> list[_Write]:
+        with self._lock:
+            most = min(_MOST_WRITES, len(self._writes))
+            batch = [self._writes.popleft() for _ in range(most)]
+        texts: dict[int, str] = {}
+        for write in batch:
+            for job in write.inserts:
+                self._encode(job, texts)
+        return batch
+
+    def _encode(self, job: Job, texts: dict[int, str]) -> None:
+        """Build the text before the file is locked, once for all sinks of a result."""
+        if job.encode is None or job.is_over or job.text is not None:
+            return
+        try:
+            job.text = texts.get(id(job.payload)) or job.encode()
+            texts[id(job.payload)] = job.text
+        except Exception as error:  # noqa: BLE001 - it builds of the host's objects
+            job.encode = None
+            self._incidents.report("spool", error)
+
+    def _commit(self, batch: list[_Write]) -> bool:
+        """Write a batch; what fails is tried again later. Returns whether it is on disk."""
+        assert self._file is not None
+        try:
+            with self._file.transaction():
+                for write in batch:
+                    write.is_ours = write.run(self._file)
+        except (FileMovedError, *FILE_ERRORS) as error:
+            self._failed(batch, error)
             return False
-        # A sink that is down is not tried again: what it lacks is safe in the spool.
-        is_safe = self._has_store and self._backlog.is_down
-        return not self._backlog.waiting or now >= self._closing or is_safe
+        self._retry_at = 0.0
+        for write in batch:
+            self._note(write)
+            write.resolve()
+        return True
+
+    def _note(self, write: _Write) -> None:
+        """Note what is on disk now."""
+        for job in write.inserts:
+            job.is_stored, job.text = job.row is not None, None
+            if job.is_stored:
+                self._stored.add(job)
+            elif job.encode is not None and not job.is_over:
+                self._undurable += write.is_put
+                self._incidents.count("spool: Full")
+        if write.ends:
+            write.job.is_stored = False
+            self._stored.discard(write.job)
+
+    def _failed(self, batch: list[_Write], error: Exception) -> None:
+        self._incidents.report("spool", error)
+        is_moved = isinstance(error, FileMovedError)
+        for write in batch:
+            for job in write.inserts:
+                job.row = job.row if job.is_stored else None
+        with self._lock:
+            self._writes.extendleft(reversed(batch))
+        pause = 0.0 if is_moved else _BUSY_PAUSE_S if is_busy(error) else _ERROR_PAUSE_S
+        self._retry_at = time.monotonic() + pause
+        if is_moved or is_damage(error):
+            self._begin_anew(is_damaged=not is_moved)
+
+    def _begin_anew(self, *, is_damaged: bool) -> None:
+        """Store what is in memory in a new file."""
+        assert self._file is not None
+        self._file.replace(is_damaged=is_damaged)
+        self._retry_at = 0.0
+        stored, self._stored = self._stored, set()
+        for job in stored:
+            job.is_stored, job.row = False, None
+            if not job.is_over:
+                self.put(job)
+
+    def _give_up(self, *, at_once: bool) -> None:
+        """Drop the writes about jobs that are not on disk, after their time. Holds the lock."""
+        late = time.monotonic() - PATIENCE_S
+        kept: deque[_Write] = deque()
+        for write in self._writes:
+            if write.job.is_stored or not (at_once or write.since < late):
+                kept.append(write)
+                continue
+            self._undurable += write.is_put and write.job.consumer == EVALUATE
+            write.resolve()
+        self._writes = kept
+
+    def _poll(self) -> None:
+        """Claim what no living process has, as far as the consumers have capacity."""
+        if time.monotonic() < self._poll_at or self._is_closing or self._file is None:
+            return
+        self._poll_at = time.monotonic() + _POLL_S
+        claimed = self._looked(self._file) if self._file.exists else []
+        for job in claimed:
+            self._stored.add(job)
+            if not self._consumers[job.consumer].take(job):
+                self.retry(job)
+        if claimed:
+            self._poll_at = 0.0
+
+    def _looked(self, file: OutboxFile) -> list[Job]:
+        try:
+            claimed = self._claim(file)
+            if self._is_measured:
+                self._measured = file.measure()
+        except FileMovedError as error:
+            self._incidents.report("spool", error)
+            self._begin_anew(is_damaged=False)
+        except FILE_ERRORS as error:
+            if is_damage(error):
+                self._begin_anew(is_damaged=True)
+            raise
+        else:
+            return claimed
+        return []
+
+    def _claim(self, file: OutboxFile) -> list[Job]:
+        room = {name: one.capacity() for name, one in self._consumers.items()}
+        open_to = [name for name, most in room.items() if most > 0]
+        beats = bool(self._stored) and file.beats_late
+        purges = time.monotonic() >= self._purge_at
+        if not beats and not purges and not file.claimable(open_to):
+            return []
+        found = []
+        with file.transaction():
+            file.release_dead()
+            if purges:
+                oldest = time.time() - limits.SINK_KEEP_SECONDS
+                lost = file.purge(list(self._consumers), oldest)
+                self._incidents.count("spool, sink of other settings: Lost", lost)
+                self._purge_at = time.monotonic() + _PURGE_S
+            for name in open_to:
+                found += [(name, row) for row in file.claim(name, min(room[name], _MOST_WRITES))]
+        return [_claimed(name, *row) for name, row in found]
+
+    def _leave(self) -> None:
+        if self._file is None or not self._file.exists:
+            return
+        with self._file.transaction():
+            self._file.release_all()
+        self._file.close()
+
+
+def _insert(file: OutboxFile, job: Job, origin: int | None = None) -> bool:
+    # A job that was done before it could be stored needs no row.
+    if job.text is not None and not job.is_over:
+        job.row = file.insert(job.consumer, job.text, job.accepted, origin)
+    return True
+
+
+def _claimed(consumer: str, row: int, tries: Any, accepted: Any, text: Any) -> Job:
+    # Anything may have changed the file: a row of other types is an unreadable one.
+    if not (isinstance(tries, int) and isinstance(accepted, float) and isinstance(text, str)):
+        tries, accepted, text = 0, 0.0, ""
+    job = Job(consumer, text, lambda: text, accepted)
+    job.row, job.tries, job.is_stored = row, tries, True
+    return job

@@ -1,26 +1,29 @@
-"""Sinks of the user's own: their protocols, and how the outbox calls them."""
+"""Sinks: the protocols of the user's, the failures of platforms, and how a sink is called."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from rag_eval_hooks.delivery.destination import Destination, Queued
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import Outcomes, result_id
+from rag_eval_hooks.score import Outcomes
 
 __all__ = [
     "CallableSink",
+    "Destination",
     "FeedbackSink",
-    "Resumable",
+    "Rejected",
+    "RetryLater",
+    "SendError",
     "Sink",
     "SinkFunction",
+    "SpanUnknown",
     "TwoArgumentSink",
     "UserSink",
     "sink_call",
@@ -34,7 +37,8 @@ class Sink(Protocol):
     """Receiver of results. Called once per evaluated sample, one at a time, in its own thread.
 
     An exception of `deliver` is counted and kept from everything else. With a spool, `deliver` is
-    called again with the same evaluation, later, until it raises nothing.
+    called again with the same evaluation until it raises nothing; after a crash, it may be called
+    again with a result that it has stored, under the same `result_id`.
     """
 
     def deliver(self, evaluation: Evaluation) -> Awaitable[None] | None:
@@ -76,33 +80,93 @@ class FeedbackSink(Protocol):
         ...
 
 
-@runtime_checkable
-class Resumable(Protocol):
-    """Sink that can tell which results it has.
-
-    With a spool, a process that dies between a delivery and the note of it leaves the result to
-    be delivered again. A resumable sink is asked first, so it stores each result once. Any other
-    sink may receive that one twice, with the same ids (`result_id`, `score_id`).
-    """
-
-    @property
-    def place(self) -> str:
-        """Name that distinguishes it from other sinks in every process: kind and path."""
-        ...
-
-    def position(self) -> int:
-        """Return the position after which new results are stored. Quick; called often."""
-        ...
-
-    def holds(self, result_id: str, since: int) -> bool:
-        """Return whether the whole result of this id is stored after a position."""
-        ...
-
-
 SinkFunction: TypeAlias = (
     Callable[[Evaluation], Awaitable[None] | None]
     | Callable[[Sample, Outcomes], Awaitable[None] | None]
 )
+
+
+class SendError(Exception):
+    """Failure of a delivery that a platform sink understands.
+
+    Args:
+        reason: A few words for counts and logs, such as `HTTP 503`; holds no content.
+        is_for_all: Whether the failure concerns every result of the request for certain.
+    """
+
+    def __init__(self, reason: str, *, is_for_all: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_for_all = is_for_all
+
+
+class RetryLater(SendError):
+    """The platform cannot accept results now; it may ask for a pause of `wait` seconds."""
+
+    def __init__(self, reason: str, wait: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class SpanUnknown(SendError):
+    """The platform does not know the span yet: spans are exported in batches, often later."""
+
+    def __init__(self, answer: str = "") -> None:
+        super().__init__("no such span", is_for_all=False)
+        self.answer = answer
+
+
+class Rejected(SendError):
+    """The platform will never accept the results, or at least one of them."""
+
+
+class Destination:
+    """Base of a user's sink and of a platform: what the dispatcher calls.
+
+    Attributes:
+        name: Name in counts and logs.
+        key: Name in the spool; stable over processes.
+        batch_size: Results that one call may take.
+        is_watched: Whether a call has no time limit of its own and may hang.
+        retries: Whether failures are retried from memory alone, without a spool.
+        counts: Results `taken`, `sent`, `lost` and `spooled`; written by the dispatcher.
+    """
+
+    batch_size = 1
+    is_watched = False
+    retries = True
+
+    def __init__(self, name: str, key: str) -> None:
+        self.name = name
+        self.key = key
+        self.counts: Counter[str] = Counter()
+
+    def accepts(self, payload: Evaluation | Feedback) -> bool:
+        """Return whether a result or feedback is to be delivered here."""
+        return isinstance(payload, Evaluation)
+
+    def open(self, timeout: float) -> None:
+        """Prepare for sending, with a limit in seconds for a request; called before the first."""
+
+    def send(
+        self, payloads: Sequence[Evaluation | Feedback], *, last: bool
+    ) -> Mapping[int, BaseException]:
+        """Deliver a batch; delivering it again changes nothing.
+
+        Args:
+            payloads: Results in the order of their arrival.
+            last: Whether they are not tried again.
+
+        Returns:
+            Failure by index; all others were delivered.
+
+        Raises:
+            BaseException: The failure of all.
+        """
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Flush and release. Called once, after the last call."""
 
 
 def sink_call(function: Callable[..., object]) -> Callable[[Evaluation], object]:
@@ -159,49 +223,38 @@ class UserSink(Destination):
     is_watched = True
     retries = False
 
-    def __init__(self, sink: Sink | TwoArgumentSink | FeedbackSink, incidents: Incidents) -> None:
+    def __init__(self, sink: Sink | TwoArgumentSink | FeedbackSink) -> None:
         name = type(sink).__name__
-        super().__init__(name, name)
+        # Two files are two sinks also in the next process, in whatever order they are given.
+        place = str(getattr(sink, "place", name)).encode("utf-8", "backslashreplace").decode()
+        super().__init__(name, place)
         self._sink = sink
         # A run over a data set waits for its file however long that takes.
         self.is_watched = getattr(sink, "is_watched", True)
-        if isinstance(sink, Resumable):
-            try:
-                # A path may hold bytes that are not UTF-8; rows in the spool are.
-                self.key = str(sink.place).encode("utf-8", "backslashreplace").decode()
-            except Exception as error:  # noqa: BLE001 - the sink's edge
-                incidents.report(f"sink {name}", error)
         deliver = getattr(sink, "deliver", None)
         self._deliver = None if deliver is None else sink_call(deliver)
         self._timeout = 0.0
         self._runner: asyncio.Runner | None = None
 
-    @property
-    def resumable(self) -> Resumable | None:
-        """The sink, if it can tell which results it has."""
-        return self._sink if isinstance(self._sink, Resumable) else None
-
-    @property
-    def takes_feedback(self) -> bool:
-        """True if the sink receives feedback."""
-        return isinstance(self._sink, FeedbackSink)
-
-    def wants(self, evaluation: Evaluation) -> bool:
-        """Return whether the sink takes evaluations."""
+    def accepts(self, payload: Evaluation | Feedback) -> bool:
+        """Return whether the sink has a method for it."""
+        if isinstance(payload, Feedback):
+            return isinstance(self._sink, FeedbackSink)
         return self._deliver is not None
 
     def open(self, timeout: float) -> None:
         """Set the limit of an awaitable."""
         self._timeout = timeout
 
-    def send(self, items: Sequence[Queued], *, last: bool) -> Mapping[int, BaseException]:
-        """Call the sink with the only item, unless it has it already."""
-        for item in items:
-            payload = item.payload
+    def send(
+        self, payloads: Sequence[Evaluation | Feedback], *, last: bool
+    ) -> Mapping[int, BaseException]:
+        """Call the sink with the only payload."""
+        for payload in payloads:
             pending: object = None
             if isinstance(payload, Feedback):
                 pending = self._sink.feedback(payload)  # type: ignore[union-attr]
-            elif self._deliver is not None and not self._holds(item, payload):
+            elif self._deliver is not None:
                 pending = self._deliver(payload)
             if pending is not None and inspect.isawaitable(pending):
                 self._finish(pending)
@@ -214,14 +267,6 @@ class UserSink(Destination):
         finally:
             if self._runner is not None:
                 self._runner.close()
-
-    def _holds(self, item: Queued, evaluation: Evaluation) -> bool:
-        sink = self.resumable if item.is_repeated else None
-        if sink is None:
-            return False
-        return sink.holds(
-            result_id(evaluation.sample.sample_id, evaluation.outcomes), item.since or 0
-        )
 
     def _finish(self, pending: Awaitable[object]) -> None:
         if self._runner is None:

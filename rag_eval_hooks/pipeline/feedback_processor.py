@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rag_eval_hooks.books import Books
 from rag_eval_hooks.decision import RATE_LIMIT, Decision
-from rag_eval_hooks.delivery.delivery import Delivery
+from rag_eval_hooks.delivery import Dispatch
 from rag_eval_hooks.evaluation.worker import Evaluator
 from rag_eval_hooks.feedback import Feedback, id_of
 from rag_eval_hooks.incidents import Incidents
@@ -63,7 +63,7 @@ class FeedbackProcessor:
         memory: FeedbackMemory,
         processor: Processor,
         observers: Observers,
-        delivery: Delivery,
+        delivery: Dispatch,
         stats: Books,
         evaluator: Evaluator[Request | FeedbackWork],
     ) -> None:

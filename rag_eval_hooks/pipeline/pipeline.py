@@ -11,7 +11,6 @@ from rag_eval_hooks import semconv
 from rag_eval_hooks.books import Books, Stats
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.decision import RATE_LIMIT
-from rag_eval_hooks.delivery.delivery import Delivery
 from rag_eval_hooks.evaluation.worker import QUEUE_FULL, Evaluator
 from rag_eval_hooks.explanation import Explanation
 from rag_eval_hooks.feedback import Feedback, id_of
@@ -77,7 +76,7 @@ class Pipeline:
             resume=self._resume,
             settle=lambda work, ending: self._observers.settle(work, ending),
         )
-        self._delivery = self._spooled.delivery = self._new_delivery()
+        self._delivery = self._spooled.delivery
         self._memory = FeedbackMemory.of(config, keeps_all=parts.selection.has_feedback_rules)
         self._observers = Observers(
             (
@@ -122,15 +121,6 @@ class Pipeline:
             concurrency=(
                 config.judge_concurrency if self._shipper is None else limits.SHIPPED_SAMPLES
             ),
-        )
-
-    def _new_delivery(self) -> Delivery:
-        return Delivery(
-            self._parts.sinks,
-            self._parts.config,
-            self._parts.incidents,
-            self._spooled if self._spooled.is_used else None,
-            tracer_provider=self._parts.tracer_provider,
         )
 
     def _new_gauges(self) -> dict[str, Gauge]:

@@ -23,7 +23,6 @@ from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.sampling.rate_limit import RateLimit
 from rag_eval_hooks.sampling.selection import by_rates
 from rag_eval_hooks.score import Outcomes
-from rag_eval_hooks.spool.recovered import ALL_SINKS
 from rag_eval_hooks.suppress import suppressed
 
 __all__ = ["Processor"]
@@ -82,7 +81,7 @@ class Processor:
             self._observers.settle(work, Ending.dropped("spooled" if is_safe else result))
         else:
             # The worker has published it; the span that waits and the sinks here lack it.
-            work.outcomes, work.sinks = result.outcomes, {ALL_SINKS: None}
+            work.outcomes = result.outcomes
             evaluation = self._parts.telemetry.evaluated(
                 sample,
                 result.outcomes,
@@ -95,7 +94,9 @@ class Processor:
 
     async def publish(self, work: Request, evaluation: Evaluation) -> None:
         """Store an evaluation, hand it to telemetry and sinks, and settle its request."""
-        await self._spooled.keep(work, evaluation)
+        if not await self._spooled.keep(work, evaluation):
+            self._observers.settle(work, Ending.dropped("spooled"))
+            return
         await self._observers.evaluated(work, evaluation)
         self._observers.settle(work, Ending.of(evaluation))
 

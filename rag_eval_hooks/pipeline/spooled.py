@@ -1,52 +1,51 @@
-"""The spool as an observer of the pipeline; without a spool nothing is kept or recovered."""
+"""The outbox as an observer of the pipeline: samples go in, results come out to the sinks."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.calls import CallLog
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.delivery import Delivery
-from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.delivery import Dispatch
+from rag_eval_hooks.delivery.codec import from_text, sample_to_text
+from rag_eval_hooks.delivery.outbox import PATIENCE_S, Consumer, Job, Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, check_spool
+from rag_eval_hooks.errors import ConfigError, RedactionError
 from rag_eval_hooks.pipeline.wiring import Parts
 from rag_eval_hooks.request import Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
-from rag_eval_hooks.spool.file import EVALUATE
-from rag_eval_hooks.spool.folder import check_spool
-from rag_eval_hooks.spool.recovered import ALL_SINKS, Entry, Recovered
-from rag_eval_hooks.spool.spool import Spool
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.telemetry.self_metrics import Gauge
 
 __all__ = ["Spooled"]
 
-_LEFT = ("spooled", "shutdown")
+_LEFT: Final = ("spooled", "shutdown")
 """Reasons of samples that stay on disk for the next process."""
+_MOST_TRIES: Final = 10
+"""Processes that may end during the evaluation of a sample before it is given up."""
 
 
 class Spooled(Observer):
-    """Keeps accepted samples, and results that sinks lack, on disk, if there is a spool.
-
-    Also the store of the delivery, and the receiver of the spool.
+    """Stores accepted samples, and hands results to the dispatcher.
 
     Args:
-        parts: Settings, redactor and telemetry.
+        parts: Settings, sinks, redactor and telemetry.
         capacity: Returns how many more recovered samples may wait.
         resume: Queues a recovered sample; False if there is no slot.
         settle: Ends a recovered sample that cannot be evaluated.
 
     Attributes:
-        recovered: Samples taken over from processes that have ended.
-        delivery: Sinks to which undelivered results go; set once they exist.
+        recovered: Samples claimed from processes that have ended.
+        delivery: The dispatcher.
 
     Raises:
-        ConfigError: The path cannot be a spool.
+        ConfigError: Another `RagEval` uses a platform sink.
     """
-
-    delivery: Delivery
 
     def __init__(
         self,
@@ -55,46 +54,43 @@ class Spooled(Observer):
         resume: Callable[[Request], bool],
         settle: Callable[[Request, Ending], None],
     ) -> None:
+        config = parts.config
         self.recovered = 0
-        self._telemetry = parts.telemetry
-        self._capacity = capacity
+        self._parts = parts
         self._resume = resume
         self._settle = settle
-        self._ships = parts.broker is not None
-        self._max_bytes = limits.SPOOL_BYTES
-        self._spool: Spool | None = None
         self._has_leftovers = False
-        if parts.config.spool is not None:
-            path = Path(parts.config.spool)
+        path = None if config.spool is None else Path(config.spool)
+        if path is not None:
             try:
                 self._has_leftovers = check_spool(path)
             except ConfigError as error:
                 # The folder was right when the application started, and is gone in a forked child.
                 parts.incidents.report("spool", error)
-            self._spool = Spool(
-                path,
-                max_bytes=self._max_bytes,
-                incidents=parts.incidents,
-                redactor=parts.redactor,
-                receiver=self,
-            )
-
-    @property
-    def is_used(self) -> bool:
-        """True if there is a spool."""
-        return self._spool is not None
+        self._max_bytes = limits.SPOOL_BYTES
+        self._outbox = Outbox(path, max_bytes=self._max_bytes, incidents=parts.incidents)
+        self._outbox.consume(EVALUATE, Consumer(capacity, self._recover))
+        self.delivery = Dispatch(
+            parts.sinks,
+            config,
+            parts.incidents,
+            self._outbox,
+            revive=self._revive,
+            mark=parts.redactor.mark,
+            tracer_provider=parts.tracer_provider,
+        )
 
     @property
     def undurable(self) -> int:
         """Accepted samples that were not stored."""
-        return 0 if self._spool is None else self._spool.undurable
+        return self._outbox.undurable
 
     def look_back(self) -> None:
-        """Recover what earlier processes left, soon."""
-        if self._spool is not None and self._has_leftovers:
+        """Recover soon what earlier processes left."""
+        if self._has_leftovers:
             with suppress(RuntimeError):
                 # Without a thread now, recovery begins with the first sample.
-                self._spool.start(later=True)
+                self._outbox.start(later=True)
 
     def start(self) -> None:
         """Start the writing thread, once.
@@ -102,155 +98,126 @@ class Spooled(Observer):
         Raises:
             RuntimeError: The system has no thread left.
         """
-        if self._spool is not None:
-            self._spool.start()
+        self._outbox.start()
 
     def accepted(self, work: Request) -> None:
-        """Store a sample, soon. Never waits."""
-        if self._spool is None or work.by_feedback or work.decision is None:
+        """Store a sample soon. Never waits."""
+        decision = work.decision
+        if not self._outbox.is_durable or work.by_feedback or decision is None:
             return
         if work.is_recovered:
             self.recovered += 1
             return
-        decision = work.decision
-        work.entry = self._spool.accept(
-            work.sample, decision.probability, decision.reason, work.accepted_at
-        )
+        mark = self._parts.redactor.mark
+
+        def encode() -> str:
+            return sample_to_text(work.sample(), decision.probability, decision.reason, mark)
+
+        work.entry = Job(EVALUATE, work, encode, work.accepted_at)
+        self._outbox.put(work.entry)
 
     def holds(self, work: Request) -> bool:
-        """Return whether the disk holds a sample for another process to recover."""
+        """Return whether the disk holds a sample for another process to claim."""
         return work.entry is not None and work.entry.is_stored
 
     def set_aside(self, work: Request) -> bool:
-        """Leave a sample on disk until there is capacity for it again.
-
-        Returns:
-            Whether it is on disk.
-        """
-        if self._spool is None or work.entry is None or not work.entry.is_stored:
-            return False
-        return self._spool.leave(work.entry, EVALUATE)
+        """Leave a sample on disk until there is capacity for it again; return whether it is."""
+        return work.entry is not None and self._outbox.retry(work.entry)
 
     async def begun(self, work: Request) -> None:
-        """Note on disk that a recovered sample is evaluated now."""
-        # A sample that is only shipped ends no process.
-        evaluates = work.is_recovered and work.outcomes is None and not self._ships
-        if self._spool is not None and evaluates:
-            await self._spool.begin(work.entry)
+        """Count on disk that the evaluation of a recovered sample begins."""
+        if work.entry is not None and work.is_recovered and self._parts.broker is None:
+            await self._within_patience(self._outbox.begin(work.entry))
 
-    async def keep(self, work: Request, evaluation: Evaluation) -> None:
-        """Determine the sinks that lack an evaluation, and store both before it is published."""
-        if work.outcomes is not None and ALL_SINKS not in work.sinks:
-            return
-        known = work.sinks
-        lacking = self.delivery.lacking(evaluation)
-        if work.is_final and work.is_recovered:
-            # Another worker may have delivered it at any time.
-            lacking = {name: None if at is None else 0 for name, at in lacking.items()}
-        work.sinks = {name: known.get(name, position) for name, position in lacking.items()}
-        if self._spool is not None and work.entry is not None:
-            await self._spool.keep(
-                work.entry, evaluation.outcomes, evaluation.start, evaluation.end, work.sinks
-            )
+    async def keep(self, work: Request, evaluation: Evaluation) -> bool:
+        """Replace a sample on disk by its results for the sinks, before these are published.
+
+        Returns:
+            False if another process has claimed the sample: it publishes the results.
+        """
+        if work.entry is None:
+            work.entry = Job(EVALUATE)
+        work.entry.then = self.delivery.jobs(evaluation, work.accepted_at)
+        if not self._outbox.is_durable:
+            return True
+        count = "" if work.by_feedback else Ending.of(evaluation).entry
+        return await self._within_patience(self._outbox.done(work.entry, count, work.entry.then))
 
     async def evaluated(self, work: Request, evaluation: Evaluation) -> None:
-        """Hand an evaluation to the sinks that lack it. Never waits for them."""
-        is_kept = work.entry is not None and work.entry.is_kept
-        self.delivery.put(
-            evaluation,
-            work.sinks,
-            entry=work.entry if is_kept else None,
-            is_repeated=work.is_recovered,
-            accepted_at=work.accepted_at,
-        )
+        """Hand the results to the sinks. Never waits for them."""
+        self.delivery.put(work.entry.then)
 
     def settled(self, work: Request, ending: Ending) -> None:
         """Count the end of a sample, unless it stays on disk for the next process."""
-        if self._spool is not None and work.entry is not None and ending.reason not in _LEFT:
-            self._spool.settle(work.entry, ending.entry)
-
-    def delivered(self, entry: object, sink: str) -> None:
-        """Note that a sink has a result, or will never get it."""
-        if self._spool is not None and isinstance(entry, Entry):
-            self._spool.delivered(entry, sink)
-
-    def leave(self, entry: object, sink: str) -> bool:
-        """Note that a result is no longer in memory, until the sink has capacity for it again.
-
-        Returns:
-            Whether it is on disk.
-        """
-        if self._spool is None or not isinstance(entry, Entry):
-            return False
-        return self._spool.leave(entry, sink)
+        entry = work.entry
+        if entry is not None and not entry.is_over and ending.reason not in _LEFT:
+            self._outbox.done(entry, ending.entry)
 
     def books(self) -> Mapping[str, int]:
-        """Return the counts of the spool, of all processes; empty if they cannot be read."""
-        return {} if self._spool is None else self._spool.books()
+        """Return the counts of all processes; empty if they cannot be read."""
+        return self._outbox.counts()
 
     def gauges(self) -> dict[str, Gauge]:
         """Return the gauges of the spool, by instrument."""
-        spool, most = self._spool, self._max_bytes
-        if spool is None:
+        outbox, most = self._outbox, self._max_bytes
+        if not outbox.is_durable:
             return {}
         return {
-            semconv.METRIC_SPOOL_SIZE: lambda: spool.measured()[0],
-            semconv.METRIC_SPOOL_USAGE: lambda: spool.measured()[1],
+            semconv.METRIC_SPOOL_SIZE: lambda: outbox.measured()[0],
+            semconv.METRIC_SPOOL_USAGE: lambda: outbox.measured()[1],
             semconv.METRIC_SPOOL_LIMIT: lambda: most,
         }
 
     def drain(self, timeout: float | None) -> bool:
-        """Wait until everything so far is on disk, and return whether it is."""
-        return self._spool is None or self._spool.drain(timeout)
+        """Wait until everything so far is on disk or given up, and return whether it is."""
+        return self._outbox.drain(timeout)
 
     def stop(self, timeout: float) -> None:
-        """End the writing thread."""
-        if self._spool is not None:
-            self._spool.stop(timeout)
+        """Give what is left to other processes and end the writing thread."""
+        self._outbox.close(timeout)
 
-    def capacity(self, sink: str | None) -> int:
-        """Return how many more results a sink can take, or samples the evaluator for None."""
-        return self._capacity() if sink is None else self.delivery.capacity(sink)
-
-    def knows(self, sink: str) -> bool:
-        """Return whether a sink is in the settings."""
-        return self.delivery.knows(sink)
-
-    def take(self, recovered: Recovered, sink: str | None) -> bool:
-        """Take a sample that waited on disk. Called in the spool's thread."""
-        if sink is None:
-            return self._take(recovered)
-        assert recovered.evaluation is not None
-        evaluation = self._telemetry.evaluated(
-            recovered.sample,
-            recovered.evaluation.outcomes,
-            probability=recovered.probability,
-            reason=recovered.reason,
-            start=recovered.evaluation.start,
-            end=recovered.evaluation.end,
-            log=CallLog(),
-        )
-        self.delivery.put(
-            evaluation,
-            {sink: recovered.sinks.get(sink)},
-            entry=recovered.entry,
-            is_repeated=True,
-            accepted_at=recovered.accepted_at,
-        )
-        return True
-
-    def _take(self, recovered: Recovered) -> bool:
-        if recovered.refusal is not None:
-            self.recovered += 1
-            refused = Request(key=id_of(recovered.sample.sample_id), build=lambda: recovered.sample)
-            refused.entry = recovered.entry
-            self._settle(refused, Ending.dropped(recovered.refusal))
+    async def _within_patience(self, written: Future[bool]) -> bool:
+        """Return what a write returns; True at once while the disk hangs."""
+        if self._outbox.is_stalled:
             return True
-        work = Request.of(recovered.sample)
-        work.entry = recovered.entry
-        work.accepted_at = recovered.accepted_at
-        work.probability, work.reason = recovered.probability, recovered.reason
-        work.tries, work.sinks = recovered.tries, recovered.sinks
-        if recovered.evaluation is not None:
-            work.outcomes = recovered.evaluation.outcomes
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await asyncio.wrap_future(written)
+        except TimeoutError as error:
+            self._outbox.is_stalled = True
+            self._parts.incidents.report("spool", error)
+            return True
+
+    def _revive(self, text: str) -> Evaluation:
+        stored = from_text(text, self._parts.redactor)
+        return self._parts.telemetry.evaluated(
+            stored.sample,
+            stored.outcomes,
+            probability=stored.probability,
+            reason=stored.reason,
+            start=stored.start,
+            end=stored.end,
+        )
+
+    def _recover(self, job: Job) -> bool:
+        """Queue a sample that another process left."""
+        try:
+            stored = from_text(job.payload, self._parts.redactor)
+        except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
+            self._parts.incidents.report("spool", error)
+            is_redaction = isinstance(error, RedactionError)
+            return self._refuse(job, "redaction_failed" if is_redaction else "unreadable")
+        if job.tries >= _MOST_TRIES:
+            return self._refuse(job, "gave_up")
+        work = Request.of(stored.sample)
+        work.entry, work.accepted_at, work.tries = job, job.accepted, job.tries
+        work.probability, work.reason = stored.probability or 0.0, stored.reason
         return self._resume(work)
+
+    def _refuse(self, job: Job, reason: str) -> bool:
+        self.recovered += 1
+        unread = Sample(question="")
+        refused = Request(key="", build=lambda: unread)
+        refused.entry = job
+        self._settle(refused, Ending.dropped(reason))
+        return True

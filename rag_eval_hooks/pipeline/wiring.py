@@ -17,6 +17,7 @@ from rag_eval_hooks._version import __version__
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.delivery import AnySink
+from rag_eval_hooks.delivery.outbox_file import check_spool
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.evaluation.finding_sources import Source, Sources
 from rag_eval_hooks.evaluation.golden_references import References, references_of
@@ -28,7 +29,6 @@ from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.metrics import Metric, chosen_by_default
 from rag_eval_hooks.redaction import Redactor
 from rag_eval_hooks.sampling.selection import Selection
-from rag_eval_hooks.spool.folder import check_spool
 from rag_eval_hooks.telemetry.evaluation_metrics import MetricRecorder
 from rag_eval_hooks.telemetry.evaluation_span import EvaluationSpans, FeedbackSpanSink
 from rag_eval_hooks.telemetry.log_events import EventEmitter
@@ -168,7 +168,9 @@ def parts_of(
         wants = "an evaluation_span other than 'off', below which the calls are"
         raise ConfigError("trace_judge", True, wants)
     if config.spool is not None:
-        check_spool(Path(config.spool))
+        # Resolved once: the application may change its working directory.
+        config = config.model_copy(update={"spool": str(Path(config.spool).absolute())})
+        check_spool(Path(config.spool or ""))
     measured = chosen_by_default(available) if chosen is None else chosen
     thresholds = Thresholds(config.thresholds, measured)
     incidents = Incidents()

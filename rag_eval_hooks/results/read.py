@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
+from rag_eval_hooks.delivery.codec import from_text
 from rag_eval_hooks.delivery.jsonl import SCHEMA, rotated_files
+from rag_eval_hooks.delivery.outbox_file import NAME
+from rag_eval_hooks.delivery.outbox_reader import read_results
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes, Score, outcome_from_dict, outcome_to_dict, result_id
-from rag_eval_hooks.spool.codec import evaluation_from_text, sample_from_text
-from rag_eval_hooks.spool.folder import spool_files, spool_folder
-from rag_eval_hooks.spool.inspect import spool_evaluations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -144,8 +144,8 @@ def _places(source: Any) -> list[Any]:
     if not isinstance(source, str | os.PathLike):
         return [source]
     path = Path(source).absolute()
-    if spool_files(spool_folder(path)):
-        return [path]
+    if (path / NAME).exists():
+        return [path / NAME]
     if path.is_dir():
         names = (".jsonl", ".jsonl.gz", ".ndjson", ".parquet")
         return sorted(each for each in path.iterdir() if each.name.endswith(names))
@@ -160,8 +160,8 @@ def _rows_of(place: Any, skipped: Counter[str]) -> Iterator[ResultRow]:
         return _checked(_of_frame(place), row_of, skipped)
     if place.suffix == ".parquet":
         return _checked(_of_parquet(place, skipped), row_of, skipped)
-    if place.is_dir() or spool_files(spool_folder(place)):
-        return _checked(spool_evaluations(place), _row_of_spool, skipped)
+    if place.name == NAME:
+        return _checked(read_results(place), _row_of_spool, skipped)
     return _checked(_of_lines(place, skipped), row_of, skipped)
 
 
@@ -238,17 +238,16 @@ def _parsed(name: str, value: Any) -> Any:
     return None if value is None or value != value else value
 
 
-def _row_of_spool(stored: tuple[str, str, float, str]) -> ResultRow:
-    sample, _ = sample_from_text(stored[0])
-    evaluation = evaluation_from_text(stored[1])
+def _row_of_spool(text: str) -> ResultRow:
+    stored = from_text(text)
     return ResultRow(
-        sample=sample,
-        outcomes=evaluation.outcomes,
-        time=_begin(sample),
-        evaluated=datetime.fromtimestamp(evaluation.end / 1e9, UTC),
-        probability=stored[2],
-        reason=stored[3],
-        result_id=result_id(sample.sample_id, evaluation.outcomes),
+        sample=stored.sample,
+        outcomes=stored.outcomes,
+        time=_begin(stored.sample),
+        evaluated=datetime.fromtimestamp(stored.end / 1e9, UTC),
+        probability=stored.probability,
+        reason=stored.reason,
+        result_id=result_id(stored.sample.sample_id, stored.outcomes),
     )
 
 

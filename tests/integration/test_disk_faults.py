@@ -133,39 +133,3 @@ def test_a_torn_file_disturbs_nobody(share: float, tmp_path: Path) -> None:
     os.truncate(spool, int(spool.stat().st_size * share))
     (told,) = run(tmp_path, "offer(100, 10); told()")
     assert told["scored"] == 10
-
-
-def test_processes_that_begin_together_share_a_folder(tmp_path: Path) -> None:
-    """A process that looks at a spool while another creates its folder or a file is not refused."""
-    script = """
-    import os, sys, time
-    from pathlib import Path
-    from rag_eval_hooks.errors import ConfigError
-    from rag_eval_hooks.spool.file import SpoolFile
-    from rag_eval_hooks.spool.folder import check_spool, make_folder
-    from rag_eval_hooks.spool.inspect import spool_books
-
-    def child(path, begin, makes):
-        while time.time() < begin: pass
-        if makes: SpoolFile.create(make_folder(path))
-        for _ in range(20): check_spool(path); spool_books(path)
-        os._exit(0)
-
-    failed = 0
-    for turn in range(20):
-        begin, pids = time.time() + 0.03, []
-        for number in range(6):
-            pid = os.fork()
-            if pid == 0: child(Path(f"spool-{turn}"), begin, number < 2)
-            pids.append(pid)
-        failed += sum(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0 for pid in pids)
-    sys.exit(failed)
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=tmp_path,
-        timeout=300,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
-    )
-    assert done.returncode == 0

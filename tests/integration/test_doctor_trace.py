@@ -18,14 +18,14 @@ from tests.support.evaluation import faithful_judge
 
 
 def test_a_file_is_owned_as_long_as_its_process_lives(tmp_path: Path) -> None:
-    """A process that was killed has its samples no more; the look changes nothing."""
+    """A process that has ended has its samples no more; the look changes nothing."""
     folder = tmp_path / "spool"
-    _sample, file = in_a_spool(folder, trace_id=TRACE)
+    _sample, outbox = in_a_spool(folder, trace_id=TRACE)
     _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(folder))
     assert "a process of these settings evaluates it" in text
     _code, rows = results(tmp_path, RAG_EVAL_SPOOL=str(folder), RAG_EVAL_EMBEDDER="none")
     assert rows["spool"]["figures"].get("unclaimed", 0) == 0
-    file.close()
+    outbox.close(60)
     names = sorted(path.name for path in folder.iterdir())
     _code, text = doctor(tmp_path, "--trace", TRACE, RAG_EVAL_SPOOL=str(folder))
     assert "no process has it now" in text

@@ -21,23 +21,9 @@ def test_a_spool_is_looked_at(tmp_path: Path) -> None:
     before = path.read_bytes()
     code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(folder))
     assert code == 0
-    assert f"ok       spool: {folder} is whole, schema 2, 1 samples wait in it" in text
+    assert f"ok       spool: {folder} is whole, 1 samples wait in it" in text
     assert "MB free on its disk" in text
     assert path.read_bytes() == before
-
-
-def test_a_spool_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
-    """The samples in it are texts of users: the mode is told, and how to mend it."""
-    folder = tmp_path / "spool"
-    left_in_a_spool(folder)
-    (path,) = folder.glob("*.sqlite")
-    path.chmod(0o644)
-    folder.chmod(0o755)
-    code, text = doctor(tmp_path, RAG_EVAL_SPOOL=str(folder))
-    assert code == 0
-    assert "warning  spool:" in text
-    assert "mode 644" in text
-    assert f"chmod 600 {path}" in text
 
 
 def test_a_damaged_spool_has_failed(tmp_path: Path) -> None:

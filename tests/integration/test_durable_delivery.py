@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sqlite3
@@ -21,12 +20,11 @@ import pytest
 
 from rag_eval_hooks import Metric, RagEval, RagEvalConfig, Sample, Score
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.delivery import outbox_file
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink
-from rag_eval_hooks.spool.owner import Owner
-from rag_eval_hooks.spool.schema import APPLICATION
 from rag_eval_hooks.testing import MemorySink
 from tests.servers.platform_server import Answer, PlatformServer, Request
 from tests.support.limits import small_limits
@@ -99,6 +97,12 @@ def platform() -> Iterator[Platform]:
     one = Platform()
     with one.server:
         yield one
+
+
+@pytest.fixture(autouse=True)
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of this one take leases of more than a second for expired ones."""
+    monkeypatch.setattr(outbox_file, "LEASE_S", 1.0)
 
 
 @pytest.fixture
@@ -349,22 +353,17 @@ def test_what_waits_too_long_is_lost_and_counted(
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("files", [9, pytest.param(70, marks=pytest.mark.long)])
 def test_results_for_sinks_of_other_settings_stop_no_recovery(
-    make: Make, platform: Platform, tmp_path: Path, files: int, monkeypatch: pytest.MonkeyPatch
+    make: Make, platform: Platform, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Samples are recovered beside any number of files that wait for sinks of other settings.
-
-    The files stay for a process with the sinks, until their results have waited too long.
-    """
+    """Samples are recovered beside results for sinks of other settings, which wait for these."""
     platform.status = 503
-    for number in range(files):
+    for number in range(9):
         evals = make(SINKS["phoenix"](f"{platform.url}/{number}"), SINK_RETRY_SECONDS=0.1)
         evals.offer(sample(number))
         assert evals.flush(PATIENCE)
         evals.shutdown(0.1)
-    # What the short time limit left to do is done soon after.
-    until(lambda: evals.spooled().get("undelivered") == files)
+    until(lambda: evals.spooled().get("undelivered") == 9)
     killed(
         tmp_path,
         """
@@ -380,13 +379,13 @@ def test_results_for_sinks_of_other_settings_stop_no_recovery(
     second = make([])
     until(lambda: second.stats().recovered == 1)
     until(lambda: second.spooled()["pending"] == 0)
-    assert second.spooled()["undelivered"] == files
+    assert second.spooled()["undelivered"] == 9
     second.shutdown(1)
     monkeypatch.setattr(limits, "SINK_KEEP_SECONDS", 0.0)
     third = make([])
+    third.offer(sample(1))
     until(lambda: "undelivered" not in third.spooled())
-    lost = third.stats().incidents["spool, sink of other settings: Lost"]
-    assert lost == files
+    assert third.stats().incidents["spool, sink of other settings: Lost"] == 9
 
 
 def _lost(evals: RagEval) -> int:
@@ -418,94 +417,6 @@ def test_what_waits_is_bounded(
     assert path.stat().st_size < 1_100_000
     platform.status = None
     until(lambda: "undelivered" not in evals.spooled())
-
-
-def old_spool(path: Path, place: str, number: int) -> None:
-    """A spool of version 1: one file, here with a sample and with scores that a platform lacks."""
-    report = {
-        "trace_id": f"{number + 1:032x}",
-        "span_id": f"{number + 1:016x}",
-        "time": 1_700_000_000_000_000_000,
-        "results": [
-            {
-                "name": METRIC,
-                "value": 1.0,
-                "label": None,
-                "explanation": '{"claims": 1}',
-                "annotator_kind": "CODE",
-                "identifier": "rag_eval_hooks",
-                "metadata": {"normalised": 1.0, "version": "0.1.0"},
-            }
-        ],
-    }
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(OLD_TABLES)
-        db.execute(f"PRAGMA application_id = {APPLICATION}")
-        db.execute("PRAGMA user_version = 1")
-        db.executemany("INSERT INTO books VALUES (?, ?)", [("accepted", 9), ("scored", 8)])
-        text = json.dumps(sample(0).to_dict())
-        values = ("s0", None, text, 1.0, "ratio", "{}", time.time())
-        db.execute(
-            "INSERT INTO samples (id, owner, sample, probability, reason, positions, accepted_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
-            values,
-        )
-        db.execute(
-            "INSERT INTO reports (place, id, report, kept_at) VALUES (?, 'r', ?, ?)",
-            (place, json.dumps(report), time.time()),
-        )
-
-
-OLD_TABLES = """
-CREATE TABLE samples (
-    seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, owner TEXT, sample TEXT NOT NULL,
-    probability REAL NOT NULL, reason TEXT NOT NULL, positions TEXT NOT NULL, outcomes TEXT,
-    tries INTEGER NOT NULL DEFAULT 0, accepted_at REAL NOT NULL
-);
-CREATE INDEX samples_by_owner ON samples (owner);
-CREATE TABLE books (entry TEXT PRIMARY KEY, count INTEGER NOT NULL);
-CREATE TABLE reports (
-    seq INTEGER PRIMARY KEY, place TEXT NOT NULL, id TEXT NOT NULL, owner TEXT,
-    report TEXT NOT NULL, kept_at REAL NOT NULL, UNIQUE (place, id)
-);
-CREATE TABLE report_sizes (place TEXT PRIMARY KEY, bytes INTEGER NOT NULL);
-"""
-
-
-def test_a_spool_of_version_1_is_taken_up(make: Make, platform: Platform, tmp_path: Path) -> None:
-    """Its samples are scored, its scores are sent, its counts go on, and the file is gone."""
-    path = tmp_path / "spool"
-    sink = SINKS["phoenix"](platform.url)
-    old_spool(path, sink.key, 7)
-    evals = make(sink)
-    assert evals.spooled() == {"accepted": 9, "scored": 8, "pending": 1, "undelivered": 1}
-    until(lambda: evals.spooled() == {"accepted": 9, "scored": 9, "pending": 0})
-    assert {key.split()[0] for key in platform.kept} == {f"{8:016x}", f"{1:016x}"}
-    assert not path.exists()
-    evals.shutdown(60)
-    following = make(SINKS["phoenix"](platform.url))
-    assert following.spooled() == {"accepted": 9, "scored": 9, "pending": 0}
-
-
-def test_a_spool_that_version_1_uses_is_left_to_it(make: Make, tmp_path: Path) -> None:
-    """While one of its processes lives, the file stays where it is; new samples go beside it."""
-    path = tmp_path / "spool"
-    old_spool(path, "phoenix-x", 7)
-    owners = tmp_path / "spool-owners"
-    owners.mkdir()
-    owner = Owner.take(owners / "living")
-    assert owner is not None
-    evals = make(MemorySink())
-    evals.offer(sample(5))
-    assert evals.flush(300)
-    books = {"accepted": 10, "scored": 9, "pending": 1, "undelivered": 1}
-    until(lambda: evals.spooled() == books)
-    assert path.is_file()
-    assert (tmp_path / "spool.d").is_dir()
-    owner.release()
-    until(lambda: evals.spooled()["pending"] == 0)
-    assert not path.exists()
 
 
 def test_no_key_stands_in_the_spool(make: Make, platform: Platform, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from rag_eval_hooks.spool.owner import is_held
 from rag_eval_hooks.sqlite_file import SqliteFile
 from tests.support.scripts import run_script
 
@@ -200,34 +199,6 @@ def test_a_second_opener_ends_no_lock_of_the_first(tmp_path: Path) -> None:
         )
     first.close()
     assert "database is locked" in stranger.stderr
-
-
-def test_a_fork_neither_shares_nor_ends_the_lock_of_an_owner(tmp_path: Path) -> None:
-    """A child that lives does not hold its parent's lock; one that ends does not release it."""
-    script = """
-    import os, sys, time
-    from pathlib import Path
-    from rag_eval_hooks.spool.owner import Owner, is_held
-    path = Path("lock")
-    owner = Owner.take(path)
-    os.close(os.open(path, os.O_RDONLY))
-    if (child := os.fork()) == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert is_held(path) and Owner.take(path) is None
-    if os.fork() == 0:
-        sys.stdin.read()
-        os._exit(0)
-    """
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
-    ) as parent:
-        assert parent.wait(120) == 0
-        # The second child is alive, as nobody has closed its input.
-        assert not is_held(tmp_path / "lock")
 
 
 def test_hooks_go_with_their_objects_and_one_that_raises_stops_no_other(tmp_path: Path) -> None:

@@ -12,17 +12,16 @@ import pytest
 
 from rag_eval_hooks import RagEval, Sample
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.delivery import Delivery
-from rag_eval_hooks.delivery.destination import Limits
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink
+from rag_eval_hooks.delivery.sink_queue import Limits
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import AnnotatorKind, Score
 from tests.servers.platform_server import Answer, PlatformServer, Request, well
+from tests.support.delivery import Dispatched
 
 CLAIM = "The moon is made of cheese."
 SAMPLE = Sample(question="q", trace_id="a" * 32, span_id="b" * 16)
@@ -54,19 +53,16 @@ SINKS: dict[str, Make] = {
 }
 
 
-class Opened:
+class Opened(Dispatched):
     """A sink of an evaluator, with what was counted."""
 
     def __init__(self, sink: PlatformSink, limits: Limits = PATIENT) -> None:
+        super().__init__(sink, limits=limits, capture_content=True)
         self.sink = sink
-        self.incidents = Incidents()
-        config = RagEvalConfig(capture_content=True)
-        self.delivery = Delivery([sink], config, self.incidents, limits=limits)
-        self.flush = self.delivery.flush
+        self.flush = self.dispatch.flush
 
     def deliver(self, times: int = 1, evaluation: Evaluation = EVALUATION) -> None:
-        for _ in range(times):
-            self.delivery.put(evaluation, self.delivery.lacking(evaluation))
+        self.put(*[evaluation] * times)
 
     def balanced(self) -> bool:
         books = self.sink.books()
@@ -88,7 +84,7 @@ def open_sink() -> Iterator[Callable[..., Opened]]:
 
     yield make
     for one in opened:
-        one.delivery.close()
+        one.close()
 
 
 def test_what_is_sent_is_counted(make: Make, open_sink: Callable[..., Opened]) -> None:
@@ -196,7 +192,7 @@ def test_closing_counts_what_is_left(make: Make) -> None:
     with PlatformServer(answer) as server:
         one = Opened(make(server.url), PATIENT)
         one.deliver(3)
-        one.delivery.close()
+        one.close()
         assert one.sink.books() == {"taken": 3, "sent": 0, "lost": 3, "waiting": 0, "no_span": 0}
         assert one.incidents.counts() == {f"sink {one.sink.name}, shutdown: Lost": 3}
         one.deliver()
@@ -229,7 +225,7 @@ def test_phoenix_is_left_with_what_waits_for_a_span(open_sink: Callable[..., Ope
     with PlatformServer(answer) as server:
         one = Opened(SINKS["phoenix"](server.url))
         one.deliver()
-        one.delivery.close()
+        one.close()
         assert server.requests[-1].path == "/v1/span_annotations?sync=false"
     assert one.sink.books()["sent"] == 1
 
@@ -272,6 +268,21 @@ def test_a_sink_belongs_to_one_evaluator() -> None:
     sink = PhoenixSink("http://127.0.0.1:9")
     with RagEval(metrics=["lexical"], sinks=sink), pytest.raises(ConfigError):
         RagEval(metrics=["lexical"], sinks=sink)
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_platform_sink_after_failed_constructor_or_shutdown_is_usable_again(kind: str) -> None:
+    """A notebook's cell that is run again builds a new RagEval around the same sink."""
+    with PlatformServer(well) as server:
+        sink = SINKS[kind](server.url)
+        for wrong in ({"thresholds": {"ragas.nope": 1}}, {"spool": "/no/such/folder/spool"}):
+            with pytest.raises(ConfigError):
+                RagEval(["lexical"], sinks=[sink], config=RagEvalConfig(**wrong))
+        for sent in (1, 1):
+            with RagEval(["lexical.source_citation"], sinks=[sink]) as evals:
+                evals.offer(replace(SAMPLE, answer="see page 1"))
+                assert evals.flush(300)
+                assert sink.books()["sent"] == sent
 
 
 def test_langfuse_scores_have_the_recorded_shape(open_sink: Callable[..., Opened]) -> None:

@@ -20,8 +20,9 @@ import pytest
 
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config import limits
-from rag_eval_hooks.delivery.destination import RetryLater
-from rag_eval_hooks.spool import spool
+from rag_eval_hooks.delivery import outbox_file
+from rag_eval_hooks.delivery.sink import RetryLater
+from rag_eval_hooks.pipeline import spooled
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.support.limits import small_limits
 from tests.waiting import PATIENCE, until
@@ -55,7 +56,9 @@ class Table:
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[RagEval] = []
     # A result that waited longer for a busy disk would be delivered without being stored.
-    monkeypatch.setattr(spool, "_PATIENCE_S", PATIENCE)
+    monkeypatch.setattr(spooled, "PATIENCE_S", PATIENCE)
+    # What a killed process left is claimed at once.
+    monkeypatch.setattr(outbox_file, "LEASE_S", 0.5)
 
     def build(*sinks: Any, **config: Any) -> RagEval:
         config.setdefault("spool", str(tmp_path / "spool"))
@@ -325,7 +328,7 @@ def test_what_is_old_is_tried_for_a_while_all_the_same(
 
 
 def test_the_next_process_delivers_what_one_could_not(make: Make, tmp_path: Path) -> None:
-    """A shutdown leaves it in the spool; a sink that can tell what it holds gets nothing twice."""
+    """A shutdown leaves it in the spool; a sink that has its results gets nothing twice."""
     path = tmp_path / "r.jsonl"
     first = make(Table(), f"jsonl:{path}")
     offer(first, 3)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 from rag_eval_hooks import JsonlSink, RagEval, Sample
+from rag_eval_hooks.delivery.codec import sample_to_text
+from rag_eval_hooks.delivery.outbox import Job, Outbox
+from rag_eval_hooks.delivery.outbox_file import EVALUATE
+from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.spool.codec import sample_to_text
-from rag_eval_hooks.spool.file import SpoolFile
-from rag_eval_hooks.spool.folder import make_folder
 from rag_eval_hooks.testing import ScriptedJudge
 from tests.servers.judge_server import JudgeServer
 from tests.support.command_line import run_command
@@ -51,18 +51,20 @@ def openai(server: JudgeServer, **changes: str) -> dict[str, str]:
     }
 
 
-def in_a_spool(folder: Path, **told: Any) -> tuple[Sample, SpoolFile]:
-    """A sample in a file of a spool whose owner lives."""
+def in_a_spool(folder: Path, **told: Any) -> tuple[Sample, Outbox]:
+    """A sample in a spool whose process lives."""
     sample = Sample(question="q", contexts=(Context(text="c"),), answer="a", **told)
-    file = SpoolFile.create(make_folder(folder))
-    file.insert([(sample_to_text(sample), 0.25, "rule:vip", time.time())])
-    return sample, file
+    outbox = Outbox(folder, max_bytes=1_000_000_000, incidents=Incidents())
+    outbox.start()
+    outbox.put(Job(EVALUATE, sample, lambda: sample_to_text(sample, 0.25, "rule:vip")))
+    assert outbox.drain(60)
+    return sample, outbox
 
 
 def left_in_a_spool(folder: Path, **told: Any) -> Sample:
     """A sample that its process left behind."""
-    sample, file = in_a_spool(folder, **told)
-    file.close()
+    sample, outbox = in_a_spool(folder, **told)
+    outbox.close(60)
     return sample
 
 

@@ -256,6 +256,27 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
+def test_existing_file_that_others_can_read_is_closed_to_them(tmp_path: Path) -> None:
+    """A results file that was made by the umask is readable by its owner alone from now on."""
+    path = tmp_path / "r.jsonl"
+    path.touch(mode=0o644)
+    write_results(path, many(1))
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_relative_path_after_chdir_stays_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Daemons change their working directory after start-up."""
+    monkeypatch.chdir(tmp_path)
+    sink = JsonlSink("r.jsonl")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    sink.deliver(many(1)[0])
+    assert (tmp_path / "r.jsonl").exists()
+    assert not (tmp_path / "elsewhere" / "r.jsonl").exists()
+
+
 def test_a_day_has_its_own_file(tmp_path: Path) -> None:
     """With daily rotation, lines of an earlier day are moved to a file that bears its date."""
     path = write_results(tmp_path / "r.jsonl", many(2), rotate_daily=True)
@@ -265,16 +286,6 @@ def test_a_day_has_its_own_file(tmp_path: Path) -> None:
     assert len(path.with_name("r.2025-12-31.jsonl").read_text("utf-8").splitlines()) == 2
     assert len(path.read_text("utf-8").splitlines()) == 3
     assert len(list(read(path))) == 5
-
-
-def test_a_rotated_result_is_still_held(tmp_path: Path) -> None:
-    """A result is not stored again because its line has moved to another file."""
-    made = many(20)
-    path = write_results(tmp_path / "r.jsonl", made, rotate_mb=0.002)
-    sink = JsonlSink(path, rotate_mb=0.002)
-    ids = [result_id(one.sample.sample_id, one.outcomes) for one in made]
-    assert all(sink.holds(each, sink.position()) for each in ids)
-    assert not sink.holds("0" * 32, 0)
 
 
 def test_processes_rotate_one_file_together(tmp_path: Path) -> None:

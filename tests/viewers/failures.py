@@ -28,10 +28,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from rag_eval_hooks import RagEval, RagEvalConfig
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.platforms.langfuse import LangfuseSink
 from rag_eval_hooks.delivery.platforms.mlflow import MlflowSink
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink
 from rag_eval_hooks.sample import Context
 from tests.viewers.backend import FAULTS, Backend
 from tests.waiting import PATIENCE

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.delivery import Delivery
-from rag_eval_hooks.delivery.destination import Limits
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink
-from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
+from rag_eval_hooks.delivery.sink_queue import Limits
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
+from tests.support.delivery import Dispatched
 from tests.viewers.demo import Scored
 
 __all__ = ["redeliver"]
@@ -24,13 +22,11 @@ def redeliver(sink: PlatformSink, scored: Scored, *, value: float | None = None)
         changed = outcomes["ragas.faithfulness"]
         assert isinstance(changed, Score)
         outcomes = {**outcomes, "ragas.faithfulness": replace(changed, value=value)}
-    incidents = Incidents()
-    limits = Limits(timeout=10.0, retry_for=30.0)
-    delivery = Delivery([sink], RagEvalConfig(capture_content=True), incidents, limits=limits)
+    one = Dispatched(sink, limits=Limits(timeout=10.0, retry_for=30.0), capture_content=True)
     now = time.time_ns()
     evaluation = Evaluation(sample=sample, outcomes=outcomes, probability=None, start=now, end=now)
-    delivery.put(evaluation, delivery.lacking(evaluation))
-    assert delivery.flush(300)
-    delivery.close()
+    one.put(evaluation)
+    assert one.dispatch.flush(300)
+    one.close()
     books = sink.books()
-    assert (books["sent"], books["lost"], dict(incidents.counts())) == (1, 0, {})
+    assert (books["sent"], books["lost"], dict(one.counts())) == (1, 0, {})

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
 from rag_eval_hooks.config import limits
+from rag_eval_hooks.delivery.outbox_file import NAME, check_spool
+from rag_eval_hooks.delivery.outbox_reader import Health, read_health
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.spool.folder import check_spool, spool_folder
-from rag_eval_hooks.spool.inspect import Health, spool_health
 from rag_eval_hooks.sqlite_file import FILE_ERRORS, is_busy
 
 __all__ = ["check_fleet", "check_spool_files"]
@@ -35,20 +34,17 @@ def check_spool_files(setup: Setup) -> Iterator[CheckResult]:
     except ConfigError as error:
         yield CheckResult(CheckStatus.FAILED, str(error), f"set spool: {error.wants}")
         return
-    folder = spool_folder(path)
-    yield from _writable(folder)
-    yield from _private(folder)
+    yield from _writable(path)
     limit = limits.SPOOL_BYTES
-    size = 0
+    health = None
     try:
-        files = spool_health(path)
+        health = read_health(path / NAME)
     except FILE_ERRORS as error:
-        yield _unreadable(folder, error)
+        yield _unreadable(path, error)
     else:
-        size = max((file.size for file in files), default=0)
-        yield from _state(folder, files, limit)
-    yield from _put_aside(folder)
-    yield _free_disk(folder, limit - size)
+        yield _state(path, health, limit)
+    yield from _put_aside(path)
+    yield _free_disk(path, limit - (0 if health is None else health.size))
 
 
 def _writable(folder: Path) -> Iterator[CheckResult]:
@@ -56,16 +52,6 @@ def _writable(folder: Path) -> Iterator[CheckResult]:
     if not os.access(existing, os.W_OK):
         advice = "give this user the right to write there, or name another folder"
         yield CheckResult(CheckStatus.FAILED, f"{existing} cannot be written", advice)
-
-
-def _private(folder: Path) -> Iterator[CheckResult]:
-    if not folder.is_dir() or not stat.S_IMODE(folder.stat().st_mode) & 0o077:
-        return
-    for file in sorted(folder.glob("*.sqlite*")):
-        mode = stat.S_IMODE(file.stat().st_mode)
-        if mode & 0o077:
-            text = f"{file} has mode {mode:o}: others can read the samples in it"
-            yield CheckResult(CheckStatus.WARNING, text, f"chmod 600 {file}")
 
 
 def _unreadable(folder: Path, error: Exception) -> CheckResult:
@@ -77,39 +63,28 @@ def _unreadable(folder: Path, error: Exception) -> CheckResult:
     return CheckResult(CheckStatus.FAILED, text, advice)
 
 
-def _state(folder: Path, files: Sequence[Health], limit: int) -> Iterator[CheckResult]:
-    if not files:
-        yield CheckResult(CheckStatus.OK, f"{folder} is empty; the first sample makes a file in it")
-        return
-    samples = sum(file.samples for file in files)
-    figures = {
-        "schema_version": max(file.version for file in files),
-        "files": len(files),
-        "samples": samples,
-        "unclaimed": sum(file.samples for file in files if not file.is_owned),
-        "bytes": sum(file.size for file in files),
-    }
-    for file in files:
-        if file.damage is not None:
-            text = f"{file.path} is damaged: {file.damage}"
-            advice = "the next process takes out what can be read and renames it"
-            yield CheckResult(CheckStatus.FAILED, text, advice, figures)
-            return
-    text = f"{folder} is whole, schema {figures['schema_version']}, {samples} samples wait in it"
-    oldest = min((file.oldest for file in files if file.oldest is not None), default=None)
-    if oldest is not None:
-        text += f", the oldest for {max(0.0, time.time() - oldest):.0f} s"
-    largest = max(file.size for file in files)
-    if largest > _FULL * limit:
-        text += f"; a process uses {largest / _MB:.0f} of {limit / _MB:.0f} MB"
+def _state(folder: Path, health: Health | None, limit: int) -> CheckResult:
+    if health is None:
+        return CheckResult(
+            CheckStatus.OK, f"{folder} is empty; the first sample makes a file in it"
+        )
+    figures = {"samples": health.samples, "unclaimed": health.unclaimed, "bytes": health.size}
+    if health.damage is not None:
+        text = f"{folder / NAME} is damaged: {health.damage}"
+        advice = "the next process renames it and begins a new one"
+        return CheckResult(CheckStatus.FAILED, text, advice, figures)
+    text = f"{folder} is whole, {health.samples} samples wait in it"
+    if health.oldest is not None:
+        text += f", the oldest for {max(0.0, time.time() - health.oldest):.0f} s"
+    if health.size > _FULL * limit:
+        text += f"; {health.size / _MB:.0f} of {limit / _MB:.0f} MB are used"
         advice = "lower sample_rate: what does not fit is kept in memory"
-        yield CheckResult(CheckStatus.WARNING, text, advice, figures)
-    else:
-        yield CheckResult(CheckStatus.OK, text, figures=figures)
+        return CheckResult(CheckStatus.WARNING, text, advice, figures)
+    return CheckResult(CheckStatus.OK, text, figures=figures)
 
 
 def _put_aside(folder: Path) -> Iterator[CheckResult]:
-    damaged = sorted(folder.glob("*.sqlite.damaged"))
+    damaged = sorted(folder.glob("*.damaged"))
     if damaged:
         text = f"{len(damaged)} damaged files were put aside, such as {damaged[0]}"
         advice = "what is in them can be saved by sqlite3 .recover; then remove them"

@@ -11,9 +11,10 @@ from typing import Any, Final, TypeGuard
 from rag_eval_hooks import semconv
 from rag_eval_hooks.cli.doctor.check_settings import from_sampler
 from rag_eval_hooks.cli.doctor.result import CheckResult, CheckStatus, Setup
+from rag_eval_hooks.delivery.outbox_file import EVALUATE, NAME
+from rag_eval_hooks.delivery.outbox_reader import WaitingJob, waiting_jobs
 from rag_eval_hooks.explanation import ADVICE
 from rag_eval_hooks.feedback import id_of
-from rag_eval_hooks.spool.inspect import StoredSample, spool_samples
 from rag_eval_hooks.sqlite_file import FILE_ERRORS
 
 __all__ = ["explain_trace"]
@@ -115,45 +116,42 @@ def _from_spool(setup: Setup, name: str) -> Iterator[CheckResult]:
         return
     path = Path(setup.config.spool)
     try:
-        samples = spool_samples(path, name)
+        jobs = waiting_jobs(path / NAME, name)
     except FILE_ERRORS as error:
         text = f"{path} cannot be read ({type(error).__name__})"
         yield CheckResult(CheckStatus.WARNING, text, "run doctor", check="in the spool")
         return
-    for sample in samples:
-        yield _undelivered(path, sample) if sample.is_counted else _pending(path, sample)
+    for job in jobs:
+        yield _pending(path, job) if job.consumer == EVALUATE else _undelivered(path, job)
 
 
-def _pending(path: Path, sample: StoredSample) -> CheckResult:
-    age = max(0.0, time.time() - sample.accepted_at)
-    text = f"sample {sample.id}: pending in {path} for {age:.0f} s, chosen by {sample.reason}"
-    text += f" with probability {sample.probability:g}"
+def _pending(path: Path, job: WaitingJob) -> CheckResult:
+    age = max(0.0, time.time() - job.accepted)
+    text = f"sample {job.sample_id}: pending in {path} for {age:.0f} s, chosen by {job.reason}"
+    text += f" with probability {job.probability:g}" if job.probability is not None else ""
     advice = "a process of these settings evaluates it; look again"
-    if sample.scores:
-        text += "; it is evaluated, and its scores wait for delivery"
-        advice = "a process of these settings delivers it; look again"
-    if not sample.is_owned:
+    if not job.is_owned:
         text += "; no process has it now"
         advice = "start a process with these settings: it evaluates what was left"
-    if sample.tries:
-        text += f"; begun {sample.tries} times by processes that did not live to its end"
-    return _in_the_spool(sample, text, advice)
+    if job.tries:
+        text += f"; begun {job.tries} times by processes that did not live to its end"
+    return _in_the_spool(job, text, advice)
 
 
-def _undelivered(path: Path, sample: StoredSample) -> CheckResult:
-    age = max(0.0, time.time() - sample.accepted_at)
-    sinks = ", ".join(sorted({name.rpartition("-")[0] or name for name in sample.sinks}))
-    text = f"it is evaluated, and {sinks} has not taken its {sample.scores} scores yet:"
+def _undelivered(path: Path, job: WaitingJob) -> CheckResult:
+    age = max(0.0, time.time() - job.accepted)
+    sink = job.consumer.rpartition("-")[0] or job.consumer
+    text = f"it is evaluated, and {sink} has not taken its {job.scores} scores yet:"
     text += f" they wait in {path} for {age:.0f} s"
-    advice = f"see that {sinks} runs and can be reached; they are sent when it answers"
-    if not sample.is_owned:
+    advice = f"see that {sink} runs and can be reached; they are sent when it answers"
+    if not job.is_owned:
         text += "; no process has them now"
-        advice = f"start a process with these settings and the same {sinks}"
-    return _in_the_spool(sample, text, advice)
+        advice = f"start a process with these settings and the same {sink}"
+    return _in_the_spool(job, text, advice)
 
 
-def _in_the_spool(sample: StoredSample, text: str, advice: str) -> CheckResult:
-    figures = {"trace_id": sample.trace_id}
+def _in_the_spool(job: WaitingJob, text: str, advice: str) -> CheckResult:
+    figures = {"trace_id": job.trace_id}
     return CheckResult(CheckStatus.NOTE, text, advice, figures, check="in the spool")
 
 

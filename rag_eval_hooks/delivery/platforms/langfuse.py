@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from rag_eval_hooks.delivery.destination import Rejected, RetryLater, SendError, SpanUnknown
-from rag_eval_hooks.delivery.platforms.platform import (
+from rag_eval_hooks.delivery.platforms.base import (
     PlatformScore,
     PlatformSink,
     SpanScores,
     checked,
     needs,
 )
+from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
 from rag_eval_hooks.errors import ConfigError
 
 __all__ = ["LangfuseSink", "from_settings"]

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from threading import Thread
 from typing import Any, Final, TypeAlias
 
-from rag_eval_hooks.delivery.destination import SendError
-from rag_eval_hooks.delivery.platforms.platform import HttpSink, PlatformScore, SpanScores
+from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore, SpanScores
+from rag_eval_hooks.delivery.sink import Rejected, SendError
+from rag_eval_hooks.suppress import suppressed
 
 __all__ = ["MlflowSink", "from_settings"]
 
 _TRACES: Final = "api/3.0/mlflow/traces"
 _SPAN: Final = "rag_eval.span_id"
 _LABEL: Final = "rag_eval.label"
+_REQUESTS: Final = 32
+"""Requests in flight: a score takes one, and each trace one more."""
 _Key: TypeAlias = tuple[str, str, str]
 
 
@@ -39,26 +45,49 @@ class MlflowSink(HttpSink):
         ImportError: The extra `mlflow` is not installed.
     """
 
-    workers = 32
-    batch_size = 1
-
     def __init__(self, url: str, *, token: str | None = None, content: bool | None = None) -> None:
         super().__init__("mlflow", url, token, content)
 
     def send_scores(self, batch: Sequence[SpanScores], *, last: bool) -> Mapping[int, SendError]:
-        """Add or update the assessments of each trace."""
-        for span in batch:
-            path = f"{_TRACES}/tr-{span.trace_id}"
-            ids = _assessment_ids(self.call("GET", path))
-            for score in span.scores:
-                assessment = _assessment(span, score)
-                existing = ids.get((score.name, score.identifier, span.span_id))
-                if existing is None:
-                    self.call("POST", f"{path}/assessments", json={"assessment": assessment})
-                else:
-                    body = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
-                    self.call("PATCH", f"{path}/assessments/{existing}", json=body)
-        return {}
+        """Add or update the assessments of each trace, those of several traces at once."""
+        waiting, errors = deque(enumerate(batch)), dict[int, SendError]()
+
+        def work() -> None:
+            with suppress(IndexError):
+                while True:
+                    number, span = waiting.popleft()
+                    if (error := self._error_of(span)) is not None:
+                        errors[number] = error
+
+        # A pool's threads would be joined when the interpreter exits.
+        threads = [Thread(target=work, daemon=True) for _ in batch[:_REQUESTS]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return errors
+
+    def _error_of(self, span: SpanScores) -> SendError | None:
+        try:
+            with suppressed():
+                self._send(span)
+        except SendError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - the sink's edge: an answer of another shape
+            return Rejected(type(error).__name__, is_for_all=False)
+        return None
+
+    def _send(self, span: SpanScores) -> None:
+        path = f"{_TRACES}/tr-{span.trace_id}"
+        ids = _assessment_ids(self.call("GET", path))
+        for score in span.scores:
+            assessment = _assessment(span, score)
+            existing = ids.get((score.name, score.identifier, span.span_id))
+            if existing is None:
+                self.call("POST", f"{path}/assessments", json={"assessment": assessment})
+            else:
+                body = {"assessment": assessment, "update_mask": "feedback,rationale,metadata"}
+                self.call("PATCH", f"{path}/assessments/{existing}", json=body)
 
 
 def _assessment_ids(answer: Any) -> Mapping[_Key, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_eval_hooks.delivery.destination import SendError, SpanUnknown
-from rag_eval_hooks.delivery.platforms.platform import HttpSink, PlatformScore, SpanScores
+from rag_eval_hooks.delivery.platforms.base import HttpSink, PlatformScore, SpanScores
+from rag_eval_hooks.delivery.sink import SendError, SpanUnknown
 
 __all__ = ["PhoenixSink", "from_settings"]
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any, Final
 
 from rag_eval_hooks import semconv
-from rag_eval_hooks.delivery.destination import (
+from rag_eval_hooks.delivery.sink import (
     Destination,
-    Queued,
     Rejected,
     RetryLater,
     SendError,
@@ -19,11 +19,13 @@ from rag_eval_hooks.delivery.destination import (
 )
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.explanation_text import prose
+from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 
 __all__ = ["HttpSink", "PlatformScore", "PlatformSink", "SpanScores", "checked", "needs"]
 
+_CONNECTIONS: Final = 32
 _RETRIED: Final = (408, 425, 429)
 _REFUSED_KEY: Final = (401, 403)
 
@@ -32,15 +34,8 @@ _REFUSED_KEY: Final = (401, 403)
 class PlatformScore:
     """One score in the form that platforms store.
 
-    Attributes:
-        name: Id of the metric.
-        value: Value in the metric's own scale.
-        label: The metric's own label, else `pass` or `fail` by its threshold, else None.
-        explanation: Text for a reader, or None.
-        annotator_kind: `CODE` or `LLM`.
-        identifier: Name of the judge. Name, span and identifier together identify a score, so
-            that one sent again replaces the first.
-        metadata: Further properties of the score; plain JSON types.
+    Name, span and `identifier` (the judge) together identify a score, so that one sent again
+    replaces the first. `label` is the metric's own, else `pass` or `fail` by its threshold.
     """
 
     name: str
@@ -54,14 +49,7 @@ class PlatformScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanScores:
-    """All scores of one sample.
-
-    Attributes:
-        trace_id: 32 hex digits of the RAG span's trace.
-        span_id: 16 hex digits of the RAG span.
-        time: End of the evaluation in nanoseconds since the epoch.
-        scores: The scores.
-    """
+    """All scores of one sample; `time` in nanoseconds since the epoch."""
 
     trace_id: str
     span_id: str
@@ -72,8 +60,8 @@ class SpanScores:
 class PlatformSink(Destination):
     """Sends scores to a platform that stores traces, in the background.
 
-    A platform implements `open`, `send_scores` and `close`; `send_scores` is called in several
-    threads at once. With a spool, scores stay in it until the platform has accepted them.
+    A platform implements `open`, `send_scores` and `close`. With a spool, scores stay in it until
+    the platform has accepted them.
 
     Args:
         name: Name of the platform in counts and logs.
@@ -83,8 +71,7 @@ class PlatformSink(Destination):
             `capture_content`.
     """
 
-    workers = 4
-    batch_size = 16
+    batch_size = 64
 
     def __init__(self, name: str, *, address: str = "", content: bool | None = None) -> None:
         # A URL may hold credentials.
@@ -93,17 +80,22 @@ class PlatformSink(Destination):
         self._content = False
         self._max_chars = 0
         self._no_span = 0
-        self._is_claimed = False
+        self._user: Callable[[], Any] | None = None
+        self._process = 0
 
-    def claim(self) -> None:
-        """Reserve the sink for one `RagEval`.
+    def claim(self, user: Callable[[], Any]) -> None:
+        """Reserve the sink for a dispatcher until that is closed or collected.
+
+        Args:
+            user: Weak reference to the dispatcher.
 
         Raises:
-            ConfigError: Another one has it.
+            ConfigError: Another dispatcher of this process uses it.
         """
-        if self._is_claimed:
+        current = None if self._user is None or self._process != os.getpid() else self._user()
+        if current is not None and not current.is_closed and current is not user():
             raise ConfigError("sinks", self.name, "a sink of its own for each RagEval")
-        self._is_claimed = True
+        self._user, self._process = user, os.getpid()
 
     def configure(self, *, content: bool, max_chars: int) -> None:
         """Apply the settings, with nothing waiting; called at start and in a forked child."""
@@ -121,18 +113,19 @@ class PlatformSink(Destination):
         waiting = books["taken"] - sum(books[name] for name in names[1:])
         return {**books, "waiting": waiting, "no_span": self._no_span}
 
-    def wants(self, evaluation: Evaluation) -> bool:
-        """Return whether the evaluation has scores and a recorded span to attach them to."""
-        if not evaluation.scores:
+    def accepts(self, payload: Evaluation | Feedback) -> bool:
+        """Return whether a result has scores and a recorded span to attach them to."""
+        if isinstance(payload, Feedback) or not payload.scores:
             return False
-        if evaluation.sample.trace_id is None or evaluation.sample.span_id is None:
+        if payload.sample.trace_id is None or payload.sample.span_id is None:
             self._no_span += 1
             return False
         return True
 
-    def send(self, items: Sequence[Queued], *, last: bool) -> Mapping[int, BaseException]:
+    def send(
+        self, payloads: Sequence[Evaluation | Feedback], *, last: bool
+    ) -> Mapping[int, BaseException]:
         """Send the scores of several samples; see `Destination.send`."""
-        payloads = (item.payload for item in items)
         batch = [self._span_scores(one) for one in payloads if isinstance(one, Evaluation)]
         try:
             return self.send_scores(batch, last=last)
@@ -219,7 +212,7 @@ class HttpSink(PlatformSink):
             timeout=timeout,
             headers=self._headers,
             # A new connection takes longer than most requests.
-            limits=httpx.Limits(max_keepalive_connections=self.workers),
+            limits=httpx.Limits(max_keepalive_connections=_CONNECTIONS),
         )
 
     def call(self, method: str, path: str, **request: Any) -> Any:

@@ -1,11 +1,13 @@
-"""Hands results and feedback to all sinks; one that fails or hangs affects no other."""
+"""Dispatcher: hands results and feedback to all sinks; one that fails or hangs affects no other."""
 
 from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from opentelemetry import trace
@@ -13,17 +15,19 @@ from opentelemetry.trace import TracerProvider
 
 from rag_eval_hooks.config import limits as bounds
 from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.destination import Destination, Limits, Store
-from rag_eval_hooks.delivery.outbox import Outbox
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink
+from rag_eval_hooks.delivery.codec import evaluation_to_text
+from rag_eval_hooks.delivery.outbox import Consumer, Job, Outbox
+from rag_eval_hooks.delivery.platforms.base import PlatformSink
 from rag_eval_hooks.delivery.sink import (
     CallableSink,
+    Destination,
     FeedbackSink,
     Sink,
     SinkFunction,
     TwoArgumentSink,
     UserSink,
 )
+from rag_eval_hooks.delivery.sink_queue import Limits, SinkQueue
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
@@ -31,7 +35,7 @@ from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.score import Score
 from rag_eval_hooks.sink_providers import SINKS, keys_wanted, sink_named, sinks_wanted
 
-__all__ = ["AnySink", "Delivery", "SinkSpec", "sink_list"]
+__all__ = ["AnySink", "Dispatch", "SinkSpec", "sink_list"]
 
 AnySink: TypeAlias = Sink | TwoArgumentSink | FeedbackSink | PlatformSink
 SinkSpec: TypeAlias = AnySink | SinkFunction | str
@@ -45,16 +49,32 @@ _FEEDBACK_CHARS: Final = 500
 """Estimated memory of an outcome without its explanation, and of a feedback."""
 
 
-class Delivery:
-    """Outboxes of all sinks. Thread-safe; no method but `flush` and `close` waits."""
+class Dispatch:
+    """Queues of all sinks. Thread-safe; no method but `flush` and `close` waits.
+
+    Args:
+        sinks: The sinks.
+        config: Their limits, and whether platforms may quote content.
+        incidents: Counts failures.
+        outbox: Keeps results on disk, if there is a spool.
+        revive: Returns the result that a text of the outbox describes.
+        mark: Mark of the redaction settings.
+        tracer_provider: Provider of the spans that a flush exports; None for the global one.
+        limits: Limits in place of the settings.
+
+    Raises:
+        ConfigError: Another `RagEval` uses a platform sink.
+    """
 
     def __init__(
         self,
         sinks: Sequence[AnySink],
         config: RagEvalConfig,
         incidents: Incidents,
-        store: Store | None = None,
+        outbox: Outbox,
         *,
+        revive: Callable[[str], Evaluation],
+        mark: str = "",
         tracer_provider: TracerProvider | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -64,67 +84,77 @@ class Delivery:
             keep_for=bounds.SINK_KEEP_SECONDS,
             queue_chars=bounds.SINK_QUEUE_CHARS,
         )
+        self.is_closed = False
         self._incidents = incidents
+        self._outbox = outbox
+        self._revive = revive
+        self._mark = mark
         self._tracer_provider = tracer_provider
-        self._outboxes = {
-            sink.key: Outbox(sink, limits, incidents, store)
-            for sink in _destinations(sinks, config, incidents)
+        self._queues = {
+            sink.key: SinkQueue(sink, limits, incidents, outbox)
+            for sink in self._destinations(sinks, config)
         }
+        for key, queue in self._queues.items():
+            outbox.consume(key, Consumer(queue.capacity, self._recovered))
 
-    def lacking(self, evaluation: Evaluation) -> dict[str, int | None]:
-        """Return the sinks that an evaluation is for, by their name in the spool.
+    def _destinations(
+        self, sinks: Sequence[AnySink], config: RagEvalConfig
+    ) -> Iterable[Destination]:
+        names: Counter[str] = Counter()
+        for sink in sinks:
+            if isinstance(sink, PlatformSink):
+                sink.claim(weakref.ref(self))
+                sink.configure(content=config.capture_content, max_chars=bounds.EXPLANATION_CHARS)
+                one: Destination = sink
+            else:
+                one = UserSink(sink)
+            names[one.key] += 1
+            if names[one.key] > 1:
+                one.key = f"{one.key}#{names[one.key]}"
+            yield one
 
-        The value is the position of a resumable sink before the delivery, None for any other.
-        """
-        sinks = (box.sink for box in self._outboxes.values() if box.sink.wants(evaluation))
-        return {sink.key: self._position(sink) for sink in sinks}
-
-    def put(
-        self,
-        evaluation: Evaluation,
-        sinks: Mapping[str, int | None],
-        *,
-        entry: object | None = None,
-        is_repeated: bool = False,
-        accepted_at: float | None = None,
-    ) -> None:
-        """Hand an evaluation to sinks.
+    def jobs(self, evaluation: Evaluation, accepted: float | None = None) -> list[Job]:
+        """Return one job for each sink that accepts a result.
 
         Args:
-            evaluation: Result of a sample.
-            sinks: Names of the sinks that lack it, with positions, as `lacking` returns them.
-            entry: Row of the result in the spool, if it is on disk.
-            is_repeated: Whether another process may have delivered it already.
-            accepted_at: Time of the sample's acceptance in seconds since the epoch; now if None.
+            evaluation: The result.
+            accepted: Acceptance of its sample in seconds since the epoch; now if None.
         """
-        chars = _chars_of(evaluation)
-        age = 0.0 if accepted_at is None else time.time() - accepted_at
-        for name, since in sinks.items():
-            if name in self._outboxes:
-                self._outboxes[name].put(
-                    evaluation, chars, entry=entry, since=since, is_repeated=is_repeated, age=age
-                )
+        encode = partial(evaluation_to_text, evaluation, self._mark)
+        return [
+            Job(key, evaluation, encode, accepted)
+            for key, queue in self._queues.items()
+            if queue.sink.accepts(evaluation)
+        ]
+
+    def put(self, jobs: Iterable[Job]) -> None:
+        """Hand results to their sinks."""
+        for job in jobs:
+            self._queues[job.consumer].put(job, _chars_of(job.payload))
 
     def put_feedback(self, feedback: Feedback) -> None:
-        """Hand a feedback to all sinks that take feedback."""
+        """Hand a feedback to all sinks that accept feedback."""
         chars = _FEEDBACK_CHARS + len(feedback.reference or "") + len(feedback.label or "")
-        for outbox in self._outboxes.values():
-            if isinstance(outbox.sink, UserSink) and outbox.sink.takes_feedback:
-                outbox.put(feedback, chars)
+        for key, queue in self._queues.items():
+            if queue.sink.accepts(feedback):
+                queue.put(Job(key, feedback), chars, retries=False)
 
-    def knows(self, name: str) -> bool:
-        """Return whether there is a sink of that name in the spool."""
-        return name in self._outboxes
-
-    def capacity(self, name: str) -> int:
-        """Return how many results of the spool a sink can take over; 0 for an unknown name."""
-        outbox = self._outboxes.get(name)
-        return 0 if outbox is None else outbox.capacity()
+    def _recovered(self, job: Job) -> bool:
+        """Hand a result of the outbox to its sink."""
+        try:
+            job.payload = self._revive(job.payload)
+            job.encode = partial(evaluation_to_text, job.payload, self._mark)
+        except Exception as error:  # noqa: BLE001 - the file's edge: anything may have written it
+            self._incidents.report("spool", error)
+            self._outbox.done(job)
+        else:
+            self.put([job])
+        return True
 
     def check(self) -> None:
         """Count calls that hang. To be called a few times a second."""
-        for outbox in self._outboxes.values():
-            outbox.check()
+        for queue in self._queues.values():
+            queue.check()
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until everything handed over so far is sent, lost, or safe in the spool.
@@ -137,10 +167,10 @@ class Delivery:
             Whether it is.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        if any(isinstance(box.sink, PlatformSink) for box in self._outboxes.values()):
+        if any(isinstance(queue.sink, PlatformSink) for queue in self._queues.values()):
             self._export_spans(_left(deadline))
         # Each has its turn, even after one that needed all the time.
-        flushed = [outbox.flush(_left(deadline)) for outbox in self._outboxes.values()]
+        flushed = [queue.flush(_left(deadline)) for queue in self._queues.values()]
         return all(flushed)
 
     def close(self) -> None:
@@ -148,20 +178,11 @@ class Delivery:
 
         What is not delivered is left in the spool, or lost and counted.
         """
-        for outbox in self._outboxes.values():
-            outbox.begin_close(_CLOSE_TIMEOUT)
-        for outbox in self._outboxes.values():
-            outbox.end_close()
-
-    def _position(self, sink: Destination) -> int | None:
-        resumable = sink.resumable if isinstance(sink, UserSink) else None
-        if resumable is None:
-            return None
-        try:
-            return int(resumable.position())
-        except Exception as error:  # noqa: BLE001 - the sink's edge
-            self._incidents.report(f"sink {sink.name}", error)
-            return None
+        for queue in self._queues.values():
+            queue.begin_close(_CLOSE_TIMEOUT)
+        for queue in self._queues.values():
+            queue.end_close()
+        self.is_closed = True
 
     def _export_spans(self, timeout: float | None) -> None:
         """Export the spans that have ended; an exporter may take longer than its time limit."""
@@ -204,11 +225,7 @@ def sink_list(sinks: Iterable[SinkSpec] | SinkSpec | None, config: RagEvalConfig
         sinks = config.sinks
     if isinstance(sinks, str | Sink) or callable(sinks) or not isinstance(sinks, Iterable):
         sinks = [sinks]
-    made = [_sink(spec, config) for spec in sinks]
-    for sink in made:
-        if isinstance(sink, PlatformSink):
-            sink.claim()
-    return made
+    return [_sink(spec, config) for spec in sinks]
 
 
 def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
@@ -224,25 +241,6 @@ def _sink(spec: SinkSpec, config: RagEvalConfig) -> AnySink:
         return CallableSink(spec)
     wants = f"a Sink, a callable (evaluation) or (sample, outcomes), {sinks_wanted()}"
     raise ConfigError("sinks", spec, wants)
-
-
-def _destinations(
-    sinks: Sequence[AnySink], config: RagEvalConfig, incidents: Incidents
-) -> list[Destination]:
-    """Return what the outboxes deliver to; names in the spool are unique."""
-    made: list[Destination] = []
-    names: Counter[str] = Counter()
-    for sink in sinks:
-        if isinstance(sink, PlatformSink):
-            sink.configure(content=config.capture_content, max_chars=bounds.EXPLANATION_CHARS)
-            one: Destination = sink
-        else:
-            one = UserSink(sink, incidents)
-        names[one.key] += 1
-        if names[one.key] > 1:
-            one.key = f"{one.key}#{names[one.key]}"
-        made.append(one)
-    return made
 
 
 def _chars_of(evaluation: Evaluation) -> int:

@@ -1,4 +1,4 @@
-"""Laws of the outbox: what fails, hangs or is refused affects no other result and no other sink."""
+"""Laws of the dispatcher: a result or sink that fails, hangs or is refused affects no other."""
 
 from __future__ import annotations
 
@@ -8,28 +8,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rag_eval_hooks.config.settings import RagEvalConfig
-from rag_eval_hooks.delivery.delivery import Delivery, sink_list
-from rag_eval_hooks.delivery.destination import (
-    Limits,
-    Rejected,
-    RetryLater,
-    SendError,
-    SpanUnknown,
-)
+from rag_eval_hooks.delivery.platforms.base import PlatformSink, SpanScores
 from rag_eval_hooks.delivery.platforms.phoenix import PhoenixSink
-from rag_eval_hooks.delivery.platforms.platform import PlatformSink, SpanScores
+from rag_eval_hooks.delivery.sink import Rejected, RetryLater, SendError, SpanUnknown
+from rag_eval_hooks.delivery.sink_queue import Limits
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.feedback import Feedback
-from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Score
 from tests.servers.platform_server import Answer, PlatformServer, Request
+from tests.support.delivery import Dispatched
 from tests.waiting import until
 
 LIMITS = Limits(timeout=60.0, retry_for=60.0)
@@ -46,50 +40,24 @@ def evaluation(number: int, chars: int = 1) -> Evaluation:
     return Evaluation(sample=sample, outcomes=outcomes, probability=1.0, start=1, end=2)
 
 
-class Rows:
-    """Rows on disk: which sinks have which entry, and which entries were left."""
+class Opened(Dispatched):
+    """A dispatcher of results by number."""
 
-    def __init__(self) -> None:
-        self.had: list[tuple[object, str]] = []
-        self.left: list[tuple[object, str]] = []
-
-    def delivered(self, entry: object, sink: str) -> None:
-        self.had.append((entry, sink))
-
-    def leave(self, entry: object, sink: str) -> bool:
-        self.left.append((entry, sink))
-        return True
-
-
-class Opened:
-    """A delivery with everything that it counts."""
-
-    def __init__(self, *sinks: Any, limits: Limits = LIMITS, store: Rows | None = None) -> None:
-        self.incidents = Incidents()
-        made = sink_list(sinks, RagEvalConfig())
-        self.delivery = Delivery(made, RagEvalConfig(), self.incidents, store, limits=limits)
-
-    def put(self, *numbers: int, entries: bool = False, **fields: Any) -> None:
-        for number in numbers:
-            one = evaluation(number, **fields)
-            entry = f"row {number}" if entries else None
-            self.delivery.put(one, self.delivery.lacking(one), entry=entry)
-
-    def counts(self) -> Mapping[str, int]:
-        return self.incidents.counts()
+    def number(self, *numbers: int, chars: int = 1) -> None:
+        self.put(*(evaluation(number, chars) for number in numbers))
 
 
 @pytest.fixture
 def begin() -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
-    def make(*sinks: Any, **how: Any) -> Opened:
-        opened.append(Opened(*sinks, **how))
+    def make(*sinks: Any, limits: Limits = LIMITS, **how: Any) -> Opened:
+        opened.append(Opened(*sinks, limits=limits, **how))
         return opened[-1]
 
     yield make
     for one in opened:
-        one.delivery.close()
+        one.close()
 
 
 class Scripted(PlatformSink):
@@ -120,9 +88,9 @@ def test_a_result_that_is_rejected_costs_no_other(begin: Callable[..., Opened]) 
 
     sink = Scripted(answer)
     one = begin(sink)
-    one.put(*range(20))
+    one.number(*range(20))
     all_wait.set()
-    assert one.delivery.flush(300)
+    assert one.dispatch.flush(300)
     assert sink.taken == {str(number): 1 for number in range(20) if number != 3}
     assert max(sink.sizes) > 1
     assert one.counts() == {"sink scripted, HTTP 422: Lost": 1}
@@ -139,11 +107,11 @@ def test_a_span_that_is_unknown_delays_no_other(begin: Callable[..., Opened]) ->
 
     sink = Scripted(answer)
     one = begin(sink)
-    one.put(*range(20))
+    one.number(*range(20))
     until(lambda: len(sink.taken) == 19)
     until(lambda: sink.books()["waiting"] == 1)
     is_there.set()
-    assert one.delivery.flush(300)
+    assert one.dispatch.flush(300)
     assert sink.taken["0"] == 1
     assert one.counts() == {}
 
@@ -159,11 +127,11 @@ def test_a_result_that_fails_delays_no_other(begin: Callable[..., Opened]) -> No
     sink = Scripted(answer)
     sink.batch_size = 1
     one = begin(sink)
-    one.put(*range(200))
+    one.number(*range(200))
     until(lambda: len(sink.taken) == 199)
     until(lambda: sink.books()["waiting"] == 1)
     is_well.set()
-    assert one.delivery.flush(300)
+    assert one.dispatch.flush(300)
     assert sink.books()["sent"] == 200
 
 
@@ -185,13 +153,13 @@ def test_a_sink_that_is_down_is_probed_by_one_request(begin: Callable[..., Opene
 
     sink = Scripted(answer)
     one = begin(sink)
-    one.put(*range(500))
+    one.number(*range(500))
     until(lambda: sink.sizes[-3:] == [1, 1, 1])
     is_well.set()
-    assert one.delivery.flush(300)
+    assert one.dispatch.flush(300)
     assert sink.books()["sent"] == 500
     assert set(sink.taken.values()) == {1}
-    assert 1 < flying["most"] <= sink.workers
+    assert flying["most"] == 1
 
 
 def test_a_lasting_outage_counts_every_loss(begin: Callable[..., Opened]) -> None:
@@ -202,10 +170,10 @@ def test_a_lasting_outage_counts_every_loss(begin: Callable[..., Opened]) -> Non
 
     sink = Scripted(answer)
     one = begin(sink, limits=replace(LIMITS, retry_for=1.0))
-    one.put(*range(500))
+    one.number(*range(500))
 
     def lost() -> int:
-        one.delivery.check()
+        one.dispatch.check()
         return sink.books()["lost"]
 
     until(lambda: lost() == 500)
@@ -224,10 +192,10 @@ def test_a_platform_says_how_long_to_wait(begin: Callable[..., Opened]) -> None:
             raise RetryLater("HTTP 429", 1.0)
 
     one = begin(Scripted(answer))
-    one.put(0)
+    one.number(0)
     assert asked.wait(60)
-    one.put(1, 2)
-    assert one.delivery.flush(300)
+    one.number(1, 2)
+    assert one.dispatch.flush(300)
     assert times[1] - times[0] >= 1.0
 
 
@@ -248,10 +216,10 @@ def test_phoenix_sends_what_it_knows_and_waits_for_the_rest(
     taken: Counter[str] = Counter()
     with PlatformServer(answer) as server:
         one = begin(PhoenixSink(server.url))
-        one.put(*range(20))
+        one.number(*range(20))
         until(lambda: len(taken) == 19)
         is_there.set()
-        assert one.delivery.flush(300)
+        assert one.dispatch.flush(300)
     assert set(taken.values()) == {1}
     assert len(taken) == 20
     assert one.counts() == {}
@@ -298,8 +266,8 @@ def test_a_sink_is_called_by_its_signature(begin: Callable[..., Opened]) -> None
     sinks = [one, functools.partial(two), optional, everything, got["append"].append]
     opened = begin(*sinks, one_argument, two_arguments)
     result = evaluation(1)
-    opened.delivery.put(result, opened.delivery.lacking(result))
-    assert opened.delivery.flush(300)
+    opened.put(result)
+    assert opened.dispatch.flush(300)
     pair = (result.sample, result.outcomes)
     assert got == {
         "one": [result], "two": [pair], "optional": [pair], "any": [pair], "append": [result],
@@ -332,11 +300,11 @@ def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[...,
 
     thumbs, other = Thumbs(), OneArgument()
     one = begin(thumbs, other)
-    assert list(one.delivery.lacking(evaluation(1))) == ["OneArgument"]
-    one.put(1)
+    assert [job.consumer for job in one.dispatch.jobs(evaluation(1))] == ["OneArgument"]
+    one.number(1)
     told = Feedback(score=1)
-    one.delivery.put_feedback(told)
-    assert one.delivery.flush(300)
+    one.dispatch.put_feedback(told)
+    assert one.dispatch.flush(300)
     assert (thumbs.got, len(other.got)) == ([told], 1)
     assert one.counts() == {}
 
@@ -344,7 +312,7 @@ def test_a_sink_of_feedback_alone_is_not_called_for_samples(begin: Callable[...,
 def test_sinks_of_one_kind_have_names_of_their_own(begin: Callable[..., Opened]) -> None:
     """The spool can tell them apart, in every process in which they have the same order."""
     one = begin(OneArgument(), lambda e: None, OneArgument(), lambda e: None)
-    assert list(one.delivery.lacking(evaluation(1))) == [
+    assert [job.consumer for job in one.dispatch.jobs(evaluation(1))] == [
         "OneArgument", "CallableSink", "OneArgument#2", "CallableSink#2",
     ]  # fmt: skip
 
@@ -362,20 +330,21 @@ def test_a_sink_is_called_one_at_a_time_in_one_thread(begin: Callable[..., Opene
 
     one = begin(sink)
     callers = [
-        threading.Thread(target=one.put, args=range(20 * number, 20 * number + 20))
+        threading.Thread(target=one.number, args=range(20 * number, 20 * number + 20))
         for number in range(5)
     ]
     for caller in callers:
         caller.start()
     for caller in callers:
         caller.join()
-    assert one.delivery.flush(300)
+    assert one.dispatch.flush(300)
     assert (len(threads), flying["most"]) == (1, 1)
 
 
-def test_every_row_is_released_or_left(begin: Callable[..., Opened]) -> None:
-    """With a store, each result is delivered, given up, or left in its row: exactly one of them."""
-    rows = Rows()
+def test_every_result_is_sent_lost_or_left_in_the_outbox(
+    begin: Callable[..., Opened], tmp_path: Path
+) -> None:
+    """With a spool, what memory cannot hold waits on disk, and reaches the sink in the end."""
     down = threading.Event()
     down.set()
 
@@ -386,46 +355,40 @@ def test_every_row_is_released_or_left(begin: Callable[..., Opened]) -> None:
             raise Rejected("HTTP 422", is_for_all=False)
 
     sink, good = Scripted(answer), OneArgument()
-    limits = replace(LIMITS, queue_chars=5_000)
-    one = begin(sink, good, limits=limits, store=rows)
-    one.put(*range(20), entries=True, chars=1_000)
-    assert one.delivery.flush(300)
-    left = {entry for entry, name in rows.left if name == sink.key}
-    assert 10 <= len(left) < 20
-    assert one.counts()["sink scripted: left in the spool"] == len(left)
+    one = begin(sink, good, limits=replace(LIMITS, queue_chars=5_000), folder=tmp_path / "spool")
+    one.number(*range(20), chars=1_000)
+    assert one.dispatch.flush(300)
+    assert 10 <= one.counts()["sink scripted: left in the spool"] < 20
+    assert one.outbox.counts()["undelivered"] == 20
     down.clear()
-    until(lambda: sink.books()["waiting"] == 0)
-    assert one.delivery.capacity(sink.key) > 0
-    had = Counter(entry for entry, name in rows.had if name == sink.key)
-    assert set(had.values()) == {1}
-    assert set(had) | left == {f"row {number}" for number in range(20)}
-    assert not set(had) & left
+    until(lambda: "undelivered" not in one.outbox.counts())
+    assert set(sink.taken) == {str(number) for number in range(20) if number != 1}
     books = sink.books()
-    assert books["taken"] == books["sent"] + books["lost"] + books["spooled"] == 20
+    assert books["taken"] == books["sent"] + books["lost"] + books["spooled"]
+    assert (books["lost"], len(good.got)) == (1, 20)
 
 
-def test_a_close_leaves_in_the_rows_what_a_sink_lacks() -> None:
+def test_closing_leaves_undelivered_results_in_the_outbox(tmp_path: Path) -> None:
     """Results that a sink has not taken at the close stay on disk, and none is counted as lost."""
-    rows = Rows()
 
     def answer(spans: Sequence[str]) -> None:
         raise RetryLater("HTTP 503")
 
     sink = Scripted(answer)
-    one = Opened(sink, store=rows)
-    one.put(*range(5), entries=True)
-    assert one.delivery.flush(300)
-    one.delivery.close()
+    one = Opened(sink, limits=LIMITS, folder=tmp_path / "spool")
+    one.number(*range(5))
+    assert one.dispatch.flush(300)
+    one.close()
     assert sink.books()["spooled"] == 5
     assert not any("Lost" in kind for kind in one.counts())
-    assert rows.had == []
+    assert one.outbox.counts()["undelivered"] == 5
 
 
 def test_sinks_are_closed_once_also_without_a_result() -> None:
     """Each sink is closed after its last call, though it never got one."""
     first, second = OneArgument(), OneArgument()
     one = Opened(first, second)
-    one.put(1)
-    assert one.delivery.flush(300)
-    one.delivery.close()
+    one.number(1)
+    assert one.dispatch.flush(300)
+    one.close()
     until(lambda: first.closed == second.closed == 1)

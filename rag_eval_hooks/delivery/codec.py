@@ -1,0 +1,97 @@
+"""Samples and results as the text that an outbox stores, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rag_eval_hooks.redaction import Redactor
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.score import Outcome, Outcomes, Score, outcome_from_dict, outcome_to_dict
+
+__all__ = ["Stored", "evaluation_to_text", "from_text", "sample_to_text"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A sample, and its result if it has one; `start` and `end` in nanoseconds since the epoch."""
+
+    sample: Sample
+    probability: float | None
+    reason: str
+    outcomes: Outcomes = field(default_factory=dict)
+    start: int = 0
+    end: int = 0
+
+
+def sample_to_text(
+    sample: Sample, probability: float | None, reason: str, mark: str = "", **more: Any
+) -> str:
+    """Return a sample as ASCII JSON; metadata that JSON does not know becomes its text.
+
+    Args:
+        sample: The sample.
+        probability: Inclusion probability, 0 to 1, or None.
+        reason: Reason why it was chosen.
+        mark: Mark of the redaction settings that were applied to it.
+        **more: Further keys.
+
+    Raises:
+        ValueError: The metadata contains itself.
+    """
+    decision = {"probability": probability, "reason": reason, "redaction": mark}
+    return json.dumps({"sample": sample.to_dict(), **decision, **more}, default=str)
+
+
+def evaluation_to_text(evaluation: Evaluation, mark: str = "") -> str:
+    """Return a result as ASCII JSON, with the outcomes in their order.
+
+    Raises:
+        ValueError: Metadata or an explanation contains itself.
+    """
+    return sample_to_text(
+        evaluation.sample,
+        evaluation.probability,
+        evaluation.reason,
+        mark,
+        start=evaluation.start,
+        end=evaluation.end,
+        outcomes={name: outcome_to_dict(one) for name, one in evaluation.outcomes.items()},
+    )
+
+
+def from_text(text: str, redactor: Redactor | None = None) -> Stored:
+    """Return what a text describes, redacted by the present settings if others were applied.
+
+    Raises:
+        ValueError: The text is not JSON, or a value is out of range.
+        TypeError: The text does not describe a sample.
+        KeyError: A field is missing.
+        AttributeError: The text is JSON of another shape.
+        RedactionError: The sample could not be redacted.
+    """
+    data: Mapping[str, Any] = json.loads(text)
+    probability = data["probability"]
+    if probability is not None and not 0.0 <= probability <= 1.0:
+        raise ValueError("probability")
+    outcomes = {name: outcome_from_dict(one) for name, one in data.get("outcomes", {}).items()}
+    stored = Stored(
+        sample=Sample.from_dict(data["sample"]),
+        probability=probability,
+        reason=str(data["reason"]),
+        outcomes=outcomes,
+        start=int(data.get("start", 0)),
+        end=int(data.get("end", 0)),
+    )
+    if redactor is None or not redactor.active or data["redaction"] == redactor.mark:
+        return stored
+    # Explanations quote the texts as they were.
+    plain = {name: _without_quotes(one) for name, one in outcomes.items()}
+    return replace(stored, sample=redactor.again(stored.sample), outcomes=plain)
+
+
+def _without_quotes(outcome: Outcome) -> Outcome:
+    return replace(outcome, explanation={}) if isinstance(outcome, Score) else outcome

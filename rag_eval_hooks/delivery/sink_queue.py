@@ -1,0 +1,454 @@
+"""Queue and thread of one sink: batches, retries with backoff, time limits, flush and close."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rag_eval_hooks.backoff import Backoff, pause_after
+from rag_eval_hooks.delivery.outbox import Job, Outbox
+from rag_eval_hooks.delivery.sink import Destination, Rejected, RetryLater, SendError, SpanUnknown
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.suppress import suppressed
+
+__all__ = ["FULL", "RETRY", "Limits", "SinkQueue"]
+
+RETRY: Final = "Retry"
+"""Suffix of the count of failed tries that are repeated, and so are not losses."""
+FULL: Final = "outbox full"
+"""Reason of a result that the limit of memory does not allow to wait."""
+_LONGEST_ASKED: Final = 60.0
+"""Seconds of a `Retry-After` that are honored at most."""
+_FIRST_LOOK: Final = 0.5
+_LONGEST_LOOK: Final = 5.0
+"""Seconds between two tries of a result whose span is unknown."""
+_MOST_DOUBLINGS: Final = 10
+_DOWN: Final = 5
+"""Failures in a row after which the sink counts as down and is probed by one result at a time."""
+_GRACE: Final = 0.1
+"""Seconds beyond the time limit, in which a cancelled awaitable may still return."""
+_RECOVERED: Final = 64
+"""Results of the spool that are claimed at a time."""
+_POLL: Final = 0.05
+"""Seconds between two checks of a call that may hang, while a flush waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of one sink.
+
+    Attributes:
+        timeout: Seconds for one call of a sink, or one request to a platform.
+        retry_for: Seconds for which a failed result is retried at least.
+        keep_for: Seconds after its acceptance for which a result in the spool is retried.
+        queue_chars: Characters of results that may wait in memory.
+    """
+
+    timeout: float = 3.0
+    retry_for: float = 60.0
+    keep_for: float = 86_400.0
+    queue_chars: int = 10_000_000
+
+
+@dataclass(order=True, slots=True, kw_only=True)
+class _Item:
+    """A job on its way; times in seconds of the monotonic clock."""
+
+    due: float
+    number: int
+    job: Job = field(compare=False)
+    chars: int = field(compare=False)
+    queued_at: float = field(compare=False)
+    retry_until: float = field(compare=False)
+    give_up_at: float = field(compare=False)
+    tries: int = field(compare=False, default=0)
+    looks: int = field(compare=False, default=0)
+    is_alone: bool = field(compare=False, default=False)
+    is_last: bool = field(compare=False, default=False)
+    reason: str = field(compare=False, default="")
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    items: list[_Item]
+    began: float
+    size: int
+    is_overdue: bool = False
+    is_whole: bool = False
+
+
+class SinkQueue:
+    """Accepts results at once and delivers them in a thread of its own. Thread-safe.
+
+    A result that fails is retried after a growing pause, by itself; the others go on. After
+    several failures in a row the sink counts as down and is probed by one result at a time.
+    At every moment: taken = sent + lost + spooled + waiting.
+
+    With a spool, a result that cannot wait in memory is left in it (`spooled`). Without one it is
+    lost, counted with the reason, and a user's sink gets one try.
+    """
+
+    def __init__(
+        self, sink: Destination, limits: Limits, incidents: Incidents, outbox: Outbox
+    ) -> None:
+        sink.counts.clear()
+        if outbox.is_durable:
+            sink.counts["spooled"] = 0
+        self.sink = sink
+        self._limits = limits
+        self._incidents = incidents
+        self._outbox = outbox
+        self._origin = f"sink {sink.name}"
+        self._lock = threading.RLock()
+        self._queued = threading.Condition(self._lock)
+        self._settled = threading.Condition(self._lock)
+        self._waiting: list[_Item] = []
+        self._call: _Call | None = None
+        self._chars = self._number = self._failures = 0
+        self._backoff = Backoff()
+        self._paused_until = 0.0
+        self._last_reason = ""
+        self._thread: threading.Thread | None = None
+        self._closing: float | None = None
+        self._broken: str | None = None
+
+    def put(self, job: Job, chars: int, *, retries: bool = True) -> None:
+        """Accept a result of so many characters. Never waits."""
+        now = time.monotonic()
+        is_kept = retries and self._outbox.is_durable
+        retry_until = now + self._limits.retry_for if self.sink.retries or is_kept else 0.0
+        kept_until = now + self._limits.keep_for - (time.time() - job.accepted)
+        with self._lock:
+            self._number += 1
+            item = _Item(
+                due=now,
+                number=self._number,
+                job=job,
+                chars=chars,
+                queued_at=now,
+                retry_until=retry_until,
+                give_up_at=max(retry_until, kept_until) if job.is_stored else retry_until,
+            )
+            self.sink.counts["taken"] += 1
+            self._chars += chars
+            reason = self._reason_against()
+            if reason is not None:
+                self._leave(item, reason)
+                return
+            heapq.heappush(self._waiting, item)
+            self._queued.notify()
+
+    def capacity(self) -> int:
+        """Return how many results of the spool the sink can take over."""
+        with self._lock:
+            if self._closing is not None or self._broken is not None:
+                return 0
+            is_empty = not self._waiting and self._call is None
+            if self._backoff.is_failing or self._is_stuck:
+                return 1 if is_empty else 0
+            return _RECOVERED if is_empty or 2 * self._chars < self._limits.queue_chars else 0
+
+    def check(self) -> None:
+        """Count a call that hangs, and give up what has waited too long for a sink that is down."""
+        now = time.monotonic()
+        with self._lock:
+            self._check_call(now)
+            if self._backoff.is_failing:
+                self._drop_waiting(lambda item: 0 < item.give_up_at <= now, self._give_up)
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until everything accepted so far is sent, lost, or safe in the spool.
+
+        What waits for a retry is tried at once. A result in the spool is not waited for after its
+        first try, nor while the sink is down or hangs.
+
+        Args:
+            timeout: Seconds, or None without limit.
+
+        Returns:
+            Whether nothing of it waits.
+        """
+        now = time.monotonic()
+        deadline = None if timeout is None else now + timeout
+        with self._lock:
+            last = self._number
+            for item in self._waiting:
+                item.due = min(item.due, now)
+            heapq.heapify(self._waiting)
+            self._queued.notify()
+            while self._is_any_until(last):
+                now = time.monotonic()
+                if deadline is not None and now >= deadline:
+                    return False
+                # A call that hangs notifies nobody.
+                self._settled.wait(_POLL if deadline is None else min(_POLL, deadline - now))
+                self._check_call(time.monotonic())
+            return True
+
+    def begin_close(self, timeout: float) -> None:
+        """Accept nothing more; try what waits once more, for `timeout` seconds."""
+        with self._lock:
+            if self._closing is not None:
+                return
+            self._closing = time.monotonic() + timeout
+            self._queued.notify()
+            is_idle = self._thread is None and self._start() is not None
+        if is_idle:
+            self._close_sink()
+
+    def end_close(self) -> None:
+        """Wait for the end of `begin_close`; leave in the spool what was not sent, or lose it."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(max(0.0, (self._closing or 0.0) - time.monotonic()))
+        with self._lock:
+            if thread is not None and thread.is_alive() and self.sink.is_watched:
+                self._incidents.report(f"{self._origin} close", TimeoutError())
+            self._give_up_all("shutdown")
+
+    @property
+    def _is_stuck(self) -> bool:
+        return self._call is not None and self._call.is_overdue
+
+    def _reason_against(self) -> str | None:
+        if self._closing is not None:
+            return "closed"
+        if self._broken is not None:
+            return self._broken
+        # A single result may be of any size.
+        if self._chars > self._limits.queue_chars and (self._waiting or self._call):
+            return FULL
+        return None if self._thread is not None else self._start()
+
+    def _start(self) -> str | None:
+        name = f"rag-eval-hooks-{self.sink.name}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # The system has no thread left, or the interpreter is ending.
+            return "no thread"
+        self._thread = thread
+        return None
+
+    def _run(self) -> None:
+        with suppressed():
+            call = self._next()
+            if call is None or self._opened():
+                while call is not None:
+                    failures = self._send(call)
+                    with self._lock:
+                        self._settle(call, failures, time.monotonic())
+                        self._settled.notify_all()
+                    call = self._next()
+            self._close_sink()
+
+    def _opened(self) -> bool:
+        try:
+            self.sink.open(self._limits.timeout)
+        except Exception as error:  # noqa: BLE001 - the sink's edge: a client's own errors
+            with self._lock:
+                # Nothing can be sent in this process.
+                self._broken = type(error).__name__
+                self._give_up_all(self._broken)
+                self._settled.notify_all()
+            return False
+        return True
+
+    def _close_sink(self) -> None:
+        try:
+            self.sink.close()
+        except BaseException as error:  # noqa: BLE001 - the sink's edge
+            self._incidents.report(f"{self._origin} close", error)
+
+    def _send(self, call: _Call) -> Mapping[int, BaseException]:
+        last = self._closing is not None or any(item.is_last for item in call.items)
+        try:
+            return self.sink.send([item.job.payload for item in call.items], last=last)
+        except BaseException as error:  # noqa: BLE001 - the sink's edge: even an exit ends here
+            call.is_whole = True
+            return dict.fromkeys(range(call.size), error)
+
+    def _next(self) -> _Call | None:
+        """Return the next call as soon as it is due; None at the end."""
+        with self._lock:
+            self._call = None
+            while not self._is_over(now := time.monotonic()):
+                due = self._due_at()
+                if due is not None and due <= now:
+                    self._call = _Call(items := self._batch(now), now, len(items))
+                    return self._call
+                self._queued.wait(None if due is None else due - now)
+            return None
+
+    def _due_at(self) -> float | None:
+        if not self._waiting:
+            return None
+        if self._closing is not None:
+            return 0.0
+        return max(self._waiting[0].due, self._paused_until)
+
+    def _is_over(self, now: float) -> bool:
+        if self._closing is None:
+            return False
+        # A sink that is down is not tried again: what it lacks is safe in the spool.
+        is_safe = self._outbox.is_durable and self._backoff.is_failing
+        return not self._waiting or now >= self._closing or is_safe
+
+    def _batch(self, now: float) -> list[_Item]:
+        items = [heapq.heappop(self._waiting)]
+        is_single = self._backoff.is_failing or items[0].is_alone
+        most = 1 if is_single else self.sink.batch_size
+        while self._waiting and len(items) < most:
+            following = self._waiting[0]
+            if following.due > now or following.is_alone or following.is_last != items[0].is_last:
+                break
+            items.append(heapq.heappop(self._waiting))
+        return items
+
+    def _settle(self, call: _Call, failures: Mapping[int, BaseException], now: float) -> None:
+        for index, item in enumerate(call.items):
+            error = failures.get(index)
+            if error is None:
+                self._finish(item)
+                self.sink.counts["sent"] += 1
+            else:
+                self._fail(item, error, call, now)
+        if len(failures) < call.size or not all(map(_is_outage, failures.values())):
+            self._failures = 0
+            self._backoff.succeeded()
+            return
+        self._failures += 1
+        can_wait = self.sink.retries or self._outbox.is_durable
+        if can_wait and self._failures >= _DOWN:
+            self._paused_until = max(self._paused_until, now + self._backoff.failed())
+
+    def _fail(self, item: _Item, error: BaseException, call: _Call, now: float) -> None:
+        """Decide what follows from the failure of an item."""
+        is_shared = call.is_whole and call.size > 1
+        if is_shared and isinstance(error, SendError) and not error.is_for_all:
+            # Another item of the request may be the cause.
+            item.is_alone = True
+            self._try_again(item, now)
+        elif isinstance(error, SpanUnknown):
+            self._await_span(item, error, now)
+        elif isinstance(error, Rejected):
+            self._lose(item, error.reason)
+        elif isinstance(error, RetryLater):
+            self._incidents.count(f"{self._origin}, {error.reason}: {RETRY}")
+            asked = now + min(error.wait or 0.0, _LONGEST_ASKED)
+            self._paused_until = max(self._paused_until, asked)
+            self._retry(item, error.reason, now)
+        else:
+            if not call.is_overdue:
+                self._incidents.report(self._origin, error)
+            self._retry(item, "", now)
+
+    def _retry(self, item: _Item, reason: str, now: float) -> None:
+        item.tries += 1
+        item.reason = self._last_reason = reason
+        if self._closing is not None and item.give_up_at:
+            self._leave(item, reason)
+        elif now >= item.give_up_at:
+            self._give_up(item)
+        else:
+            self._try_again(item, now + pause_after(item.tries))
+
+    def _await_span(self, item: _Item, error: SpanUnknown, now: float) -> None:
+        if self._closing is not None:
+            self._leave(item, error.reason)
+        elif item.is_last:
+            self._lose(item, error.reason)
+        else:
+            pause = min(_FIRST_LOOK * 2 ** min(item.looks, _MOST_DOUBLINGS), _LONGEST_LOOK)
+            item.looks += 1
+            item.is_alone = False
+            item.is_last = now + pause >= item.retry_until
+            self._try_again(item, now + pause)
+
+    def _try_again(self, item: _Item, due: float) -> None:
+        item.due = due
+        heapq.heappush(self._waiting, item)
+
+    def _check_call(self, now: float) -> None:
+        """Count a call that hangs; without a row on disk, its result and those behind are lost."""
+        call, longest = self._call, self._limits.timeout + _GRACE
+        if call is None or not self.sink.is_watched or now - call.began <= longest:
+            return
+        if not call.is_overdue:
+            call.is_overdue = True
+            for item in call.items:
+                self._miss(item)
+            call.items = [item for item in call.items if item.job.is_stored]
+        self._drop_waiting(
+            lambda item: not item.job.is_stored and now - item.queued_at > longest, self._miss
+        )
+
+    def _miss(self, item: _Item) -> None:
+        self._incidents.report(self._origin, TimeoutError())
+        if not item.job.is_stored:
+            self._lose(item, "")
+
+    def _drop_waiting(self, is_over: Callable[[_Item], bool], end: Callable[[_Item], None]) -> None:
+        over = [item for item in self._waiting if is_over(item)]
+        if over:
+            self._waiting = [item for item in self._waiting if not is_over(item)]
+            heapq.heapify(self._waiting)
+        for item in over:
+            end(item)
+
+    def _is_any_until(self, number: int) -> bool:
+        """Return whether a flush waits for anything up to a number."""
+        is_settling = not (self._backoff.is_failing or self._is_stuck)
+        flying: Sequence[_Item] = ()
+        if self._call is not None and not self._call.is_overdue:
+            flying = self._call.items
+        return any(
+            item.number <= number
+            and (not item.job.is_stored or (is_settling and not item.tries and not item.looks))
+            for item in (*flying, *self._waiting)
+        )
+
+    def _give_up_all(self, reason: str) -> None:
+        items, self._waiting = list(self._waiting), []
+        if self._call is not None:
+            items += self._call.items
+            self._call.items = []
+        for item in items:
+            self._leave(item, reason)
+
+    def _leave(self, item: _Item, reason: str) -> None:
+        """Leave a result to the spool; without one it is lost."""
+        if not self._outbox.retry(item.job):
+            self._lose(item, reason)
+            return
+        self._chars -= item.chars
+        self.sink.counts["spooled"] += 1
+        if reason == FULL:
+            self._incidents.count(f"{self._origin}: left in the spool")
+
+    def _give_up(self, item: _Item) -> None:
+        # What was never tried is lost for the reason that the others failed for.
+        reason = item.reason or self._last_reason
+        self._lose(item, "kept too long" if item.job.is_stored else reason)
+
+    def _lose(self, item: _Item, reason: str) -> None:
+        """Count a loss; the failures of a user's sink are counted by themselves."""
+        self._finish(item)
+        self.sink.counts["lost"] += 1
+        if reason:
+            self._incidents.count(f"{self._origin}, {reason}: Lost")
+
+    def _finish(self, item: _Item) -> None:
+        self._chars -= item.chars
+        if self._outbox.is_durable:
+            self._outbox.done(item.job)
+
+
+def _is_outage(error: BaseException) -> bool:
+    """Return whether a failure may concern the whole sink, rather than one result."""
+    return isinstance(error, RetryLater) or not isinstance(error, SendError)

@@ -1,1 +1,0 @@
-"""Accepted samples and undelivered results on disk: one SQLite file for each process."""
