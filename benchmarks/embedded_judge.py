@@ -32,7 +32,7 @@ from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.local.entailer import Entailer
 from rag_eval_hooks.judges.local.windows import RULES
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
-from rag_eval_hooks.tasks import Decompose, Rate, Verify
+from tests.support.judge_task import JudgeTask
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # CPU time is of one core
 FOLDS = 5
@@ -137,10 +137,10 @@ async def faithfulness(judge: LocalJudge, row: Row) -> float | None:
 
 async def claims_of(judge: LocalJudge, row: Row) -> Sequence[str]:
     """The claims of the answer."""
-    task = Decompose(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_CLAIMS}), question=row["question"], answer=row["answer"]
     )
-    return made((await judge.decompose(task)).answer_claims)
+    return made((await task.by(judge)).answer_claims)
 
 
 async def support_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> list[bool]:
@@ -150,40 +150,40 @@ async def support_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> list
 
 async def verdicts_of(judge: LocalJudge, row: Row, claims: Sequence[str]) -> Sequence[Support]:
     """Verdicts on claims by the contexts."""
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question=row["question"],
         chunks=tuple(row["contexts"]),
         answer=row["answer"],
         answer_claims=tuple(claims),
     )
-    return made((await judge.verify(task)).answer_support)
+    return made((await task.by(judge)).answer_support)
 
 
 async def relevance(judge: LocalJudge, row: Row, reference: str | None) -> list[float]:
     """The rating of each chunk."""
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.RELEVANCE}),
         question=row["question"],
         chunks=tuple(row["contexts"]),
         reference=reference,
     )
-    return [chunk.rating for chunk in made((await judge.verify(task)).relevance)]
+    return [chunk.rating for chunk in made((await task.by(judge)).relevance)]
 
 
 async def states(judge: LocalJudge, row: Row, reference: str) -> tuple[bool, bool]:
     """Does the answer state the reference; does the reference support any claim of the answer."""
     both = frozenset({Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS})
     texts = {"question": row["question"], "answer": row["answer"], "reference": reference}
-    found = await judge.decompose(Decompose(wanted=both, **texts))
-    task = Verify(
+    found = await JudgeTask(wanted=both, **texts).by(judge)
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT}),
         chunks=("",),
         answer_claims=made(found.answer_claims),
         reference_claims=made(found.reference_claims),
         **texts,
     )
-    verdicts = await judge.verify(task)
+    verdicts = await task.by(judge)
     backward = [v.holds for v in made(verdicts.reference_agreement)]
     forward = [v.holds for v in made(verdicts.answer_agreement)]
     return bool(backward) and all(backward), any(forward)
@@ -274,13 +274,13 @@ async def report_classification(judge: LocalJudge, rows: list[Row]) -> str:
 
 async def is_correct(judge: LocalJudge, row: Row, reference: str) -> bool:
     """The class of an answer by one reference."""
-    task = Rate(
+    task = JudgeTask(
         wanted=frozenset({Finding.CLASSIFICATION}),
         question=row["question"],
         answer=row["answer"],
         reference=reference,
     )
-    return made((await judge.rate(task)).classification).holds
+    return made((await task.by(judge)).classification).holds
 
 
 async def report_direct_relevance(judge: LocalJudge, rows: list[Row]) -> str:
@@ -289,12 +289,12 @@ async def report_direct_relevance(judge: LocalJudge, rows: list[Row]) -> str:
     half = len(rows) // 2
     for row, other in zip(rows, rows[half:] + rows[:half], strict=True):
         for question in {row["question"], other["question"]}:
-            task = Rate(
+            task = JudgeTask(
                 wanted=frozenset({Finding.DIRECT_RELEVANCE}),
                 question=question,
                 answer=row["answer"],
             )
-            value = made((await judge.rate(task)).direct_relevance)
+            value = made((await task.by(judge)).direct_relevance)
             scored.append(Scored(value, question == row["question"]))
     return f"direct relevance, EVOUNA, own or another question: AUROC {auroc(scored):.3f}"
 
@@ -304,10 +304,10 @@ async def report_stance(judge: LocalJudge, rows: list[Row]) -> str:
     scored = []
     for row in rows:
         if row["labels"]["dont_know"] is not None:
-            task = Decompose(
+            task = JudgeTask(
                 wanted=frozenset({Finding.STANCE}), question=row["question"], answer=row["answer"]
             )
-            stance = made((await judge.decompose(task)).stance)
+            stance = made((await task.by(judge)).stance)
             scored.append(Scored(float(stance.answer), row["labels"]["dont_know"]))
     return (
         f"stance, refusals: accuracy {accuracy(scored):.3f}, "
@@ -343,18 +343,16 @@ async def all_findings(judge: LocalJudge, row: Row, chunks: tuple[str, ...]) -> 
     """Everything the judge can say of a sample, the first words of a chunk as reference."""
     texts = {"question": row["question"], "answer": row["answer"], "reference": chunks[0][:150]}
     first = frozenset({Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS, Finding.ENTITIES})
-    found = await judge.decompose(Decompose(wanted=first | {Finding.STANCE}, **texts))
-    await judge.verify(
-        Verify(
-            wanted=VERIFIED,
-            chunks=chunks,
-            answer_claims=made(found.answer_claims),
-            reference_claims=made(found.reference_claims),
-            entities=made(found.entities),
-            **texts,
-        )
-    )
-    await judge.rate(Rate(wanted=RATED, **texts))
+    found = await JudgeTask(wanted=first | {Finding.STANCE}, **texts).by(judge)
+    await JudgeTask(
+        wanted=VERIFIED,
+        chunks=chunks,
+        answer_claims=made(found.answer_claims),
+        reference_claims=made(found.reference_claims),
+        entities=made(found.entities),
+        **texts,
+    ).by(judge)
+    await JudgeTask(wanted=RATED, **texts).by(judge)
 
 
 async def report_denials(judge: LocalJudge, rows: list[Row]) -> str:

@@ -1,7 +1,6 @@
-"""Judge calls and characters per sample, by metrics and by way of asking.
+"""Judge calls and characters per sample, by metrics.
 
     python -m benchmarks.judge_calls [--samples 50] [--json FILE]
-    python -m benchmarks.judge_calls --labelled FILE [--limit 200] [--judge NAME]
 
 The judge is in-process and truthful; what is counted is what `LLMJudge` sends, the system and
 user texts of every call, and what it gets back. Endpoints without JSON Schema also get the reply's
@@ -9,26 +8,17 @@ shape in the text; that is the second figure. Embedding calls are not judge call
 
 Below the table stands the share of the characters of contexts that the prompt cache of an
 endpoint serves, which knows the beginning of a prompt from its first reply on.
-
-With `--labelled` all metrics are asked of any judge in both ways, fused and single, and its
-faithfulness is held against labels: JSON lines with `question`, `contexts`, `answer`, perhaps
-`reference`, and `labels: {"hallucinated": true or false}`. `--judge` names the judge as in the
-setting `judge`, whose other settings come from RAG_EVAL_*; without it, the truthful judge shows
-that the command works.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from benchmarks.corpus import samples
-from benchmarks.embedded_judge import Row, Scored, auroc, read
 from benchmarks.table import parser_of, written
-from rag_eval_hooks import Judge, NotScored, RagEval, Sample, Score
+from rag_eval_hooks import NotScored, RagEval
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.openai import OpenAIJudge
@@ -56,16 +46,8 @@ SETS: Mapping[str, Sequence[str]] = {
     ),
     "all suites": ("all",),
 }
-WAYS: Mapping[str, Mapping[str, str]] = {
-    "fused": {},
-    "fused, independent": {"nvidia_calls": "independent"},
-    "single": {"calls": "single"},
-}
-LIMITS = {
-    ("ten (ragas, nvidia)", "fused"): (8, 32_000, 5_000),
-    ("reference-free (ragas)", "fused"): (2, 9_000),
-    ("all suites", "fused"): (12,),
-}
+MOST = {"ten (ragas, nvidia)": 8 + 1 + 6, "reference-free (ragas)": 4, "all suites": 22}
+"""Calls: for the ten metrics eight, question generation, and Nvidia's six independent ratings."""
 PUBLISHED = (35, 153_000)
 """Calls and characters of the best-known library for the ten metrics, on such samples."""
 
@@ -124,10 +106,10 @@ class Cost:
     failed: int
 
 
-def cost(metrics: Sequence[str], options: Mapping[str, str], count: int) -> Cost:
+def cost(metrics: Sequence[str], count: int) -> Cost:
     """What judging samples by these metrics takes."""
     chat = CountingChat()
-    judge = LLMJudge(chat, **options)  # type: ignore[arg-type]
+    judge = LLMJudge(chat)
     reference_free = not any(name in ("all", "nvidia") for name in metrics)
     failed = 0
     with RagEval(metrics=metrics, judge=judge, embedder=WordEmbedder()) as evals:
@@ -167,59 +149,16 @@ def cached(stagger: bool, count: int) -> float:
     return served / whole
 
 
-def compare(rows: Sequence[Row], judge: str | None) -> None:
-    """Print faithfulness against labels, by the way of asking."""
-    with ExitStack() as stack:
-        url = stack.enter_context(JudgeServer()).url if judge is None else None
-        model = (judge or "openai:truthful").partition(":")[2]
-        found = {
-            calls: values(rows, OpenAIJudge(model, base_url=url, calls=calls))
-            for calls in ("fused", "single")
-        }
-    for way, by_row in found.items():
-        scored = [
-            Scored(value, not row["labels"]["hallucinated"])
-            for row, value in zip(rows, by_row, strict=True)
-            if value is not None
-        ]
-        print(f"{way}: AUROC {auroc(scored):.3f}, {len(scored)} of {len(rows)} rows scored")
-    pairs = list(zip(*found.values(), strict=True))
-    same = sum(one == other for one, other in pairs)
-    print(f"same faithfulness: {same} of {len(pairs)} rows")
-
-
-def values(rows: Sequence[Row], judge: Judge) -> list[float | None]:
-    """Faithfulness of each row, asked for beside all other metrics."""
-    found = []
-    with RagEval("all", judge, embedder="none") as evals:
-        for row in rows:
-            names = ("question", "contexts", "answer", "reference")
-            sample = Sample.from_dict({name: row[name] for name in names if row.get(name)})
-            score = evals.evaluate(sample)["ragas.faithfulness"]
-            found.append(score.value if isinstance(score, Score) else None)
-    return found
-
-
 def main() -> None:
     """Prints the table."""
     parser = parser_of(__doc__)
     parser.add_argument("--samples", type=int, default=50)
-    parser.add_argument("--labelled", type=Path)
-    parser.add_argument("--limit", type=int, default=200)
-    parser.add_argument("--judge")
     given = parser.parse_args()
-    if given.labelled:
-        compare(read(given.labelled)[: given.limit], given.judge)
-        return
     count = given.samples
     print(f"{count} samples, five contexts of 120 words; per sample:")
     rows = []
     for name, metrics in SETS.items():
-        for way, options in WAYS.items():
-            found = cost(metrics, options, count)
-            limits = (*LIMITS.get((name, way), ()), None, None, None)
-            most = dict(zip(("most calls", "most chars", "most replied"), limits, strict=False))
-            rows.append({"metrics": name, "asked": way} | asdict(found) | most)
+        rows.append({"metrics": name} | asdict(cost(metrics, count)) | {"most calls": MOST[name]})
     written(rows, given.json)
     for stagger in (True, False):
         share = cached(stagger, min(count, 10))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-__all__ = ["ClaimVerdict", "Support", "Verdict"]
+__all__ = ["UNREAD", "ClaimVerdict", "Support", "Verdict"]
+
+UNREAD: Final = "the judge gave no readable verdict"
+"""Reason of a verdict that is unsure because the reply about its item could not be read."""
 
 
 class ClaimVerdict(StrEnum):

@@ -5,28 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from rag_eval_hooks.claim_verdict import ClaimVerdict, Support, Verdict
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored, Unavailable
 from rag_eval_hooks.usage import Usage, total_by_key
 
 __all__ = [
-    "BUILDS_ON",
-    "DECOMPOSED",
     "EMBEDDED",
-    "GRADED",
-    "OF_ANSWER",
-    "OF_REFERENCE",
-    "RATED",
     "TOKEN_SCORED",
-    "VERIFIED",
     "ChunkRelevance",
     "ClaimVerdict",
     "Finding",
     "Findings",
     "GEval",
-    "Makers",
+    "Maker",
     "Questions",
     "Rating",
     "Stance",
@@ -68,42 +61,29 @@ class Finding(StrEnum):
     TOKEN_SCORE = "token_score"
 
 
-OF_ANSWER: Final = frozenset({Finding.ANSWER_CLAIMS, Finding.QUESTIONS, Finding.STANCE})
-"""Findings of a `Decompose` that need the answer."""
-OF_REFERENCE: Final = frozenset({Finding.REFERENCE_CLAIMS, Finding.ENTITIES, Finding.STANCE})
-"""Findings of a `Decompose` that need the reference."""
-DECOMPOSED: Final = OF_ANSWER | OF_REFERENCE
-"""Findings of a `Decompose`."""
-RATED: Final = frozenset(
-    {
-        Finding.DIRECT_RELEVANCE,
-        Finding.GEVAL,
-        Finding.CLASSIFICATION,
-        Finding.CORRECTNESS,
-        Finding.ALIGNMENT,
-        Finding.ATTITUDE,
-    }
-)
-"""Findings of a `Rate`."""
-GRADED: Final = frozenset(
-    {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
-)
-"""Findings of a `Grade`."""
 EMBEDDED: Final = frozenset({Finding.QUESTION_SIMILARITY, Finding.ANSWER_SIMILARITY})
 """Findings of an embedder."""
 TOKEN_SCORED: Final = frozenset({Finding.TOKEN_SCORE})
 """Findings of a token scorer."""
-VERIFIED: Final = frozenset(Finding) - DECOMPOSED - RATED - GRADED - EMBEDDED - TOKEN_SCORED
-"""Findings of a `Verify`: all others."""
-BUILDS_ON: Final[Mapping[Finding, Finding]] = {
-    Finding.ANSWER_SUPPORT: Finding.ANSWER_CLAIMS,
-    Finding.ANSWER_AGREEMENT: Finding.ANSWER_CLAIMS,
-    Finding.REFERENCE_SUPPORT: Finding.REFERENCE_CLAIMS,
-    Finding.REFERENCE_AGREEMENT: Finding.REFERENCE_CLAIMS,
-    Finding.ENTITIES_FOUND: Finding.ENTITIES,
-    Finding.QUESTION_SIMILARITY: Finding.QUESTIONS,
-}
-"""Findings that are about the items of another finding: one verdict for each item, in order."""
+
+
+class Maker(NamedTuple):
+    """A judge that made a finding.
+
+    Attributes:
+        name: Name of the judge.
+        kind: Kind of annotator.
+        screening: Whether its verdicts are good for finding bad answers, not for deciding.
+    """
+
+    name: str
+    kind: AnnotatorKind
+    screening: bool = False
+
+    @classmethod
+    def of(cls, judge: Any) -> Maker:
+        """Return the name, the kind and the standing of a judge."""
+        return cls(judge.name, judge.annotator_kind, bool(getattr(judge, "screening", False)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +94,13 @@ class ChunkRelevance:
         useful: The verdict.
         rating: Degree from 0 to 100.
         reason: The judge's words.
+        sure: False if the judge cannot tell; `useful` and `rating` mean nothing then.
     """
 
     useful: bool
     rating: float
     reason: str = ""
+    sure: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +159,6 @@ class TokenScore:
 _NOT_ASKED = NotScored(Cause.MISSING_INPUT, "the finding was not asked for")
 Made: TypeAlias = T | NotScored
 """A finding's content, or why there is none."""
-Makers: TypeAlias = tuple[tuple[str, AnnotatorKind], ...]
-"""Name and kind of judges."""
 Pair: TypeAlias = tuple[int | None, int | None]
 """Ratings by two independent templates; None for an invalid one."""
 
@@ -196,12 +176,12 @@ class Findings:
         reference_support: One per reference claim, in order.
         answer_agreement: One per answer claim: does the reference support it.
         reference_agreement: One per reference claim: does the answer state it.
-        relevance: One per chunk, judged by the reference if there is one, else the answer, else
-            the question alone.
+        relevance: One per chunk, judged by the reference if there is one, else by the question;
+            never by the answer.
         entities_found: One per entity: do the contexts hold it.
         question_similarity: Cosine of the question and each generated question, in [-1, 1].
         stance: Which of answer and reference are indistinct.
-        relevance_to_answer: Like `relevance`, but always judged by the answer.
+        relevance_to_answer: One per chunk, judged by the answer.
         direct_relevance: How far the answer addresses the question: 0, 0.25, 0.5, 0.75 or 1.
         geval: Answer against reference by three criteria.
         classification: Whether the answer is correct by the reference.
@@ -215,7 +195,8 @@ class Findings:
         answer_similarity: Cosine of answer and reference, in [-1, 1].
         token_score: Token-level likeness of answer and reference.
         usage: Usage of each finding, absent ones included; a shared call is divided.
-        by: Name and kind of the judges that made each finding, where there are several.
+        warnings: What a reader of a finding should know, such as that an item could not be read.
+        by: The judges that made each finding, where there are several.
     """
 
     answer_claims: Made[tuple[str, ...]] = _NOT_ASKED
@@ -243,7 +224,8 @@ class Findings:
     answer_similarity: Made[float] = _NOT_ASKED
     token_score: Made[TokenScore] = _NOT_ASKED
     usage: Mapping[Finding, Usage] = field(default_factory=dict)
-    by: Mapping[Finding, Makers] = field(default_factory=dict)
+    warnings: Mapping[Finding, tuple[str, ...]] = field(default_factory=dict)
+    by: Mapping[Finding, tuple[Maker, ...]] = field(default_factory=dict)
 
     def asked(self, kind: Finding) -> bool:
         """Return whether the finding was made, or is known to be absent."""
@@ -263,7 +245,8 @@ class Findings:
         if not values and not other.usage:
             return self
         usage = total_by_key(self.usage, other.usage)
-        return replace(self, **values, usage=usage, by={**self.by, **other.by})
+        warnings = {**self.warnings, **other.warnings}
+        return replace(self, **values, usage=usage, warnings=warnings, by={**self.by, **other.by})
 
 
 _NAMES: Final = tuple(kind.value for kind in Finding)

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from rag_eval_hooks.context import Context, contexts_of
 
-__all__ = ["Context", "Sample", "Status"]
+__all__ = ["Context", "Field", "Sample", "Status"]
 
 _OTHER_NAMES = {
     "user_input": "question",
@@ -168,6 +168,21 @@ class Sample:
             raise TypeError(f"A sample needs a 'question'; the mapping has {got}.")
         known["metadata"] = {**known.get("metadata", {}), **free}
         return cls(**known)
+
+
+class Field(StrEnum):
+    """Fields of a sample that a metric or a finding can need."""
+
+    QUESTION = "question"
+    CONTEXTS = "contexts"
+    ANSWER = "answer"
+    REFERENCE = "reference"
+
+    @classmethod
+    def lacking(cls, sample: Sample) -> frozenset[Field]:
+        """Return the fields that the sample lacks; a blank question counts as lacking."""
+        absent = {name for name in cls if getattr(sample, name) is None}
+        return frozenset(absent if sample.question.strip() else absent | {cls.QUESTION})
 
 
 def _with_own_names(values: Mapping[str, Any]) -> Mapping[str, Any]:

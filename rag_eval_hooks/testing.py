@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import (
@@ -34,19 +35,16 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Outcomes
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify
 
 __all__ = [
     "ChunkRelevance",
     "ClaimVerdict",
-    "Decompose",
     "Finding",
     "Findings",
     "GEval",
-    "Grade",
+    "JudgeCall",
     "MemorySink",
     "Questions",
-    "Rate",
     "Rating",
     "Result",
     "ScriptedJudge",
@@ -54,7 +52,6 @@ __all__ = [
     "Support",
     "TokenScore",
     "Verdict",
-    "Verify",
 ]
 
 
@@ -98,17 +95,31 @@ class MemorySink:
         self.closed = True
 
 
+class JudgeCall(NamedTuple):
+    """One call of `Judge.make`.
+
+    Attributes:
+        sample: Sample to judge.
+        wanted: Findings to make.
+        known: Findings that were made before.
+    """
+
+    sample: Sample
+    wanted: frozenset[Finding]
+    known: Findings
+
+
 class ScriptedJudge:
     """Judge that returns scripted findings.
 
     Args:
-        script: Findings, or a function from the task to findings. A finding that is wanted and
+        script: Findings, or a function from the call to findings. A finding that is wanted and
             not in the script is absent as `judge_failed`.
         error: Exception raised instead of every reply, such as `JudgeError("down")`.
         latency: Seconds before each reply.
 
     Attributes:
-        tasks: Tasks in order.
+        calls: Calls in order.
     """
 
     name = "scripted"
@@ -117,7 +128,7 @@ class ScriptedJudge:
 
     def __init__(
         self,
-        script: Findings | Callable[[Task], Findings] | None = None,
+        script: Findings | Callable[[JudgeCall], Findings] | None = None,
         *,
         error: BaseException | None = None,
         latency: float = 0.0,
@@ -125,32 +136,18 @@ class ScriptedJudge:
         self._script = script or Findings()
         self._error = error
         self._latency = latency
-        self.tasks: list[Task] = []
+        self.calls: list[JudgeCall] = []
 
-    async def decompose(self, task: Decompose) -> Findings:
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Return the scripted findings among those wanted."""
-        return await self._reply(task)
-
-    async def verify(self, task: Verify) -> Findings:
-        """Return the scripted findings among those wanted."""
-        return await self._reply(task)
-
-    async def rate(self, task: Rate) -> Findings:
-        """Return the scripted findings among those wanted."""
-        return await self._reply(task)
-
-    async def grade(self, task: Grade) -> Findings:
-        """Return the scripted findings among those wanted."""
-        return await self._reply(task)
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-    async def _reply(self, task: Task) -> Findings:
-        self.tasks.append(task)
+        call = JudgeCall(sample, wanted, known)
+        self.calls.append(call)
         await asyncio.sleep(self._latency)
         if self._error is not None:
             raise self._error
-        script = self._script(task) if callable(self._script) else self._script
-        wanted = (kind.value for kind in task.wanted if script.asked(kind))
-        return Findings(**{name: getattr(script, name) for name in wanted})
+        script = self._script(call) if callable(self._script) else self._script
+        made = (kind.value for kind in wanted if script.asked(kind))
+        return Findings(**{name: getattr(script, name) for name in made})
+
+    async def aclose(self) -> None:
+        """Do nothing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
@@ -12,7 +12,6 @@ from llama_index.core.callbacks import CallbackManager
 from llama_index.core.llms import LLM, CustomLLM
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.tools import BaseTool, ToolMetadata, ToolOutput
-from pydantic import BaseModel, create_model
 
 from rag_eval_hooks.calls import Caller
 from rag_eval_hooks.errors import ConfigError
@@ -117,9 +116,8 @@ class _Shape(BaseTool):
     """Tool that describes the shape of a reply and is never run."""
 
     def __init__(self, prompt: Prompt) -> None:
-        model = _model_of(prompt.name, prompt.example)
         self._metadata = ToolMetadata(
-            description="Takes the reply.", name=prompt.name, fn_schema=model
+            description="Takes the reply.", name=prompt.name, fn_schema=prompt.model
         )
 
     @property
@@ -128,20 +126,6 @@ class _Shape(BaseTool):
 
     def __call__(self, input: Any) -> ToolOutput:
         raise NotImplementedError
-
-
-def _model_of(name: str, example: Mapping[str, Any]) -> type[BaseModel]:
-    """Make a model of objects like the example: LlamaIndex takes no plain schemas."""
-    fields: dict[str, Any] = {key: (_type_of(key, value), ...) for key, value in example.items()}
-    return create_model(name, **fields)
-
-
-def _type_of(name: str, value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return _model_of(name, value)
-    if isinstance(value, list):
-        return list[_type_of(name, value[0])]  # type: ignore[misc]
-    return type(value)
 
 
 def _messages(prompt: Prompt) -> list[ChatMessage]:

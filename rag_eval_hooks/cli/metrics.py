@@ -10,11 +10,12 @@ from typing import Any, Final
 
 from rag_eval_hooks.cli import UsageError
 from rag_eval_hooks.errors import ConfigError
-from rag_eval_hooks.findings import BUILDS_ON, DECOMPOSED, GRADED, RATED, VERIFIED, Finding
+from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.metrics import Metric, build
 from rag_eval_hooks.metrics.check_file import parse_checks
 from rag_eval_hooks.metrics.example import FINDINGS, SAMPLE
 from rag_eval_hooks.metrics.options import MetricOptions
+from rag_eval_hooks.prompts import SPECS, Unit, with_bases
 from rag_eval_hooks.score import NotScored, Score
 
 __all__ = ["example_texts", "listed", "register", "worked"]
@@ -83,16 +84,13 @@ def _better(metric: Metric) -> str:
 
 def _read(metric: Metric) -> frozenset[Finding]:
     """Return all findings behind the metric's value on the example."""
-    then = frozenset[Finding]() if metric.then is None else metric.then(SAMPLE, FINDINGS)
-    read = metric.reads(SAMPLE) | then
-    return read | {BUILDS_ON[kind] for kind in read if kind in BUILDS_ON}
+    return with_bases(metric.findings_for(SAMPLE, FINDINGS))
 
 
 def _calls(metric: Metric) -> int:
-    """Return the judge calls that the metric alone takes for the example, in fused mode."""
-    read = _read(metric)
-    shared = (read & DECOMPOSED, read & VERIFIED, read & RATED)
-    return sum(map(bool, shared)) + 2 * len(read & GRADED)
+    """Return the judge calls that the metric alone takes for the example: one for each finding."""
+    judged = [SPECS[kind] for kind in _read(metric) & SPECS.keys()]
+    return sum(2 if spec.unit is Unit.TEMPLATE else 1 for spec in judged)
 
 
 def _explained(metric: Metric) -> Iterator[str]:

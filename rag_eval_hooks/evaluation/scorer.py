@@ -9,21 +9,20 @@ from dataclasses import replace
 from typing import Final
 
 from rag_eval_hooks._version import __version__
-from rag_eval_hooks.evaluation.collect_findings import FindingsCollector
+from rag_eval_hooks.evaluation.collect_findings import FindingsCollector, findings_read
 from rag_eval_hooks.evaluation.finding_sources import Sources
-from rag_eval_hooks.evaluation.plan import EvaluationPlan, missing_inputs
 from rag_eval_hooks.findings import (
     EMBEDDED,
     TOKEN_SCORED,
     ClaimVerdict,
     Finding,
     Findings,
-    Makers,
+    Maker,
     Support,
     Verdict,
 )
 from rag_eval_hooks.incidents import Incidents, without_exit
-from rag_eval_hooks.metrics import AskedMetric, Metric
+from rag_eval_hooks.metrics import AskedMetric, Metric, missing_inputs
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import (
     AnnotatorKind,
@@ -39,7 +38,6 @@ from rag_eval_hooks.usage import Usage
 __all__ = ["Scorer"]
 
 _LEFT_OUT: Final = NotScored(Cause.SAMPLED_OUT, "the metric's rate left it out")
-_NO_FINDINGS: Final = Findings()
 
 
 class Scorer:
@@ -63,7 +61,6 @@ class Scorer:
         only_fed: bool,
     ) -> None:
         self._metrics = metrics
-        self._plan = EvaluationPlan(metrics, incidents)
         self._sources = sources
         self._sample_timeout = sample_timeout
         self._incidents = incidents
@@ -103,9 +100,7 @@ class Scorer:
         return await asyncio.gather(self._findings(sample, fed), self._ask_all(asked, sample))
 
     async def _findings(self, sample: Sample, fed: Sequence[Metric]) -> Findings:
-        if not self._plan.needs_findings(fed, sample):
-            return _NO_FINDINGS
-        collector = FindingsCollector(sample, fed, self._plan, self._sources, self._incidents)
+        collector = FindingsCollector(sample, fed, self._sources, self._incidents)
         return await collector.run(self._sample_timeout)
 
     async def _ask_all(
@@ -133,7 +128,7 @@ class Scorer:
     ) -> Outcomes:
         """Return the outcomes in the order of the metrics, measuring those that are not known."""
         reads = {
-            metric.id: self._plan.reads(metric, sample, findings)
+            metric.id: findings_read(metric, sample, findings, self._incidents)
             for metric in self._metrics
             if metric.id not in known
         }
@@ -171,21 +166,21 @@ class Scorer:
         outcome: Outcome,
         read: frozenset[Finding],
         used: Usage,
-        by: Mapping[Finding, Makers],
+        by: Mapping[Finding, tuple[Maker, ...]],
     ) -> Outcome:
         """Return the outcome with its annotator, version and usage."""
         if isinstance(outcome, NotScored):
             return replace(outcome, usage=used)
         if read - EMBEDDED - TOKEN_SCORED:
             judge = self._sources.judge
-            makers = dict(maker for kind in sorted(read & by.keys()) for maker in by[kind])
-            makers = makers or {judge.name: judge.annotator_kind}
-            by_model = AnnotatorKind.LLM in makers.values()
+            makers = dict.fromkeys(maker for kind in sorted(read & by.keys()) for maker in by[kind])
+            makers = makers or {Maker.of(judge): None}
+            kinds = [maker.kind for maker in makers]
             return replace(
                 outcome,
                 label=outcome.label or getattr(judge, "label", None),
-                annotator_kind=AnnotatorKind.LLM if by_model else next(iter(makers.values())),
-                annotator=" > ".join(makers),
+                annotator_kind=AnnotatorKind.LLM if AnnotatorKind.LLM in kinds else kinds[0],
+                annotator=" > ".join(maker.name for maker in makers),
                 judged=True,
                 version=f"{__version__}+{judge.version}",
                 usage=used,

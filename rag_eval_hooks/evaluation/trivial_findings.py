@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rag_eval_hooks.findings import (
-    BUILDS_ON,
     Finding,
     Findings,
     Questions,
@@ -14,15 +13,13 @@ from rag_eval_hooks.findings import (
     TokenScore,
     Verdict,
 )
-from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.prompts import ABOUT, SPECS
+from rag_eval_hooks.sample import Field, Sample
 from rag_eval_hooks.score import NotScored
 
-__all__ = ["from_items", "from_texts", "items", "misfits"]
+__all__ = ["from_items", "from_texts", "misfits"]
 
 _NOTHING = "no context was retrieved"
-_NEEDS_NO_CHUNK = frozenset(
-    {Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT, Finding.ACCURACY_RATINGS}
-)
 _ON_NOTHING = {
     Finding.ANSWER_SUPPORT: Support((), reason=_NOTHING),
     Finding.REFERENCE_SUPPORT: Support((), reason=_NOTHING),
@@ -52,14 +49,14 @@ def from_items(kind: Finding, findings: Findings, chunks: Sequence[str]) -> Find
         The finding, or nothing where it has to be asked for.
     """
     listed: tuple[str, ...] = ()
-    if kind in BUILDS_ON:
-        base: tuple[str, ...] | NotScored = getattr(findings, BUILDS_ON[kind])
+    if kind in ABOUT:
+        base: tuple[str, ...] | NotScored = getattr(findings, ABOUT[kind])
         if isinstance(base, NotScored):
             return Findings.absent(frozenset({kind}), base)
         if not base:
             return _finding(kind, ())
         listed = base
-    if chunks or kind in _NEEDS_NO_CHUNK:
+    if chunks or Field.CONTEXTS not in SPECS[kind].shows:
         return Findings()
     if kind in (Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS):
         # Nothing retrieved answers nothing and grounds nothing: the lowest step of both rubrics.
@@ -75,7 +72,7 @@ def misfits(findings: Findings, chunks: Sequence[str]) -> dict[Finding, str]:
     A judge can be the user's own code: a verdict too few would be a wrong score.
     """
     wrong: dict[Finding, str] = {}
-    for kind, base in BUILDS_ON.items():
+    for kind, base in ABOUT.items():
         if kind is not Finding.QUESTION_SIMILARITY:
             verdicts, listed = getattr(findings, kind.value), getattr(findings, base.value)
             wrong |= _unequal(kind, verdicts, listed)
@@ -94,11 +91,6 @@ def _unequal(kind: Finding, verdicts: Any, listed: Any) -> dict[Finding, str]:
     if len(verdicts) == len(listed):
         return {}
     return {kind: f"the judge gave {len(verdicts)} verdicts for {len(listed)} items"}
-
-
-def items(finding: tuple[str, ...] | NotScored) -> tuple[str, ...]:
-    """Return the items of a finding; none where it is absent."""
-    return () if isinstance(finding, NotScored) else finding
 
 
 def _finding(kind: Finding, content: Any) -> Findings:

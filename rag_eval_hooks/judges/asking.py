@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -22,16 +24,18 @@ from rag_eval_hooks.judges.calls.context import (
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.chat import Chat, Completion
 from rag_eval_hooks.judges.prices import Prices
-from rag_eval_hooks.prompts import Ask, Items, Prompt, Reading, ReplyError, Values
+from rag_eval_hooks.prompts import SPECS, Ask, Items, Prompt, Reading, ReplyError, Unit, Values
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.usage import Usage, total_by_key
 
-__all__ = ["Answers", "Asker", "Call", "Stagger", "findings_of", "without"]
+__all__ = ["Answers", "ItemLoop", "Request", "Stagger", "findings_of", "gathered", "without"]
 
 T = TypeVar("T")
 
-Call: TypeAlias = tuple[Ask, Items]
+Request: TypeAlias = tuple[Ask, Items]
 """Items to ask for in one prompt."""
+_MOST_SENT = 256
+"""Beginnings of prompts that are remembered as sent."""
 _LONGEST_LEAD = 5.0
 """Seconds after which the others follow anyway: by then the first reply has begun, or is late."""
 
@@ -66,13 +70,15 @@ class Stagger:
     """Lets the first of several calls that begin alike go ahead.
 
     A provider has a prompt's beginning in its cache once the first reply to it has begun; calls
-    that are sent before are charged in full. A call that fails lets the others go too.
+    that are sent before are charged in full. A call that fails lets the others go too. Later calls
+    with a beginning that was sent lately do not wait.
     """
 
     def __init__(self) -> None:
         self._leads: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Event]] = (
             WeakKeyDictionary()
         )
+        self._sent: OrderedDict[int, None] = OrderedDict()
 
     async def run(self, prefix: str | None, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call, after the first one with the same beginning.
@@ -81,7 +87,7 @@ class Stagger:
             prefix: Beginning of the prompt that other calls share; None for a call of its own.
             call: Makes it.
         """
-        if prefix is None:
+        if prefix is None or hash(prefix) in self._sent:
             return await call()
         leads = self._leads.setdefault(asyncio.get_running_loop(), {})
         if (lead := leads.get(prefix)) is not None:
@@ -94,9 +100,24 @@ class Stagger:
         finally:
             lead.set()
             del leads[prefix]
+            self._sent[hash(prefix)] = None
+            while len(self._sent) > _MOST_SENT:
+                self._sent.popitem(last=False)
 
 
-class Asker:
+async def gathered(parts: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all parts at once and return their results; the first error is raised at the end.
+
+    Only when all have ended: none goes on unobserved.
+    """
+    results = await asyncio.gather(*parts, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+class ItemLoop:
     """Asks one model for items.
 
     Args:
@@ -113,21 +134,16 @@ class Asker:
         self._stagger = stagger
         self._secret = secrets.token_bytes(16)
 
-    async def ask_all(self, calls: Iterable[Call]) -> Answers:
+    async def ask_all(self, calls: Iterable[Request]) -> Answers:
         """Make all calls at the same time, and return their answers together."""
         return (await self.ask_groups([list(calls)]))[0]
 
-    async def ask_groups(self, groups: Sequence[Sequence[Call]]) -> list[Answers]:
+    async def ask_groups(self, groups: Sequence[Sequence[Request]]) -> list[Answers]:
         """Make all calls at the same time, and return the answers of each group."""
         calls = [(index, call) for index, group in enumerate(groups) for call in group if call[1]]
-        results = await asyncio.gather(
-            *(self.ask(*call) for _index, call in calls), return_exceptions=True
-        )
+        results = await gathered(self.ask(*call) for _index, call in calls)
         answers = [Answers() for _group in groups]
         for (index, _call), result in zip(calls, results, strict=True):
-            if isinstance(result, BaseException):
-                # Raised only when all have ended: none goes on unobserved.
-                raise result
             answers[index] |= result
         return answers
 
@@ -150,6 +166,7 @@ class Asker:
                 answers |= failure | self._spent(still, error.usage)
                 break
             problems = reading.problems
+            items = {kind: keys for kind, keys in items.items() if kind not in ask.unwanted}
             answers |= Answers(problems=_last(without(still, reading.values), problems))
             again = _both(flawed.values, reading.flawed)
             flawed |= Answers(reading.flawed)
@@ -192,9 +209,8 @@ class Asker:
                 async with asyncio.timeout_at(call_context().deadline):
                     if self._stagger is None:
                         return await self._chat.complete(prompt)
-                    return await self._stagger.run(
-                        prompt.prefix, lambda: self._chat.complete(prompt)
-                    )
+                    complete = partial(self._chat.complete, prompt)
+                    return await self._stagger.run(prompt.prefix, complete)
         except TimeoutError:
             raise out_of_time(spent.usage) from None
 
@@ -239,22 +255,38 @@ def without(items: Items, values: Values) -> Items:
 
 
 def findings_of(ask: Ask, wanted: frozenset[Finding], answers: Answers) -> Findings:
-    """Return the findings, each complete or absent with its cause, and the usage of each."""
+    """Return the wanted findings, each with its content or the cause of its absence.
+
+    Where only some items of many have a content, the others are unsure: a metric decides whether
+    the rest is enough. What was spent on the question is the wanted findings' in equal parts.
+    """
     items = ask.items()
     contents: dict[str, Any] = {}
+    warnings: dict[Finding, tuple[str, ...]] = {}
     for kind in wanted:
         valid = answers.values.get(kind, {})
         asked = items.get(kind, ())
-        missing = len(set(asked) - set(valid))
-        if not ask.possible(kind):
-            contents[kind.value] = NotScored(Cause.MISSING_INPUT, "a text is missing")
-        elif missing:
-            contents[kind.value] = answers.failures.get(kind) or _unanswered(
+        missing = sum(key not in valid for key in asked)
+        if missing and not _is_enough(kind, len(asked) - missing, len(asked)):
+            why = answers.failures.get(kind)
+            contents[kind.value] = why or _unanswered(
                 missing, len(asked), answers.problems.get(kind)
             )
-        else:
-            contents[kind.value] = ask.content(kind, valid)
-    return Findings(**contents, usage=answers.usage)
+            continue
+        if missing and SPECS[kind].unit is Unit.SENTENCE:
+            warnings[kind] = (f"claims of {missing} of {len(asked)} sentences could not be read",)
+        contents[kind.value] = ask.content(kind, valid)
+    spent = sum(answers.usage.values(), start=Usage())
+    usage = dict.fromkeys(wanted, spent.share(len(wanted))) if answers.usage else {}
+    return Findings(**contents, usage=usage, warnings=warnings)
+
+
+def _is_enough(kind: Finding, valid: int, asked: int) -> bool:
+    """Return whether a finding can be made from some of its items."""
+    unit = SPECS[kind].unit
+    if unit is Unit.SENTENCE:
+        return 3 * valid >= 2 * asked
+    return valid > 0 and unit not in (Unit.WHOLE, Unit.TEXT)
 
 
 def _failure(error: JudgeError) -> NotScored:

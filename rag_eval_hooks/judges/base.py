@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
-from rag_eval_hooks.findings import Findings, TokenScore
+from rag_eval_hooks.findings import Finding, Findings, TokenScore
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["AsksBudget", "Embedder", "Judge", "MeteredEmbedder", "TokenScorer"]
@@ -35,24 +35,24 @@ class Judge(Protocol):
     @property
     def version(self) -> str: ...
 
-    async def decompose(self, task: Decompose) -> Findings:
-        """Make the wanted findings, each either its content or an absence with the cause.
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
+        """Make findings about a sample. Called at most twice for one sample.
+
+        The first call asks for claims, entities and all that needs no other finding. The second
+        asks for verdicts on the claims and entities, which `known` then holds.
+
+        Args:
+            sample: The sample, contexts and texts as they were captured.
+            wanted: The findings to make.
+            known: Findings that were made before.
+
+        Returns:
+            Each wanted finding, or its absence as a `NotScored` with the cause. Verdicts stand in
+            the order of the items, one for each.
 
         Raises:
             JudgeError: None of them could be made.
         """
-        ...
-
-    async def verify(self, task: Verify) -> Findings:
-        """Make the findings of the second task, as by `decompose`."""
-        ...
-
-    async def rate(self, task: Rate) -> Findings:
-        """Make the findings of the third task, as by `decompose`."""
-        ...
-
-    async def grade(self, task: Grade) -> Findings:
-        """Make the findings of the fourth task, as by `decompose`."""
         ...
 
     async def aclose(self) -> None:

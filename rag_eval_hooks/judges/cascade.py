@@ -1,45 +1,41 @@
-"""Cascade of two judges: the first judges all, the second what the first cannot tell."""
+"""Cascade of two judges: the second judges what the first cannot tell."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import json
-import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import logging
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import Finding, Findings, Support, Verdict
+from rag_eval_hooks.findings import Finding, Findings, Maker, Support, Verdict
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.calls.failures import cause_of
 from rag_eval_hooks.judges.calls.metered_judge import metered
+from rag_eval_hooks.prompts import ABOUT
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 
 __all__ = ["Cascade"]
 
-_LISTS: Final[Mapping[Finding, str]] = {
-    Finding.ANSWER_SUPPORT: "answer_claims",
-    Finding.ANSWER_AGREEMENT: "answer_claims",
-    Finding.REFERENCE_SUPPORT: "reference_claims",
-    Finding.REFERENCE_AGREEMENT: "reference_claims",
-    Finding.ENTITIES_FOUND: "entities",
-}
-"""Verdicts on single items, and the items that they are about."""
-Chances: TypeAlias = dict[Finding, list[float]]
-"""Probability of each of the first judge's verdicts to be sent on."""
+_logger = logging.getLogger("rag_eval_hooks")
+
+Positions: TypeAlias = dict[Finding, list[int]]
+"""Positions of the items of each finding that go to the second judge."""
 
 
 class Cascade:
-    """Judge of two judges, for most of a language model's agreement at a part of its calls.
+    """Asks a cheap judge first, and an LLM only where the first is unsure.
 
-    The first judges everything. Verdicts that it is unsure about, or that carry a warning, are
-    sent on to the second, as is a random part of the sure ones: compared with the second's, these
-    show what the first is worth. What the first cannot make at all, such as rubric ratings, the
-    second makes. A verdict says who gave it (`judge`) and with which probability it was sent on
-    (`sent_on`); weigh by its inverse to estimate the agreement of the two.
+    Every verdict that the first judge is unsure about, or that carries a warning, goes to the
+    second judge, as does a random part of the sure ones: compared with the second's, these show
+    what the first is worth. The second judge also makes what the first cannot make, such as rubric
+    ratings, and everything that the first failed to make. A second judge that fails costs only
+    what it was asked for. A verdict says who gave it (`judge`) and with which probability it was
+    sent on (`sent_on`); weigh by its inverse to estimate the agreement of the two.
 
     Example:
         ```python
@@ -49,16 +45,14 @@ class Cascade:
     Args:
         first: A judge, or its name as in the setting `judge`: fast and cheap.
         second: A judge, or its name: the one whose word counts.
-        unsure: Whether unsure verdicts, and those with a warning, are sent on; or the two
-            probabilities between which a verdict is sent on.
-        worth: Number of wrong verdicts to expect among the doubtful ones of a sample from which
-            they are sent on. All of a sample's go in one call: the higher, the fewer calls.
+        unsure: Whether unsure verdicts, and those with a warning, are sent on; or two
+            probabilities, low and high: then verdicts with a probability between them are sent on
+            as well.
         floor: Probability with which any other verdict is sent on, in [0, 1]. Chosen by a hash of
             question and item: the same sample has the same verdicts everywhere.
 
     Raises:
-        ConfigError: `floor` is no probability, `unsure` neither a flag nor two of them, or
-            `worth` below 0.
+        ConfigError: `floor` is no probability, or `unsure` neither a flag nor two of them.
     """
 
     annotator_kind = AnnotatorKind.LLM
@@ -69,18 +63,14 @@ class Cascade:
         second: str | Judge,
         *,
         unsure: bool | tuple[float, float] = True,
-        worth: float = 0.0,
         floor: float = 0.02,
     ) -> None:
         if not isinstance(unsure, bool) and not _is_band(unsure):
             raise ConfigError("unsure", unsure, "True, False, or two probabilities, low and high")
         if isinstance(floor, bool) or not isinstance(floor, int | float) or not 0 <= floor <= 1:
             raise ConfigError("floor", floor, "a probability from 0 to 1")
-        if isinstance(worth, bool) or not isinstance(worth, int | float) or not worth >= 0:
-            raise ConfigError("worth", worth, "a number, 0 or more")
         self._given = (first, second)
         self._unsure = unsure
-        self._worth = float(worth)
         self._floor = float(floor)
 
     def resolved(self, choose: Callable[[str], Judge]) -> Cascade:
@@ -93,8 +83,7 @@ class Cascade:
             ConfigError: A name is unknown.
         """
         first, second = (choose(one) if isinstance(one, str) else one for one in self._given)
-        rules: dict[str, Any] = {"unsure": self._unsure, "worth": self._worth}
-        return Cascade(metered(first), metered(second), floor=self._floor, **rules)
+        return Cascade(metered(first), metered(second), unsure=self._unsure, floor=self._floor)
 
     @property
     def first(self) -> Judge:
@@ -126,38 +115,19 @@ class Cascade:
         """Host of the second judge, if it is known."""
         return getattr(self._given[1], "host", None)
 
-    async def decompose(self, task: Decompose) -> Findings:
-        """Return claims and the like of the first judge; of the second what that cannot make."""
-        return await self._completed(task, self.first.decompose, self.second.decompose)
-
-    async def verify(self, task: Verify) -> Findings:
-        """Return verdicts of the first judge, and of the second on what is sent on."""
-        findings = await self._completed(task, self.first.verify, self.second.verify)
-        chances = self._chances(task, findings)
-        sent = {kind: _drawn(task, kind, one) for kind, one in chances.items()}
-        sent = {kind: at for kind, at in sent.items() if at}
-        if not sent:
-            return findings
-        chosen = {
-            name: sorted({at for kind in sent if _LISTS[kind] == name for at in sent[kind]})
-            for name in _LISTS.values()
-        }
-        second = await self._asked(task, frozenset(sent), chosen)
-        values: dict[str, Any] = {}
-        for kind, at in sent.items():
-            where = {i: n for n, i in enumerate(chosen[_LISTS[kind]]) if i in at}
-            pair = (getattr(findings, kind), getattr(second, kind))
-            values[kind.value] = self._joined(*pair, where, chances[kind])
-        both = (*self._by(self.first), *self._by(self.second))
-        return findings.merged(Findings(**values, usage=second.usage, by=dict.fromkeys(sent, both)))
-
-    async def rate(self, task: Rate) -> Findings:
-        """Return ratings of the first judge; of the second what that cannot make or tell."""
-        return await self._completed(task, self.first.rate, self.second.rate)
-
-    async def grade(self, task: Grade) -> Findings:
-        """Return grades of the first judge; of the second what that cannot make."""
-        return await self._completed(task, self.first.grade, self.second.grade)
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
+        """Return findings of the first judge, and of the second what that lacks or cannot tell."""
+        findings = await _tried(self.first, sample, wanted, known)
+        lacking = frozenset(kind for kind in wanted if self._lacks(getattr(findings, kind)))
+        kept = wanted - lacking
+        findings = replace(findings, by=dict.fromkeys(kept, (Maker.of(self.first),)))
+        sent = self._sent(sample.question, kept, findings, known)
+        others, second = await asyncio.gather(
+            self._completed(sample, lacking, known),
+            self._again(sample, sent, known),
+        )
+        findings = findings.merged(_made_only(others, findings))
+        return findings.merged(self._joined(findings, second, sent, known)) if sent else findings
 
     async def warm_up(self) -> None:
         """Load local models of both judges."""
@@ -169,87 +139,119 @@ class Cascade:
         """Close both judges."""
         await asyncio.gather(self.first.aclose(), self.second.aclose())
 
-    async def _completed(
-        self,
-        task: Any,
-        first: Callable[[Any], Coroutine[Any, Any, Findings]],
-        second: Callable[[Any], Coroutine[Any, Any, Findings]],
-    ) -> Findings:
-        findings = await first(task)
-        lacking = frozenset(k for k in task.wanted if self._lacks(getattr(findings, k)))
-        by = dict.fromkeys(task.wanted - lacking, self._by(self.first))
-        findings = replace(findings, by=by)
-        if lacking:
-            others = await second(replace(task, wanted=lacking))
-            by = dict.fromkeys(lacking, self._by(self.second))
-            findings = findings.merged(replace(others, by=by))
-        return findings
-
-    async def _asked(
-        self, task: Verify, wanted: frozenset[Finding], chosen: Mapping[str, Sequence[int]]
-    ) -> Findings:
-        """Return what the second judge says of the chosen items, or why it says nothing."""
-        lists: dict[str, Any] = {
-            name: tuple(getattr(task, name)[at] for at in chosen[name]) for name in _LISTS.values()
-        }
-        try:
-            return await self.second.verify(replace(task, wanted=wanted, **lists))
-        except JudgeError as error:
-            failed = Findings.absent(wanted, NotScored(cause_of(error), str(error)))
-            return failed.merged(Findings(usage={min(wanted): error.usage}))
-
     def _lacks(self, finding: Any) -> bool:
+        """Return whether the second judge has to make a finding as a whole."""
         if isinstance(finding, NotScored):
-            return finding.cause is Cause.MISSING_INPUT
-        return bool(self._unsure) and isinstance(finding, Verdict) and not finding.sure
+            return finding.cause is Cause.MISSING_INPUT or finding.cause.is_failure
+        if not self._unsure:
+            return False
+        if isinstance(finding, Verdict):
+            return not finding.sure
+        # The verdicts on claims and entities are sent on one by one, chunks as a whole.
+        return isinstance(finding, tuple) and any(
+            not isinstance(one, Support | Verdict) and not getattr(one, "sure", True)
+            for one in finding
+        )
 
-    @staticmethod
-    def _by(judge: Judge) -> tuple[tuple[str, AnnotatorKind], ...]:
-        return ((judge.name, judge.annotator_kind),)
+    async def _completed(
+        self, sample: Sample, lacking: frozenset[Finding], known: Findings
+    ) -> Findings:
+        """Return the findings of the second judge that the first could not make."""
+        if not lacking:
+            return Findings()
+        findings = await _tried(self.second, sample, lacking, known)
+        return replace(findings, by=dict.fromkeys(lacking, (Maker.of(self.second),)))
 
-    def _chances(self, task: Verify, findings: Findings) -> Chances:
-        doubts = {
-            kind: [self._doubt(verdict) for verdict in getattr(findings, kind)]
-            for kind in sorted(task.wanted & _LISTS.keys())
-            if not isinstance(getattr(findings, kind), NotScored)
-            and findings.by[kind] == self._by(self.first)
-        }
-        asked = math.fsum(doubt for one in doubts.values() for doubt in one) >= self._worth
-        return {
-            kind: [1.0 if asked and doubt else self._floor for doubt in one]
-            for kind, one in doubts.items()
-        }
+    def _sent(
+        self, question: str, kinds: frozenset[Finding], findings: Findings, known: Findings
+    ) -> Positions:
+        """Return the positions of the verdicts that go to the second judge."""
+        sent: Positions = {}
+        for kind in sorted(kinds & ABOUT.keys()):
+            pairs = zip(getattr(known, ABOUT[kind]), getattr(findings, kind), strict=False)
+            at = [
+                number
+                for number, (item, verdict) in enumerate(pairs)
+                if _draw(question, kind, item) < self._chance(verdict)
+            ]
+            sent |= {kind: at} if at else {}
+        return sent
 
-    def _doubt(self, verdict: Support | Verdict) -> float:
-        """Return the probability that a doubtful verdict is wrong; 0 for one that is none."""
+    def _chance(self, verdict: Support | Verdict) -> float:
+        """Return the probability with which a verdict is sent on."""
         doubtful = not verdict.sure or bool(getattr(verdict, "warning", ""))
-        probability = verdict.probability
-        if isinstance(self._unsure, tuple) and probability is not None:
+        if isinstance(self._unsure, tuple) and verdict.probability is not None:
             low, high = self._unsure
-            return min(probability, 1 - probability) if low < probability < high else 0.0
-        return 0.5 if self._unsure and doubtful else 0.0
+            doubtful = doubtful or low < verdict.probability < high
+        return 1.0 if self._unsure and doubtful else self._floor
+
+    async def _again(self, sample: Sample, sent: Positions, known: Findings) -> Findings:
+        """Return what the second judge says of the chosen items."""
+        if not sent:
+            return Findings()
+        lists: dict[str, Any] = {
+            base: tuple(getattr(known, base)[at] for at in positions)
+            for base, positions in _by_list(sent).items()
+        }
+        return await _tried(self.second, sample, frozenset(sent), replace(known, **lists))
 
     def _joined(
-        self, first: Any, second: Any, where: Mapping[int, int], chances: Sequence[float]
-    ) -> Any:
-        """Return the first's verdicts with the second's on what was sent on.
+        self, first: Findings, second: Findings, sent: Positions, known: Findings
+    ) -> Findings:
+        """Return the verdicts of the first judge, with the second's on what was sent on."""
+        values: dict[str, Any] = {}
+        by: dict[Finding, tuple[Maker, ...]] = {}
+        for kind, positions in sent.items():
+            mine, others = getattr(first, kind), getattr(second, kind)
+            listed = _by_list(sent)[ABOUT[kind]]
+            if isinstance(others, NotScored) or len(others) != len(listed):
+                # The first judge's verdicts stand, unsure ones as unsure.
+                continue
+            values[kind.value] = tuple(
+                replace(others[listed.index(at)], judge=self.second.name, sent_on=chance)
+                if at in positions
+                else replace(verdict, judge=self.first.name, sent_on=chance)
+                for at, (verdict, chance) in enumerate(
+                    zip(mine, map(self._chance, mine), strict=True)
+                )
+            )
+            makers = (Maker.of(self.first), Maker.of(self.second))
+            by[kind] = makers[1:] if len(positions) == len(mine) else makers
+        return Findings(**values, usage=second.usage, by=by)
 
-        Where the second failed, sure verdicts stand; an unsure one leaves the finding absent.
 
-        Args:
-            first: Verdicts of the first judge.
-            second: Those of the second on what it was asked, or why there are none.
-            where: Position among these of each verdict that was sent on.
-            chances: Probability of each of the first's to be sent on.
-        """
-        if isinstance(second, NotScored):
-            return first if all(first[at].sure for at in where) else second
-        return tuple(
-            replace(second[where[at]], judge=self.second.name, sent_on=chance)
-            if at in where
-            else replace(verdict, judge=self.first.name, sent_on=chance)
-            for at, (verdict, chance) in enumerate(zip(first, chances, strict=True))
-        )
+async def _tried(
+    judge: Judge, sample: Sample, wanted: frozenset[Finding], known: Findings
+) -> Findings:
+    """Return what a judge makes; what it raises is the cause of the absence of all of it."""
+    try:
+        return await judge.make(sample, wanted, known)
+    except JudgeError as error:
+        why, used = NotScored(cause_of(error), str(error)), error.usage
+        return Findings.absent(wanted, why).merged(Findings(usage={min(wanted): used}))
+    except Exception as error:
+        _logger.debug("judge %s failed", judge.name, exc_info=True)
+        why = NotScored(Cause.JUDGE_FAILED, f"the judge raised {type(error).__name__}")
+        return Findings.absent(wanted, why)
+
+
+def _made_only(second: Findings, first: Findings) -> Findings:
+    """Return the second judge's findings without failures where the first has a finding."""
+    failed = {
+        kind.value: getattr(Findings(), kind)
+        for kind in second.by
+        if isinstance(getattr(second, kind), NotScored)
+        and not isinstance(getattr(first, kind), NotScored)
+    }
+    return replace(second, **failed) if failed else second
+
+
+def _by_list(sent: Positions) -> dict[Finding, list[int]]:
+    """Return the positions that are sent on of each list of items, for all findings together."""
+    lists: dict[Finding, set[int]] = {}
+    for kind, positions in sent.items():
+        lists.setdefault(ABOUT[kind], set()).update(positions)
+    return {base: sorted(at) for base, at in lists.items()}
 
 
 def _is_band(given: object) -> bool:
@@ -259,14 +261,6 @@ def _is_band(given: object) -> bool:
         and all(isinstance(one, int | float) for one in given)
         and 0 <= given[0] <= given[1] <= 1
     )
-
-
-def _drawn(task: Verify, kind: Finding, chances: Sequence[float]) -> list[int]:
-    """Return the positions of the verdicts that are sent on."""
-    items = zip(getattr(task, _LISTS[kind]), chances, strict=False)
-    return [
-        at for at, (item, chance) in enumerate(items) if _draw(task.question, kind, item) < chance
-    ]
 
 
 def _draw(question: str, kind: Finding, item: str) -> float:

@@ -7,7 +7,7 @@ from typing import Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.metrics import graphrag, lexical, nvidia, question_checks, ragas, whitepaper
-from rag_eval_hooks.metrics.metric import AskedMetric, Field, Metric
+from rag_eval_hooks.metrics.metric import AskedMetric, Field, Metric, missing_inputs
 from rag_eval_hooks.metrics.options import MetricOptions
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "build",
     "choose",
     "chosen_by_default",
+    "missing_inputs",
 ]
 
 

@@ -34,16 +34,13 @@ class Composite:
 
     @property
     def findings(self) -> frozenset[Finding]:
-        """All that the weighed parts can read from the start."""
+        """All that the weighed parts can read."""
         return _union(metric.findings for metric in self._weighed().values())
 
-    def given(self, sample: Sample) -> frozenset[Finding]:
+    def reads(self, sample: Sample, findings: Findings) -> frozenset[Finding]:
         """Return the findings that the parts read for which the sample has the inputs."""
-        return _union(metric.reads(sample) for metric in self._fed(sample).values())
-
-    def then(self, sample: Sample, findings: Findings) -> frozenset[Finding]:
-        """Return the findings that those parts read once answer and reference are decomposed."""
-        return _union(_then(metric, sample, findings) for metric in self._fed(sample).values())
+        fed = (part for part in self._weighed().values() if not part.missing(sample))
+        return _union(part.findings_for(sample, findings) for part in fed)
 
     def score(self, sample: Sample, findings: Findings) -> Outcome:
         """Return the mean; `undefined` if no part has a value, or the cause of a part's failure."""
@@ -68,9 +65,6 @@ class Composite:
 
     def _weighed(self) -> Mapping[str, Metric]:
         return {name: part for name, part in self.parts.items() if self.weights.get(name, 0) > 0}
-
-    def _fed(self, sample: Sample) -> Mapping[str, Metric]:
-        return {name: p for name, p in self._weighed().items() if not p.missing(sample)}
 
     def _explanation(self, outcomes: Mapping[str, Outcome]) -> Mapping[str, Any]:
         total = sum(self.weights[n] for n, got in outcomes.items() if isinstance(got, Score))
@@ -102,13 +96,6 @@ def _measure(metric: Metric, sample: Sample, findings: Findings) -> Outcome:
         return metric.score(sample, findings)
     except Unavailable as absent:
         return absent.outcome
-
-
-def _then(metric: Metric, sample: Sample, findings: Findings) -> frozenset[Finding]:
-    try:
-        return frozenset() if metric.then is None else metric.then(sample, findings)
-    except Unavailable:
-        return frozenset()
 
 
 def _union(kinds: Iterable[frozenset[Finding]]) -> frozenset[Finding]:

@@ -22,7 +22,7 @@ __all__ = [
     "within",
 ]
 
-V = TypeVar("V", Support, Verdict)
+V = TypeVar("V", Support, Verdict, ChunkRelevance)
 
 _OUTSIDE = NotScored(Cause.JUDGE_FAILED, "the judge's rating is outside its scale")
 
@@ -96,7 +96,7 @@ def require_sure(sure: int, of: int) -> None:
         raise Unavailable(NotScored(Cause.UNDEFINED, detail))
 
 
-def unsure(verdicts: Sequence[Support] | Sequence[Verdict]) -> tuple[str, ...]:
+def unsure(verdicts: Sequence[Support | Verdict | ChunkRelevance]) -> tuple[str, ...]:
     """Return the warnings about verdicts that are not sure, and those of single verdicts."""
     left = sum(not verdict.sure for verdict in verdicts)
     warned = [one.warning for one in verdicts if isinstance(one, Support) and one.warning]
@@ -139,7 +139,12 @@ def chunk_numbers(flags: Sequence[bool]) -> list[int]:
 def chunk_rows(relevance: Sequence[ChunkRelevance]) -> list[Mapping[str, Any]]:
     """Return one row per chunk with its usefulness."""
     return [
-        {"chunk": number, "useful": chunk.useful, "rating": chunk.rating, "reason": chunk.reason}
+        {
+            "chunk": number,
+            "useful": chunk.useful if chunk.sure else None,
+            "rating": chunk.rating if chunk.sure else None,
+            "reason": chunk.reason,
+        }
         for number, chunk in enumerate(relevance, start=1)
     ]
 

@@ -16,11 +16,13 @@ from rag_eval_hooks.metrics.explain import (
     question_rows,
     require_sure,
     supported_share,
+    sure_ones,
+    unsure,
     within,
 )
 from rag_eval_hooks.metrics.formulas import average_precision, grade, mean, share
 from rag_eval_hooks.metrics.metric import Field, Metric
-from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, confession
+from rag_eval_hooks.metrics.options import DontKnow, MetricOptions, dont_know_phrase
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Cause, NotScored, Outcome, Scale
 
@@ -56,10 +58,11 @@ def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: s
 def _precision(formula: Callable[[Sequence[bool]], float | None]) -> Callable[..., Outcome]:
     def score(_sample: Sample, findings: Findings) -> Outcome:
         relevance = made(findings.relevance)
-        value = formula([chunk.useful for chunk in relevance])
+        value = formula([chunk.useful for chunk in sure_ones(relevance)])
         # By the definition, retrieval that finds nothing has precision 0.
         explanation = {"chunks": chunk_rows(relevance)}
-        return _PERCENT.score(100 * (value or 0.0), explanation=explanation)
+        value = 100 * (value or 0.0)
+        return _PERCENT.score(value, warnings=unsure(relevance), explanation=explanation)
 
     return score
 
@@ -78,9 +81,12 @@ def _answer_relevance(sample: Sample, findings: Findings) -> Outcome:
     return _PERCENT.score(min(100.0, max(0.0, percent)), explanation=explanation)
 
 
-def _relevance_then(sample: Sample, findings: Findings) -> frozenset[Finding]:
-    direct = _has_no_questions(findings) and not _is_blank(sample.answer)
-    return frozenset({Finding.DIRECT_RELEVANCE}) if direct else frozenset()
+def _answer_relevance_reads(sample: Sample, findings: Findings) -> frozenset[Finding]:
+    if _is_blank(sample.answer):
+        return frozenset()
+    if findings.asked(Finding.QUESTIONS) and _has_no_questions(findings):
+        return frozenset({Finding.QUESTIONS, Finding.DIRECT_RELEVANCE})
+    return frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY})
 
 
 def _has_no_questions(findings: Findings) -> bool:
@@ -133,7 +139,7 @@ def _bert_score(sample: Sample, findings: Findings) -> Outcome:
 
 def _answer_class(mode: DontKnow) -> Callable[[Sample, Findings], Outcome]:
     def score(sample: Sample, findings: Findings) -> Outcome:
-        phrase = confession(sample.answer or "", mode)
+        phrase = dont_know_phrase(sample.answer or "", mode)
         if phrase is not None:
             explanation = {"by": mode.value, "phrase": phrase}
             return _PERCENT.score(0.0, label=DONT_KNOW, explanation=explanation)
@@ -148,13 +154,13 @@ def _answer_class(mode: DontKnow) -> Callable[[Sample, Findings], Outcome]:
     return score
 
 
-def _class_then(mode: DontKnow) -> Callable[[Sample, Findings], frozenset[Finding]]:
-    def then(sample: Sample, _findings: Findings) -> frozenset[Finding]:
-        if confession(sample.answer or "", mode) is not None:
+def _class_reads(mode: DontKnow) -> Callable[[Sample, Findings], frozenset[Finding]]:
+    def reads(sample: Sample, _findings: Findings) -> frozenset[Finding]:
+        if dont_know_phrase(sample.answer or "", mode) is not None:
             return frozenset()
         return frozenset({Finding.CLASSIFICATION})
 
-    return then
+    return reads
 
 
 def _is_blank(text: str | None) -> bool:
@@ -186,8 +192,8 @@ _ANSWER_RELEVANCE = Metric(
     id="graphrag.ragas_answer_relevance",
     score=_answer_relevance,
     needs=frozenset({Field.QUESTION, Field.ANSWER}),
-    findings=frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY}),
-    then=_relevance_then,
+    findings=frozenset({Finding.QUESTIONS, Finding.QUESTION_SIMILARITY, Finding.DIRECT_RELEVANCE}),
+    reads=_answer_relevance_reads,
     scale=_PERCENT,
     summary=(
         "Mean cosine, in percent, of the question and three questions that the answer would "
@@ -243,8 +249,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         score=composite.score,
         needs=frozenset(),
         findings=composite.findings,
-        given=composite.given,
-        then=composite.then,
+        reads=composite.reads,
         scale=_PERCENT,
         summary="Weighted mean of faithfulness, context precision and recall, answer relevance.",
         source="GraphRAG Evaluation Metrics, section 5",
@@ -273,7 +278,8 @@ def _classification(mode: DontKnow) -> Metric:
         id="graphrag.answer_class",
         score=_answer_class(mode),
         needs=_ALL_TEXTS,
-        then=_class_then(mode),
+        findings=frozenset({Finding.CLASSIFICATION}),
+        reads=_class_reads(mode),
         scale=_PERCENT,
         summary="CORRECT (100), WRONG or DON'T KNOW (0); the last is detected without a judge.",
         source="GraphRAG Evaluation Metrics, sections 9 to 11",

@@ -9,33 +9,13 @@ from typing import TypeVar
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings
-from rag_eval_hooks.sample import Sample
-from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale
+from rag_eval_hooks.sample import Field, Sample
+from rag_eval_hooks.score import UNIT, Cause, NotScored, Outcome, Scale, Unavailable
 
-__all__ = ["AskedMetric", "Field", "Metric"]
+__all__ = ["AskedMetric", "Field", "Metric", "missing_inputs"]
 
 
 E = TypeVar("E", bound=StrEnum)
-
-
-class Field(StrEnum):
-    """Fields of a sample that a metric can need."""
-
-    QUESTION = "question"
-    CONTEXTS = "contexts"
-    ANSWER = "answer"
-    REFERENCE = "reference"
-
-    @classmethod
-    def lacking(cls, sample: Sample) -> frozenset[Field]:
-        """Return the fields that the sample lacks; a blank question counts as lacking."""
-        absent = {
-            cls.CONTEXTS: sample.contexts is None,
-            cls.ANSWER: sample.answer is None,
-            cls.REFERENCE: sample.reference is None,
-            cls.QUESTION: not (sample.question or "").strip(),
-        }
-        return frozenset(name for name, is_absent in absent.items() if is_absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +28,10 @@ class Metric:
             has all of `needs`; it reads findings through `made`.
         needs: Fields without which the outcome is `missing_input`.
         findings: Findings that the function reads.
-        given: Those of `findings` that it reads of one sample, where that is not all of them:
-            a sample without contexts needs no verdicts.
-        then: Further findings that it reads, decided once answer and reference are decomposed:
-            those that only some samples need, and substitutes for them.
+        reads: Those that it reads of one sample, where that is not always all of `findings`.
+            Called with what is known before a judge is asked, then with claims, entities, questions
+            and stance. It may raise `Unavailable`, as `made` does, where the finding that decides
+            is absent.
         scale: Native range and direction.
         summary: One sentence on what the number means.
         source: Where the definition stands.
@@ -61,8 +41,7 @@ class Metric:
     score: Callable[[Sample, Findings], Outcome]
     needs: frozenset[Field]
     findings: frozenset[Finding] = frozenset()
-    given: Callable[[Sample], frozenset[Finding]] | None = None
-    then: Callable[[Sample, Findings], frozenset[Finding]] | None = None
+    reads: Callable[[Sample, Findings], frozenset[Finding]] | None = None
     scale: Scale = UNIT
     summary: str = ""
     source: str = ""
@@ -81,9 +60,15 @@ class Metric:
         """The part of the id before the first dot."""
         return self.id.partition(".")[0]
 
-    def reads(self, sample: Sample) -> frozenset[Finding]:
-        """Return the findings that it reads of this sample, without those of `then`."""
-        return self.findings if self.given is None else self.given(sample)
+    def findings_for(self, sample: Sample, known: Findings) -> frozenset[Finding]:
+        """Return the findings that it reads of this sample, given those that are known."""
+        if self.reads is None:
+            return self.findings
+        try:
+            return self.reads(sample, known)
+        except Unavailable:
+            # The finding that decides is absent, and so will be those that it decides about.
+            return self.reads(sample, Findings())
 
     def missing(self, sample: Sample) -> tuple[Field, ...]:
         """Return the needed fields that the sample lacks, in alphabetical order."""
@@ -109,6 +94,18 @@ class AskedMetric(Metric):
     score: Callable[[Sample, Findings], Outcome] = _never_asked
     timeout: float = 60.0
     annotator: str | None = None
+
+
+def missing_inputs(metrics: Iterable[Metric], sample: Sample) -> dict[str, NotScored]:
+    """Return the metrics that lack a field of the sample, by id, with the reason."""
+    lacking = Field.lacking(sample)
+    return {
+        metric.id: NotScored(
+            Cause.MISSING_INPUT, "the sample has no " + ", ".join(sorted(metric.needs & lacking))
+        )
+        for metric in metrics
+        if not metric.needs.isdisjoint(lacking)
+    }
 
 
 def _members(name: str, kind: type[E], values: Iterable[str]) -> frozenset[E]:

@@ -19,7 +19,7 @@ __all__ = [
     "WHITEPAPER_WEIGHTS",
     "DontKnow",
     "MetricOptions",
-    "confession",
+    "dont_know_phrase",
 ]
 
 GRAPHRAG_WEIGHTS: Mapping[str, float] = MappingProxyType(
@@ -104,7 +104,7 @@ def _refuse_weights(name: str, weights: Mapping[str, float], known: Mapping[str,
         raise ConfigError(name, dict(weights), "at least one weight above 0")
 
 
-def confession(answer: str, mode: DontKnow) -> str | None:
+def dont_know_phrase(answer: str, mode: DontKnow) -> str | None:
     """Return the words by which an answer says that it does not know, or None.
 
     Args:

@@ -71,32 +71,34 @@ def _supported_share(claims: Sequence[str], support: Sequence[Support], empty: s
 
 
 def _context_precision(sample: Sample, findings: Findings) -> Outcome:
-    if not _relevance(sample):
-        return _NO_PURPOSE
+    if sample.reference is None:
+        return _precision_without_reference(sample, findings)
     return _ranked_precision(made(findings.relevance))
 
 
 def _precision_without_reference(sample: Sample, findings: Findings) -> Outcome:
-    if not _relevance_to_answer(sample):
+    if not _relevance_to_answer(sample, findings):
         return _NO_PURPOSE
     return _ranked_precision(made(findings.relevance_to_answer))
 
 
-def _relevance(sample: Sample) -> frozenset[Finding]:
-    purpose = sample.reference is not None or refusal(sample.answer or "") is None
-    return frozenset({Finding.RELEVANCE}) if purpose else frozenset()
+def _relevance(sample: Sample, _findings: Findings) -> frozenset[Finding]:
+    if sample.reference is not None:
+        return frozenset({Finding.RELEVANCE})
+    return _relevance_to_answer(sample, _findings)
 
 
-def _relevance_to_answer(sample: Sample) -> frozenset[Finding]:
-    purpose = refusal(sample.answer or "") is None
-    return frozenset({Finding.RELEVANCE_TO_ANSWER}) if purpose else frozenset()
+def _relevance_to_answer(sample: Sample, _findings: Findings) -> frozenset[Finding]:
+    has_purpose = refusal(sample.answer or "") is None
+    return frozenset({Finding.RELEVANCE_TO_ANSWER}) if has_purpose else frozenset()
 
 
 def _ranked_precision(relevance: Sequence[ChunkRelevance]) -> Outcome:
-    value = average_precision([chunk.useful for chunk in relevance])
+    value = average_precision([chunk.useful for chunk in sure_ones(relevance)])
     if value is None:
         return NotScored(Cause.UNDEFINED, "retrieval found no chunk")
-    return UNIT.score(value, explanation={"chunks": chunk_rows(relevance)})
+    explanation = {"chunks": chunk_rows(relevance)}
+    return UNIT.score(value, warnings=unsure(relevance), explanation=explanation)
 
 
 def _context_entity_recall(_sample: Sample, findings: Findings) -> Outcome:
@@ -120,7 +122,7 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
     claims = made(findings.answer_claims)
     agreement = made(findings.answer_agreement)
     support = made(findings.answer_support)
-    useful = [chunk.useful for chunk in made(findings.relevance)]
+    useful = [chunk.useful if chunk.sure else None for chunk in made(findings.relevance)]
     if not claims:
         return NotScored(Cause.UNDEFINED, "the answer makes no claim")
     kinds = [_error_kind(*verdicts, useful) for verdicts in zip(agreement, support, strict=True)]
@@ -147,7 +149,7 @@ def _noise_sensitivity(_sample: Sample, findings: Findings) -> Outcome:
     )
 
 
-def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool]) -> str | None:
+def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool | None]) -> str | None:
     """Return the origin of a wrong claim, or None if the reference supports the claim.
 
     A claim that only several chunks support together came from relevant ones as soon as any
@@ -157,11 +159,13 @@ def _error_kind(agreement: Verdict, support: Support, useful: Sequence[bool]) ->
         return None
     if not (agreement.sure and support.sure):
         return _UNSURE
-    if support.together and not any(support.by_chunk):
-        return "relevant" if any(useful) else "irrelevant"
-    if any(has and use for has, use in zip(support.by_chunk, useful, strict=True)):
+    if not support.supported:
+        return "unsupported"
+    by_chunk = support.by_chunk if any(support.by_chunk) else (True,) * len(useful)
+    drawn_on = [use for has, use in zip(by_chunk, useful, strict=True) if has]
+    if any(drawn_on):
         return "relevant"
-    return "irrelevant" if support.supported else "unsupported"
+    return _UNSURE if None in drawn_on else "irrelevant"
 
 
 METRICS = (
@@ -185,8 +189,8 @@ METRICS = (
         id="ragas.context_precision",
         score=_context_precision,
         needs=frozenset({Field.QUESTION, Field.CONTEXTS}),
-        findings=frozenset({Finding.RELEVANCE}),
-        given=_relevance,
+        findings=frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER}),
+        reads=_relevance,
         summary="Rank-aware precision: are the useful chunks the first ones.",
         source="RAGAS Metrics Guide, section 3",
     ),
@@ -195,7 +199,7 @@ METRICS = (
         score=_precision_without_reference,
         needs=frozenset({Field.QUESTION, Field.CONTEXTS, Field.ANSWER}),
         findings=frozenset({Finding.RELEVANCE_TO_ANSWER}),
-        given=_relevance_to_answer,
+        reads=_relevance_to_answer,
         summary="Rank-aware precision judged by the answer, also where there is a reference.",
         source="RAGAS Metrics Guide, section 3",
     ),

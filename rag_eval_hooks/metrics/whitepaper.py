@@ -36,8 +36,10 @@ _TOGETHER: Final = "claims that only several chunks support together count for n
 
 _Kinds = frozenset[Finding]
 _STANCE: _Kinds = frozenset({Finding.STANCE})
-_ANSWER_SUPPORT: _Kinds = frozenset({Finding.ANSWER_SUPPORT})
-_REFERENCE_SUPPORT: _Kinds = frozenset({Finding.REFERENCE_CLAIMS, Finding.REFERENCE_SUPPORT})
+_CLAIMS: _Kinds = frozenset({Finding.ANSWER_CLAIMS})
+_ANSWER_SUPPORT: _Kinds = _CLAIMS | {Finding.ANSWER_SUPPORT}
+_REFERENCE_CLAIMS: _Kinds = frozenset({Finding.REFERENCE_CLAIMS})
+_REFERENCE_SUPPORT: _Kinds = _REFERENCE_CLAIMS | {Finding.REFERENCE_SUPPORT}
 _ATTITUDE: _Kinds = frozenset({Finding.ATTITUDE})
 
 
@@ -60,10 +62,11 @@ def _correctness(sample: Sample, findings: Findings) -> Outcome:
     return _rated(findings.correctness, "rubric")
 
 
-def _correctness_then(sample: Sample, findings: Findings) -> _Kinds:
-    if _both_indistinct(sample, findings):
-        return _ATTITUDE
-    return frozenset({Finding.CORRECTNESS})
+def _correctness_reads(sample: Sample, findings: Findings) -> _Kinds:
+    if not findings.asked(Finding.STANCE):
+        return _STANCE
+    is_vague = _both_indistinct(sample, findings)
+    return _STANCE | (_ATTITUDE if is_vague else {Finding.CORRECTNESS})
 
 
 def _faithfulness(sample: Sample, findings: Findings) -> Outcome:
@@ -74,17 +77,14 @@ def _faithfulness(sample: Sample, findings: Findings) -> Outcome:
     return _supported(findings, of_reference=False)
 
 
-def _faithfulness_given(sample: Sample) -> _Kinds:
+def _faithfulness_reads(sample: Sample, findings: Findings) -> _Kinds:
     if not sample.contexts:
         return frozenset()
-    claims = frozenset({Finding.ANSWER_CLAIMS})
-    return claims if sample.reference is None else claims | _STANCE
-
-
-def _faithfulness_then(sample: Sample, findings: Findings) -> _Kinds:
-    if not sample.contexts:
-        return frozenset()
-    return _ATTITUDE if _both_indistinct(sample, findings) else _ANSWER_SUPPORT
+    if sample.reference is None:
+        return _ANSWER_SUPPORT
+    if not findings.asked(Finding.STANCE):
+        return _STANCE | _CLAIMS
+    return _STANCE | (_ATTITUDE if _both_indistinct(sample, findings) else _ANSWER_SUPPORT)
 
 
 def _recall(sample: Sample, findings: Findings) -> Outcome:
@@ -123,16 +123,15 @@ def _precision(sample: Sample, findings: Findings) -> Outcome:
     )
 
 
-def _chunks_given(sample: Sample) -> _Kinds:
-    return frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}) if sample.contexts else frozenset()
-
-
-def _chunks_then(sample: Sample, findings: Findings) -> _Kinds:
+def _chunks_reads(sample: Sample, findings: Findings) -> _Kinds:
     if not sample.contexts:
         return frozenset()
+    has_reference = sample.reference is not None
+    if not findings.asked(Finding.STANCE):
+        return _STANCE | _CLAIMS | (_REFERENCE_CLAIMS if has_reference else frozenset())
     if not made(findings.stance).answer:
-        return _ANSWER_SUPPORT
-    return frozenset() if sample.reference is None else _REFERENCE_SUPPORT
+        return _STANCE | _ANSWER_SUPPORT
+    return _STANCE | (_REFERENCE_SUPPORT if has_reference else frozenset())
 
 
 def _relevance(_sample: Sample, findings: Findings) -> Outcome:
@@ -172,8 +171,8 @@ _CORRECTNESS = Metric(
     id="whitepaper.correctness",
     score=_correctness,
     needs=frozenset({Field.ANSWER, Field.REFERENCE}),
-    findings=_STANCE,
-    then=_correctness_then,
+    findings=_STANCE | _ATTITUDE | {Finding.CORRECTNESS},
+    reads=_correctness_reads,
     scale=_FIVE,
     summary="Rating of the answer against the reference; of their attitude when both are vague.",
     source="RAG Answer Evaluation Framework, section 1",
@@ -182,9 +181,8 @@ _FAITHFULNESS = Metric(
     id="whitepaper.faithfulness",
     score=_faithfulness,
     needs=frozenset({Field.ANSWER}),
-    findings=frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}),
-    given=_faithfulness_given,
-    then=_faithfulness_then,
+    findings=_STANCE | _ATTITUDE | _ANSWER_SUPPORT,
+    reads=_faithfulness_reads,
     scale=_FIVE,
     summary="Share of the answer's claims that the contexts support, as 1 + 4 x share.",
     source="RAG Answer Evaluation Framework, section 2",
@@ -193,9 +191,8 @@ _PRECISION = Metric(
     id="whitepaper.precision",
     score=_precision,
     needs=frozenset({Field.ANSWER}),
-    findings=frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}),
-    given=_chunks_given,
-    then=_chunks_then,
+    findings=_STANCE | _ANSWER_SUPPORT | _REFERENCE_SUPPORT,
+    reads=_chunks_reads,
     scale=_FIVE,
     summary="Share of the chunks that carry something of the answer, as 1 + 4 x share.",
     source="RAG Answer Evaluation Framework, section 3",
@@ -204,9 +201,8 @@ _RECALL = Metric(
     id="whitepaper.recall",
     score=_recall,
     needs=frozenset({Field.ANSWER}),
-    findings=frozenset({Finding.STANCE, Finding.ANSWER_CLAIMS}),
-    given=_chunks_given,
-    then=_chunks_then,
+    findings=_STANCE | _ANSWER_SUPPORT | _REFERENCE_SUPPORT,
+    reads=_chunks_reads,
     scale=_FIVE,
     summary="Share of the answer's claims that the contexts cover, as 1 + 4 x share.",
     source="RAG Answer Evaluation Framework, section 4",
@@ -237,8 +233,7 @@ def build(options: MetricOptions) -> tuple[Metric, ...]:
         score=composite.score,
         needs=frozenset({Field.ANSWER}),
         findings=composite.findings,
-        given=composite.given,
-        then=composite.then,
+        reads=composite.reads,
         scale=_FIVE,
         summary="Weighted mean of correctness, faithfulness, precision, recall and relevance.",
         source="RAG Answer Evaluation Framework, summary table",

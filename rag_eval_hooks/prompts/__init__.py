@@ -1,30 +1,24 @@
 """Prompts of an LLM judge, and the reading of its replies. Pure and versioned."""
 
-from rag_eval_hooks.prompts.decompose import QUESTION_COUNT, DecomposeAsk
-from rag_eval_hooks.prompts.grade import GradeAsk
-from rag_eval_hooks.prompts.prompt import (
-    PROMPTS_VERSION,
-    Ask,
-    Items,
-    Prompt,
-    Reading,
-    ReplyError,
-    Values,
-)
-from rag_eval_hooks.prompts.rate import RateAsk
-from rag_eval_hooks.prompts.verify import VerifyAsk
+from rag_eval_hooks.prompts.ask import TEMPLATES, WHOLE, Ask
+from rag_eval_hooks.prompts.prompt import PROMPTS_VERSION, Items, Prompt, ReplyError, Values
+from rag_eval_hooks.prompts.reading import Reading
+from rag_eval_hooks.prompts.specs import ABOUT, SPECS, Call, Spec, Unit, with_bases
 
 __all__ = [
+    "ABOUT",
     "PROMPTS_VERSION",
-    "QUESTION_COUNT",
+    "SPECS",
+    "TEMPLATES",
+    "WHOLE",
     "Ask",
-    "DecomposeAsk",
-    "GradeAsk",
+    "Call",
     "Items",
     "Prompt",
-    "RateAsk",
     "Reading",
     "ReplyError",
+    "Spec",
+    "Unit",
     "Values",
-    "VerifyAsk",
+    "with_bases",
 ]

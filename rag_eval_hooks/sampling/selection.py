@@ -8,10 +8,9 @@ from typing import Final
 
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Rates, Share, Traits
-from rag_eval_hooks.evaluation.plan import missing_inputs
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.metrics import Field, Metric
+from rag_eval_hooks.metrics import Field, Metric, missing_inputs
 from rag_eval_hooks.request import Request
 from rag_eval_hooks.sample import Sample, Status
 from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of

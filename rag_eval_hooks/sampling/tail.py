@@ -10,8 +10,8 @@ from rag_eval_hooks.config.rules import TailSettings
 from rag_eval_hooks.config.settings import RagEvalConfig
 from rag_eval_hooks.decision import Decision, Share
 from rag_eval_hooks.errors import ConfigError
+from rag_eval_hooks.evaluation.collect_findings import findings_read
 from rag_eval_hooks.evaluation.finding_sources import Sources
-from rag_eval_hooks.evaluation.plan import EvaluationPlan
 from rag_eval_hooks.evaluation.scorer import Scorer
 from rag_eval_hooks.feedback import Feedback
 from rag_eval_hooks.findings import Finding
@@ -133,10 +133,9 @@ def _is_cheap(metric: Metric, incidents: Incidents) -> bool:
         return False
     from rag_eval_hooks.judges.local import LocalJudge
 
-    kinds = metric.findings | EvaluationPlan([metric], incidents).reads(metric, SAMPLE, FINDINGS)
-    lacking = kinds - LocalJudge.makes
+    lacking = findings_read(metric, SAMPLE, FINDINGS, incidents) - LocalJudge.makes
     # Without generated questions a metric may read another finding instead.
-    return not (lacking if metric.then is None else lacking - _QUESTIONS)
+    return not (lacking if metric.reads is None else lacking - _QUESTIONS)
 
 
 def _is_on_feedback(settings: TailSettings) -> bool:

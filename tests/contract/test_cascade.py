@@ -11,11 +11,11 @@ import pytest
 
 from rag_eval_hooks import Cascade, NotScored, RagEval, Sample, Score
 from rag_eval_hooks.errors import ConfigError, JudgeError
-from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, Verdict
+from rag_eval_hooks.findings import ClaimVerdict, Finding, Findings, Support, Verdict, made
 from rag_eval_hooks.score import AnnotatorKind, Cause
-from rag_eval_hooks.tasks import Task, Verify
-from rag_eval_hooks.testing import ScriptedJudge
+from rag_eval_hooks.testing import JudgeCall, ScriptedJudge
 from tests.servers.judge_server import JudgeServer
+from tests.support.judge_task import JudgeTask
 
 SEEDS = range(40)
 ALL = frozenset({Finding.ANSWER_SUPPORT, Finding.ANSWER_AGREEMENT, Finding.ENTITIES_FOUND})
@@ -29,14 +29,14 @@ class Model(ScriptedJudge):
     version = "m1"
 
 
-def yes(task: Task) -> Findings:
-    assert isinstance(task, Verify)
+def yes(call: JudgeCall) -> Findings:
+    claims = len(made(call.known.answer_claims))
     yeses: dict[str, Any] = {
-        "answer_support": (Support((True,), reason="model"),) * len(task.answer_claims),
-        "answer_agreement": (Verdict(True, "model"),) * len(task.answer_claims),
-        "entities_found": (Verdict(True, "model"),) * len(task.entities),
+        "answer_support": (Support((True,), reason="model"),) * claims,
+        "answer_agreement": (Verdict(True, "model"),) * claims,
+        "entities_found": (Verdict(True, "model"),) * len(made(call.known.entities)),
     }
-    return Findings(**{kind.value: yeses[kind.value] for kind in task.wanted})
+    return Findings(**{kind.value: yeses[kind.value] for kind in call.wanted})
 
 
 def first(rng: random.Random, count: int) -> Findings:
@@ -48,9 +48,9 @@ def first(rng: random.Random, count: int) -> Findings:
     )
 
 
-def task_of(count: int, seed: int = 0) -> Verify:
+def task_of(count: int, seed: int = 0) -> JudgeTask:
     items = tuple(f"item {seed} {number}" for number in range(count))
-    return Verify(
+    return JudgeTask(
         wanted=ALL, question="q", chunks=("c",), reference="r", answer_claims=items, entities=items
     )
 
@@ -63,7 +63,7 @@ async def test_only_what_is_unsure_is_sent_on(seed: int) -> None:
     script = first(rng, count)
     model = Model(yes)
     cascade = Cascade(ScriptedJudge(script), model, floor=0.0)
-    findings = await cascade.verify(task_of(count, seed))
+    findings = await task_of(count, seed).by(cascade)
     for kind in ALL:
         for before, after in zip(getattr(script, kind), getattr(findings, kind), strict=True):
             if not before.sure:
@@ -72,12 +72,12 @@ async def test_only_what_is_unsure_is_sent_on(seed: int) -> None:
                 assert (after.judge, after.sent_on) == ("scripted", 0.0)
             assert after.sure
     unsure = any(not one.sure for kind in ALL for one in getattr(script, kind))
-    assert len(model.tasks) == unsure
+    assert len(model.calls) == unsure
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_a_band_of_probabilities_decides_what_is_sent_on(seed: int) -> None:
-    """Between the two probabilities a verdict is the second's, outside it stays, sure or not."""
+    """Unsure verdicts and those between the two probabilities are the second's."""
     rng = random.Random(seed)
     low, high = sorted((rng.random(), rng.random()))
     kinds = [ClaimVerdict.NOT_STATED, ClaimVerdict.UNSURE]
@@ -87,34 +87,12 @@ async def test_a_band_of_probabilities_decides_what_is_sent_on(seed: int) -> Non
     )
     script = replace(first(rng, len(said)), answer_support=said)
     cascade = Cascade(ScriptedJudge(script), Model(yes), unsure=(low, high), floor=0.0)
-    findings = await cascade.verify(task_of(len(said), seed))
+    findings = await task_of(len(said), seed).by(cascade)
     assert not isinstance(findings.answer_support, NotScored)
     for before, after in zip(said, findings.answer_support, strict=True):
         assert before.probability is not None
-        assert (after.judge == "model") is (low < before.probability < high)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_a_call_must_be_worth_it(seed: int) -> None:
-    """A sample's doubtful verdicts go on together, if enough of them are likely to be wrong."""
-    rng = random.Random(seed)
-    low, high = sorted((rng.random() / 2, 1 - rng.random() / 2))
-    worth = rng.choice((0.0, 0.3, 1.0, 2.0))
-    chances = [rng.random() for _ in range(rng.randint(1, 8))]
-    said = tuple(Support((False,), probability=chance) for chance in chances)
-    doubts = [min(chance, 1 - chance) for chance in chances if low < chance < high]
-    model = Model(yes)
-    cascade = Cascade(
-        ScriptedJudge(Findings(answer_support=said)),
-        model,
-        unsure=(low, high),
-        worth=worth,
-        floor=0.0,
-    )
-    task = replace(task_of(len(said), seed), wanted=frozenset({Finding.ANSWER_SUPPORT}))
-    await cascade.verify(task)
-    asked = [claim for task in model.tasks for claim in task.answer_claims]  # type: ignore[union-attr]
-    assert len(asked) == (len(doubts) if sum(doubts) >= worth else 0)
+        expected = not before.sure or low < before.probability < high
+        assert (after.judge == "model") is expected
 
 
 @pytest.mark.parametrize("band", [(0.7, 0.2), (-0.1, 0.5), (0.1,), "half", 0.5])
@@ -135,7 +113,7 @@ async def test_the_floor_sends_its_share() -> None:
     runs = []
     for _ in range(2):
         cascade = Cascade(ScriptedJudge(script), Model(yes), floor=floor)
-        findings = await cascade.verify(task_of(count))
+        findings = await task_of(count).by(cascade)
         assert not isinstance(findings.answer_support, NotScored)
         runs.append([one.judge == "model" for one in findings.answer_support])
         assert {one.sent_on for one in findings.answer_support} == {floor}
@@ -143,22 +121,32 @@ async def test_the_floor_sends_its_share() -> None:
     assert abs(sum(runs[0]) / count - floor) < 5 * (floor * (1 - floor) / count) ** 0.5
 
 
-@pytest.mark.parametrize("unsure", [True, False])
-async def test_a_second_judge_that_fails_makes_no_verdict_up(unsure: bool) -> None:
-    """A finding with unsure verdicts is absent with the cause; without any, it stands."""
-    verdict = ClaimVerdict.UNSURE if unsure else ClaimVerdict.NOT_STATED
+@pytest.mark.parametrize("error", [JudgeError("down"), ValueError("of the user's own")])
+async def test_a_second_judge_that_fails_takes_nothing(error: Exception) -> None:
+    """The first judge's verdicts stand, unsure ones as unsure; only what it lacks is absent."""
     script = Findings(
-        answer_support=(Support((False,), verdict=verdict), Support((True,))),
+        answer_support=(Support((False,), verdict=ClaimVerdict.UNSURE), Support((True,))),
         answer_agreement=(Verdict(True), Verdict(True)),
         entities_found=(Verdict(True), Verdict(True)),
+        classification=Verdict(False, sure=False),
+        geval=NotScored(Cause.MISSING_INPUT, "no rubric"),
     )
-    cascade = Cascade(ScriptedJudge(script), Model(error=JudgeError("down")), floor=1.0)
-    findings = await cascade.verify(task_of(2))
-    assert findings.answer_agreement == script.answer_agreement
-    if unsure:
-        assert findings.answer_support == NotScored(Cause.JUDGE_FAILED, "down")
-    else:
-        assert findings.answer_support == script.answer_support
+    cascade = Cascade(ScriptedJudge(script), Model(error=error), floor=1.0)
+    wanted = ALL | {Finding.CLASSIFICATION, Finding.GEVAL}
+    findings = await replace(task_of(2), wanted=wanted).by(cascade)
+    for kind in wanted - {Finding.GEVAL}:
+        assert getattr(findings, kind) == getattr(script, kind)
+    assert isinstance(findings.geval, NotScored)
+    assert findings.geval.cause is Cause.JUDGE_FAILED
+
+
+@pytest.mark.parametrize("error", [JudgeError("no model"), ValueError("of the user's own")])
+async def test_a_first_judge_that_fails_is_replaced(error: Exception) -> None:
+    """The second judge makes everything, and the verdicts are its own."""
+    cascade = Cascade(ScriptedJudge(error=error), Model(yes))
+    findings = await task_of(2).by(cascade)
+    assert made(findings.answer_support) == (Support((True,), reason="model"),) * 2
+    assert {maker.name for makers in findings.by.values() for maker in makers} == {"model"}
 
 
 def outcome_of(make: Callable[[], Cascade | ScriptedJudge]) -> Score:
@@ -210,6 +198,3 @@ def test_judges_are_named_as_in_the_settings() -> None:
     for floor in (-0.1, 1.1, True, "x", float("nan")):
         with pytest.raises(ConfigError, match="floor"):
             Cascade("local", "local", floor=floor)  # type: ignore[arg-type]
-    for worth in (-0.1, True, "x", float("nan")):
-        with pytest.raises(ConfigError, match="worth"):
-            Cascade("local", "local", worth=worth)  # type: ignore[arg-type]

@@ -21,8 +21,7 @@ from rag_eval_hooks.request import Ending, Request
 from rag_eval_hooks.sample import Context
 from rag_eval_hooks.sampling.sampler import position
 from rag_eval_hooks.score import Cause
-from rag_eval_hooks.tasks import Decompose, Verify
-from rag_eval_hooks.testing import MemorySink, ScriptedJudge
+from rag_eval_hooks.testing import JudgeCall, MemorySink, ScriptedJudge
 from tests.support.evaluation import faithful_judge, sample
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -58,13 +57,13 @@ def test_what_waits_is_pending_and_then_is_not() -> None:
     """A sample under evaluation is pending, and becomes what it becomes, in one entry."""
     begun, go = threading.Event(), threading.Event()
 
-    def wait(task: Decompose | Verify) -> Findings:
+    def wait(_call: JudgeCall) -> Findings:
         begun.set()
         go.wait(120)
         return Findings(answer_claims=())
 
     one = sample()
-    with RagEval(["ragas.faithfulness"], ScriptedJudge(wait)) as evals:  # type: ignore[arg-type]
+    with RagEval(["ragas.faithfulness"], ScriptedJudge(wait)) as evals:
         evals.offer(one)
         assert begun.wait(120)
         assert outcomes(evals, one.sample_id) == [("pending", "")]

@@ -215,10 +215,10 @@ def test_feedback_that_waits_takes_no_place_in_the_evaluator(make: Make) -> None
     class Thinking(ScriptedJudge):
         until = threading.Event()
 
-        async def _reply(self, task: Any) -> Findings:
-            while task.question == "hard" and not self.until.is_set():
+        async def make(self, sample: Sample, *call: Any) -> Findings:
+            while sample.question == "hard" and not self.until.is_set():
                 await asyncio.sleep(0.01)
-            return await super()._reply(task)
+            return await super().make(sample, *call)
 
     judge, memory = Thinking(CLAIMS), MemorySink()
     evals = make(judge, [memory], judge_concurrency=2)

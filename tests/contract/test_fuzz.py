@@ -25,15 +25,15 @@ from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.metrics.options import GRAPHRAG_WEIGHTS, WHITEPAPER_WEIGHTS
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import Cause, Score
-from rag_eval_hooks.tasks import Task
 from tests.servers.brain import embedding, truthful_reply
 from tests.servers.corruptions import KINDS, corrupted
 from tests.servers.reply_forms import HARMLESS
 from tests.servers.samples import AGREEMENTS, DECOMPOSE, GRADE, LONG_VERIFY, PARTS, RATE, VERIFY
 from tests.servers.strange_forms import STRANGE_HARMLESS
+from tests.support.judge_task import JudgeTask
 from tests.support.size import size
 
-TASKS: Mapping[str, Task] = {
+TASKS: Mapping[str, JudgeTask] = {
     "decompose": DECOMPOSE,
     "verify": VERIFY,
     "agree": replace(VERIFY, wanted=frozenset(AGREEMENTS)),
@@ -42,9 +42,9 @@ TASKS: Mapping[str, Task] = {
     "grade": GRADE,
 }
 OPTIONS: Sequence[Mapping[str, Any]] = (
+    {},
     {"verify_tokens": 100},
-    {"verify_tokens": 60, "nvidia_calls": "paired"},
-    {"verify_tokens": 60, "calls": "single"},
+    {"verify_tokens": 60},
 )
 SAMPLE = Sample(
     question=LONG_VERIFY.question,
@@ -152,15 +152,25 @@ def judged(kind: Finding, found: Any, true: Any) -> str:
     if kind in GRADE.wanted and None in found and found != (None, None):
         # One valid rating of the two is enough.
         return "right" if all(a in (None, b) for a, b in zip(found, true, strict=True)) else "wrong"
+    if isinstance(found, tuple) and len(found) == len(true):
+        # An item whose reply cannot be read is unsure, and no verdict.
+        pairs = zip(found, true, strict=True)
+        return "right" if all(_is_open(a) or bare(a) == bare(b) for a, b in pairs) else "wrong"
+    if kind in _CLAIMS and set(found) < set(true):
+        # Claims of a sentence that cannot be read are missing, with a warning.
+        return "absent"
     return "right" if bare(found) == bare(true) else "wrong"
 
 
-async def ask(task: Task, chat: CorruptChat, options: Mapping[str, Any]) -> Findings:
-    judge = LLMJudge(chat, **options)
-    methods = {"Decompose": judge.decompose, "Verify": judge.verify, "Rate": judge.rate}
-    method: Any = methods.get(type(task).__name__, judge.grade)
-    found: Findings = await method(task)
-    return found
+_CLAIMS = (Finding.ANSWER_CLAIMS, Finding.REFERENCE_CLAIMS)
+
+
+def _is_open(verdict: Any) -> bool:
+    return not getattr(verdict, "sure", True)
+
+
+async def ask(task: JudgeTask, chat: CorruptChat, options: Mapping[str, Any]) -> Findings:
+    return await task.by(LLMJudge(chat, **options))
 
 
 async def over_findings(runs: int) -> Tally:
@@ -204,7 +214,11 @@ def scored(name: str, outcome: Outcome, found: Outcomes, true: Outcomes) -> str:
     if isinstance(right, NotScored):
         return "right" if outcome == right else "wrong"
     if isinstance(outcome, NotScored):
-        return "absent" if outcome.cause is Cause.JUDGE_FAILED and outcome.detail else "wrong"
+        is_told = outcome.cause in (Cause.JUDGE_FAILED, Cause.UNDEFINED) and outcome.detail
+        return "absent" if is_told else "wrong"
+    if any("unsure" in warning or "not be read" in warning for warning in outcome.warnings):
+        # It is by the items that could be read, whose verdicts the other test compares.
+        return "right"
     fitting = any(
         outcome.value == pytest.approx(value)
         for value in (right.value, *also_right(name, right, found, true))

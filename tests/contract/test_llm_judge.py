@@ -3,49 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+from rag_eval_hooks.claim_verdict import UNREAD
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
-from rag_eval_hooks.findings import Finding, Findings, GEval, Questions, Rating, Stance, Verdict
+from rag_eval_hooks.findings import Finding, GEval, Rating, Stance, Verdict
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.llm import LLMJudge
-from rag_eval_hooks.prompts import PROMPTS_VERSION, ReplyError
+from rag_eval_hooks.prompts import PROMPTS_VERSION, SPECS, ReplyError
+from rag_eval_hooks.sample import Field
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.tasks import Decompose
 from rag_eval_hooks.usage import Usage
 from tests.servers.brain import prompt_data
-from tests.servers.samples import (
-    AGREEMENTS,
-    DECOMPOSE,
-    GRADE,
-    LONG_VERIFY,
-    RATE,
-    VERIFY,
-    VERIFY_PARTS,
-    WHOLE_VERIFY,
-    verdicts,
-)
+from tests.servers.samples import DECOMPOSE, GRADE, RATE, VERIFY, WHOLE_VERIFY, verdicts
 from tests.support.brain_chat import USED, BrainChat, Reply, body, right, verify, without
+from tests.support.judge_task import JudgeTask
+
+SUPPORT = frozenset({Finding.ANSWER_SUPPORT})
+RELEVANCE = frozenset({Finding.RELEVANCE})
+ALL = JudgeTask(
+    wanted=DECOMPOSE.wanted | WHOLE_VERIFY.wanted | RATE.wanted | GRADE.wanted,
+    **{f.name: getattr(VERIFY, f.name) for f in fields(VERIFY) if f.name != "wanted"},
+)
 
 
-async def test_a_decomposition_holds_what_the_model_said() -> None:
-    """All wanted parts come from one call."""
+async def test_every_finding_has_calls_of_its_own() -> None:
+    """Reference claims and entities share one, grades have one for each template."""
     chat = BrainChat()
-    findings = await LLMJudge(chat).decompose(DECOMPOSE)
+    findings = await ALL.by(LLMJudge(chat))
+    pair = ["reference_claims", "entities"]
+    expected = [[kind.value] for kind in ALL.wanted - GRADE.wanted if kind.value not in pair]
+    expected += [[kind.value] for kind in GRADE.wanted for _template in "12"] + [pair]
+    assert sorted(chat.groups) == sorted(expected)
+    assert not any(isinstance(getattr(findings, kind), NotScored) for kind in ALL.wanted)
     assert findings.answer_claims == (*VERIFY.answer_claims[:1], "Its lamp burns oil")
-    assert findings.reference_claims == VERIFY.reference_claims
-    assert isinstance(findings.questions, Questions)
-    assert len(findings.questions.texts) == 3
-    assert len(chat.prompts) == 1
+
+
+@pytest.mark.parametrize("kind", sorted(ALL.wanted))
+async def test_a_finding_does_not_depend_on_what_else_is_asked(kind: Finding) -> None:
+    """Alone and beside all others it has the same prompts, and so the same content."""
+    alone, together = BrainChat(), BrainChat()
+    one = await replace(ALL, wanted=frozenset({kind})).by(LLMJudge(alone))
+    every = await ALL.by(LLMJudge(together))
+    assert getattr(one, kind) == getattr(every, kind)
+    assert {prompt.asked for prompt in alone.prompts} <= {p.asked for p in together.prompts}
+
+
+@pytest.mark.parametrize("kind", sorted(ALL.wanted))
+async def test_a_prompt_shows_what_its_definition_allows(kind: Finding) -> None:
+    """Every text of the sample that the finding's row does not name is absent."""
+    marks = {name: f"{name}mark" for name in Field}
+    task = replace(
+        ALL,
+        wanted=frozenset({kind}),
+        **{name.value: mark for name, mark in marks.items() if name is not Field.CONTEXTS},  # type: ignore[arg-type]
+        chunks=(marks[Field.CONTEXTS],),
+        entities=("Norway",),
+    )
+    chat = BrainChat()
+    await task.by(LLMJudge(chat, attempts=1))
+    sent = " ".join(prompt.user for prompt in chat.prompts)
+    shown = {name for name, mark in marks.items() if mark in sent}
+    allowed = {*SPECS[kind].shows}
+    assert shown == (allowed | {Field.QUESTION} if Field.CONTEXTS in allowed else allowed)
 
 
 async def test_a_verification_holds_one_verdict_per_item() -> None:
-    """One call is about the chunks and one about text against text; items keep their order."""
-    chat = BrainChat()
-    findings = await LLMJudge(chat).verify(WHOLE_VERIFY)
+    """Items keep their order."""
+    findings = await WHOLE_VERIFY.by(LLMJudge(BrainChat()))
     found = {kind: verdicts(getattr(findings, kind.value)) for kind in WHOLE_VERIFY.wanted}
     assert found == {
         Finding.ANSWER_SUPPORT: [(True, False, False), (False, False, False)],
@@ -56,41 +84,52 @@ async def test_a_verification_holds_one_verdict_per_item() -> None:
         Finding.RELEVANCE_TO_ANSWER: [True, False, False],
         Finding.ENTITIES_FOUND: [True, True, True, False],
     }
-    assert [set(groups) & {*AGREEMENTS} for groups in chat.groups] == [set(), {*AGREEMENTS}]
-    assert ["chunks" in prompt_data(body(prompt)) for prompt in chat.prompts] == [True, False]
+
+
+def only(kind: Finding) -> frozenset[Finding]:
+    return frozenset({kind})
 
 
 async def test_only_open_items_are_asked_again() -> None:
     """Valid items are kept; the second request is about the rest, and says what was wrong."""
     chat = BrainChat([without("answer_support", 1), right])
-    findings = await verify(chat)
+    findings = await verify(chat, wanted=SUPPORT)
     again = chat.prompts[1]
     assert prompt_data(body(again))["answer_claims"] == {"a2": VERIFY.answer_claims[1]}
-    assert list(again.schema["properties"]) == ["answer_support"]
     assert "a2 is missing" in again.user
     assert verdicts(findings.answer_support)[1] == (False, False, False)  # type: ignore[arg-type]
     assert len(chat.prompts) == 2
 
 
-async def test_what_never_fits_costs_only_its_own_finding() -> None:
-    """After the last attempt the finding concerned is `judge_failed`, the others stand."""
-    chat = BrainChat([without("relevance", 0), lambda _reply: {"relevance": []}])
-    findings = await verify(chat)
-    assert isinstance(findings.relevance, NotScored)
-    assert findings.relevance.cause is Cause.JUDGE_FAILED
-    others = [getattr(findings, kind.value) for kind in VERIFY_PARTS]
-    assert sum(isinstance(finding, NotScored) for finding in others) == 1
+@pytest.mark.parametrize("kind", [Finding.ANSWER_SUPPORT, Finding.RELEVANCE])
+async def test_an_item_that_never_fits_is_unsure(kind: Finding) -> None:
+    """The verdicts on the other items stand."""
+
+    def first_missing(reply: Reply) -> Reply:
+        rows = reply[kind.value]
+        return {
+            kind.value: [row for row in rows if str(row.get("id", row.get("chunk")))[-1] != "1"]
+        }
+
+    chat = BrainChat([first_missing])
+    findings = await verify(chat, wanted=only(kind))
+    first, *others = getattr(findings, kind)
+    assert (first.sure, first.reason) == (False, UNREAD)
+    assert all(one.sure for one in others)
     assert len(chat.prompts) == 3
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 4])
-async def test_a_task_is_asked_a_limited_number_of_times(attempts: int) -> None:
-    """A model that never replies with JSON is asked `attempts` times in all."""
-    chat = BrainChat([lambda _reply: "I cannot say."])
-    findings = await LLMJudge(chat, attempts=attempts).verify(VERIFY)
+async def test_a_finding_is_asked_for_a_limited_number_of_times(attempts: int) -> None:
+    """A model that never replies with JSON is asked `attempts` times; details hold no content."""
+    chat = BrainChat([lambda _reply: "SECRET words about tulips"])
+    findings = await verify(chat, wanted=SUPPORT, attempts=attempts)
     assert len(chat.prompts) == attempts
-    absent = [getattr(findings, kind.value) for kind in VERIFY_PARTS]
-    assert all(isinstance(f, NotScored) and f.cause is Cause.JUDGE_FAILED for f in absent)
+    absent = findings.answer_support
+    assert isinstance(absent, NotScored)
+    assert absent.cause is Cause.JUDGE_FAILED
+    assert "SECRET" not in absent.detail
+    assert "ulips" not in absent.detail
 
 
 @pytest.mark.parametrize(
@@ -98,28 +137,52 @@ async def test_a_task_is_asked_a_limited_number_of_times(attempts: int) -> None:
     [(JudgeError("HTTP 401"), Cause.JUDGE_FAILED), (JudgeTimeout("30 s"), Cause.TIMEOUT)],
 )
 async def test_a_lost_connection_keeps_what_was_made(error: JudgeError, cause: Cause) -> None:
-    """A transport failure ends the asking; findings that were complete by then stand."""
-    chat = BrainChat([without("answer_support", 0), error])
-    findings = await verify(chat)
+    """A transport failure ends the asking; verdicts that were complete by then stand."""
+    findings = await verify(BrainChat([without("answer_support", 0), error]), wanted=SUPPORT)
+    assert [one.sure for one in findings.answer_support] == [False, True]  # type: ignore[union-attr]
+    findings = await verify(BrainChat([error]), wanted=SUPPORT)
     assert findings.answer_support == NotScored(cause, str(error))
-    assert verdicts(findings.relevance) == [True, False, False]  # type: ignore[arg-type]
-    assert len(chat.prompts) == 2
 
 
 async def test_an_unreadable_reply_is_asked_again() -> None:
     """A refusal or a reply cut at the token limit is one failed attempt, no more."""
     chat = BrainChat([ReplyError("it was a refusal"), right])
-    findings = await LLMJudge(chat).decompose(DECOMPOSE)
+    wanted = only(Finding.REFERENCE_CLAIMS)
+    findings = await replace(DECOMPOSE, wanted=wanted).by(LLMJudge(chat))
     assert "it was a refusal" in chat.prompts[1].user
     assert findings.reference_claims == VERIFY.reference_claims
+
+
+@pytest.mark.parametrize(("missing", "sentences"), [(1, 2), (1, 3), (1, 4), (3, 4)])
+async def test_sentences_that_cannot_be_read_cost_their_claims(
+    missing: int, sentences: int
+) -> None:
+    """From two thirds on the claims of the others stand, with a warning; else there are none."""
+
+    def unread(reply: Reply) -> Reply:
+        rows = [row for row in reply["answer_claims"] if row["sentence"] > missing]
+        return {"answer_claims": rows}
+
+    answer = " ".join(f"Boat {number} left." for number in range(sentences))
+    wanted = only(Finding.ANSWER_CLAIMS)
+    task = replace(DECOMPOSE, wanted=wanted, answer=answer)
+    findings = await task.by(LLMJudge(BrainChat([unread])))
+    if 3 * missing > sentences:
+        assert isinstance(findings.answer_claims, NotScored)
+        assert findings.answer_claims.cause is Cause.JUDGE_FAILED
+    else:
+        assert findings.answer_claims == tuple(
+            f"Boat {number} left" for number in range(missing, sentences)
+        )
+        (warning,) = findings.warnings[Finding.ANSWER_CLAIMS]
+        assert f"{missing} of {sentences}" in warning
 
 
 async def test_entities_that_stand_in_a_chunk_are_not_asked_about() -> None:
     """Folded and as whole words an entity is found without the model."""
     chat = BrainChat()
     entities = ("VÁRNE", "ada  lorne", "1841")
-    wanted = frozenset({Finding.ENTITIES_FOUND})
-    findings = await verify(chat, wanted=wanted, entities=entities)
+    findings = await verify(chat, wanted=only(Finding.ENTITIES_FOUND), entities=entities)
     assert verdicts(findings.entities_found) == [True] * 3  # type: ignore[arg-type]
     assert chat.prompts == []
 
@@ -131,7 +194,7 @@ async def test_entities_that_stand_in_a_chunk_are_not_asked_about() -> None:
 async def test_a_part_of_a_word_is_asked_about(entity: str, chunk: str) -> None:
     """A number or name inside a longer one does not count as found literally."""
     chat = BrainChat([lambda _reply: {"entities_found": [{"id": "e1", "found": False}]}])
-    wanted = frozenset({Finding.ENTITIES_FOUND})
+    wanted = only(Finding.ENTITIES_FOUND)
     findings = await verify(chat, wanted=wanted, entities=(entity,), chunks=(chunk,))
     assert verdicts(findings.entities_found) == [False]  # type: ignore[arg-type]
     assert len(chat.prompts) == 1
@@ -146,40 +209,14 @@ async def test_no_items_need_no_call() -> None:
     assert chat.prompts == []
 
 
-async def test_a_blank_answer_claims_nothing() -> None:
-    """A blank answer holds no claims, answers no question and evades; nothing is asked."""
-    chat = BrainChat()
-    wanted = frozenset({Finding.ANSWER_CLAIMS, Finding.QUESTIONS})
-    findings = await LLMJudge(chat).decompose(Decompose(wanted=wanted, question="q", answer=" "))
-    assert findings.answer_claims == ()
-    assert findings.questions == Questions((), noncommittal=True)
-    assert chat.prompts == []
-
-
-async def test_a_missing_text_is_missing_input() -> None:
-    """A finding about a text that the task lacks is no failure of the judge."""
-    decomposed = await LLMJudge(BrainChat()).decompose(replace(DECOMPOSE, reference=None))
-    verified = await verify(BrainChat(), wanted=WHOLE_VERIFY.wanted, reference=None)
-    rated = await LLMJudge(BrainChat()).rate(replace(RATE, reference=None))
-    graded = await LLMJudge(BrainChat()).grade(replace(GRADE, answer=None))
-    for absent in (
-        decomposed.entities,
-        verified.answer_agreement,
-        rated.geval,
-        graded.groundedness_ratings,
-    ):
+@pytest.mark.parametrize("kind", sorted(ALL.wanted))
+async def test_a_missing_text_is_missing_input(kind: Finding) -> None:
+    """A finding about a text that the sample lacks is no failure of the judge."""
+    for name in SPECS[kind].needs - {Field.CONTEXTS}:
+        task = replace(ALL, wanted=only(kind), **{name.value: None})  # type: ignore[arg-type]
+        absent = getattr(await task.by(LLMJudge(BrainChat())), kind)
         assert isinstance(absent, NotScored)
         assert absent.cause is Cause.MISSING_INPUT
-    assert not isinstance(verified.answer_support, NotScored)
-    assert rated.direct_relevance == 0.5
-    assert graded.context_ratings == (2, 2)
-
-
-async def test_findings_that_nobody_asked_for_stay_untouched() -> None:
-    """A judge fills the wanted fields only, so that findings can be merged."""
-    findings = await verify(BrainChat(), wanted=frozenset({Finding.RELEVANCE}))
-    assert findings.merged(Findings()) == findings
-    assert Findings().merged(findings).answer_support == Findings().answer_support
 
 
 async def test_it_is_a_judge() -> None:
@@ -193,20 +230,10 @@ async def test_it_is_a_judge() -> None:
     assert chat.closed
 
 
-async def test_absences_hold_no_content() -> None:
-    """The detail of a failure holds no word of sample or reply."""
-    chat = BrainChat([lambda _reply: "SECRET words about tulips"])
-    findings = await verify(chat)
-    for kind in VERIFY_PARTS:
-        finding = getattr(findings, kind.value)
-        assert "SECRET" not in finding.detail
-        assert "ulips" not in finding.detail
-
-
 async def test_a_rating_holds_every_rubric() -> None:
-    """All wanted ratings come from one call without contexts; the model's total is ignored."""
+    """Ratings need no contexts; the model's own total is ignored."""
     chat = BrainChat()
-    findings = await LLMJudge(chat).rate(RATE)
+    findings = await RATE.by(LLMJudge(chat))
     assert findings.direct_relevance == 0.5
     reasons = "correctness: by claims; completeness: by claims; consistency: by claims"
     assert findings.geval == GEval(50, 50, 100, reasons)
@@ -214,30 +241,17 @@ async def test_a_rating_holds_every_rubric() -> None:
     assert findings.correctness == Rating(3, "by claims")
     assert findings.alignment == Rating(3, "by claims")
     assert findings.attitude == Rating(5, "by claims")
-    assert len(chat.prompts) == 1
-    assert "chunks" not in prompt_data(body(chat.prompts[0]))
+    assert not any("chunks" in prompt_data(body(prompt)) for prompt in chat.prompts)
 
 
-async def test_grades_come_from_two_templates_each() -> None:
-    """No call holds both templates of a grade; the swapped one sees the texts the other way."""
+async def test_grades_are_independent_calls() -> None:
+    """Six calls, at the same time where nothing is staggered; the second swaps the texts."""
     chat = BrainChat()
-    findings = await LLMJudge(chat).grade(GRADE)
+    findings = await GRADE.by(LLMJudge(chat, stagger=False))
     assert findings.accuracy_ratings == (2, 4)
     assert findings.context_ratings == (2, 2)
     assert findings.groundedness_ratings == (1, 1)
-    contexts = {"context_ratings", "groundedness_ratings"}
-    assert sorted(map(sorted, chat.groups)) == [["accuracy_ratings"]] * 2 + [sorted(contexts)] * 2
-
-
-async def test_independent_grades_give_the_same_in_six_calls() -> None:
-    """A call for each template of each grade, at the same time where nothing is staggered."""
-    chat = BrainChat()
-    judge = LLMJudge(chat, nvidia_calls="independent", stagger=False)
-    findings = await judge.grade(GRADE)
-    paired = await LLMJudge(BrainChat()).grade(GRADE)
-    assert replace(findings, usage={}) == replace(paired, usage={})
-    assert sorted(chat.groups) == [[kind.value] for kind in sorted(GRADE.wanted) for _ in "12"]
-    assert chat.peak == 6
+    assert chat.peak == len(chat.prompts) == 6
 
 
 def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
@@ -247,96 +261,55 @@ def for_calls(**changes: Any) -> Callable[[Reply], Reply]:
 async def test_one_valid_rating_of_two_is_enough() -> None:
     """A template without a valid rating leaves the other's; nothing is rounded."""
     chat = BrainChat([right, for_calls(accuracy_ratings=3)])
-    wanted = frozenset({Finding.ACCURACY_RATINGS})
-    findings = await LLMJudge(chat).grade(replace(GRADE, wanted=wanted))
+    findings = await replace(GRADE, wanted=only(Finding.ACCURACY_RATINGS)).by(LLMJudge(chat))
     assert findings.accuracy_ratings == (2, None)
     assert len(chat.prompts) == 1 + 3
-    assert "wants one of (0, 2, 4)" in chat.prompts[-1].user
+    assert "0, 2 or 4" in chat.prompts[-1].user
 
 
 async def test_two_invalid_ratings_are_none() -> None:
     """Without a valid rating the grade has failed; the other grades stand."""
-    chat = BrainChat([for_calls(context_ratings=1.5)])
-    findings = await LLMJudge(chat).grade(GRADE)
+    findings = await GRADE.by(LLMJudge(BrainChat([for_calls(context_ratings=1.5)])))
     assert isinstance(findings.context_ratings, NotScored)
     assert findings.context_ratings.cause is Cause.JUDGE_FAILED
     assert findings.accuracy_ratings == (2, 4)
 
 
-@pytest.mark.parametrize("option", [{}, {"nvidia_calls": "independent"}, {"calls": "single"}])
-async def test_nothing_retrieved_has_the_lowest_grades(option: dict[str, Any]) -> None:
-    """No chunk answers and grounds nothing: that needs no call."""
-    chat = BrainChat()
-    wanted = frozenset({Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS})
-    findings = await LLMJudge(chat, **option).grade(replace(GRADE, chunks=(), wanted=wanted))
-    assert findings.context_ratings == findings.groundedness_ratings == (0, 0)
-    assert chat.prompts == []
-
-
-async def test_single_calls_ask_for_one_finding_each() -> None:
-    """For small models every finding has a call of its own, with the same result."""
-    chat = BrainChat()
-    single, fused = LLMJudge(chat, calls="single", stagger=False), LLMJudge(BrainChat())
-    for alone, together in [
-        (await single.decompose(DECOMPOSE), await fused.decompose(DECOMPOSE)),
-        (await single.verify(WHOLE_VERIFY), await fused.verify(WHOLE_VERIFY)),
-        (await single.rate(RATE), await fused.rate(RATE)),
-    ]:
-        assert replace(alone, usage={}) == replace(together, usage={})
-    wanted = sorted(DECOMPOSE.wanted | WHOLE_VERIFY.wanted | RATE.wanted)
-    assert sorted(chat.groups) == [[kind.value] for kind in wanted]
-    assert chat.peak == len(WHOLE_VERIFY.wanted)
-
-
 async def test_stance_is_asked_about_texts_that_say_something() -> None:
     """A blank text is indistinct, an absent reference is not, and neither is asked about."""
-    wanted = frozenset({Finding.STANCE})
-    task = replace(DECOMPOSE, wanted=wanted, answer="I do not know.", reference="In 1841.")
-    assert (await LLMJudge(BrainChat()).decompose(task)).stance == Stance(True, False)
+    task = replace(
+        DECOMPOSE,
+        wanted=only(Finding.STANCE),
+        answer="I do not know.",
+        reference="In 1841.",
+    )
+    assert (await task.by(LLMJudge(BrainChat()))).stance == Stance(True, False)
     chat = BrainChat()
-    findings = await LLMJudge(chat).decompose(replace(task, answer=" ", reference=None))
+    findings = await replace(task, answer=" ", reference=None).by(LLMJudge(chat))
     assert findings.stance == Stance(True, False)
     assert chat.prompts == []
-    findings = await LLMJudge(chat).decompose(replace(task, reference=""))
-    assert findings.stance == Stance(True, True)
+    assert (await replace(task, reference="").by(LLMJudge(chat))).stance == Stance(True, True)
     assert len(chat.prompts) == 1
 
 
 async def test_half_a_stance_is_asked_again() -> None:
     """The second ask is about the other text alone."""
     chat = BrainChat([without("stance", 0), right])
-    findings = await LLMJudge(chat).decompose(DECOMPOSE)
+    findings = await replace(DECOMPOSE, wanted=only(Finding.STANCE)).by(LLMJudge(chat))
     assert findings.stance == Stance(False, False)
     assert "reference" not in prompt_data(body(chat.prompts[1]))
     assert "- stance: only for answer." in chat.prompts[1].user
 
 
-async def test_without_a_reference_both_relevances_are_one() -> None:
-    """Two equal questions about chunks are one request, whose cost is divided."""
-    chat = BrainChat()
-    wanted = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
-    findings = await verify(chat, wanted=wanted, reference=None)
-    assert chat.groups == [["relevance"]]
-    assert findings.relevance == findings.relevance_to_answer
-    assert findings.usage == dict.fromkeys(wanted, USED.share(2))
-
-
-async def test_relevance_to_the_answer_is_judged_by_the_answer() -> None:
-    """A chunk that only helps to the reference is of no use for the answer."""
-    findings = await LLMJudge(BrainChat()).verify(LONG_VERIFY)
-    assert verdicts(findings.relevance) == [False, True, False, True]  # type: ignore[arg-type]
-    by_answer = verdicts(findings.relevance_to_answer)  # type: ignore[arg-type]
-    assert by_answer == [False, True, False, False]
-
-
-async def test_usage_is_divided_among_what_a_call_asked_for() -> None:
-    """Every call's usage goes in equal parts to its findings, and none of it is lost."""
+async def test_usage_belongs_to_what_was_wanted() -> None:
+    """All calls of a question are paid by the wanted findings, failed ones included."""
     chat = BrainChat([without("relevance", 0), right])
-    findings = await verify(chat)
-    first = USED.share(len(VERIFY_PARTS))
-    expected = dict.fromkeys(VERIFY_PARTS, first) | {Finding.RELEVANCE: first + USED}
-    assert findings.usage == expected
-    assert sum(used.calls for used in findings.usage.values()) == pytest.approx(2)
+    findings = await verify(chat, wanted=RELEVANCE)
+    assert findings.usage == {Finding.RELEVANCE: USED + USED}
+    findings = await replace(DECOMPOSE, wanted=only(Finding.ENTITIES)).by(LLMJudge(BrainChat()))
+    assert findings.usage == {Finding.ENTITIES: USED}
+    nothing = await verify(BrainChat(), wanted=only(Finding.ENTITIES_FOUND), entities=())
+    assert nothing.usage == {}
 
 
 def failure(error: Exception, usage: Usage) -> Exception:
@@ -346,33 +319,17 @@ def failure(error: Exception, usage: Usage) -> Exception:
 
 @pytest.mark.parametrize(
     "error",
-    [failure(JudgeTimeout("30 s"), USED.share(0.5)), failure(ReplyError("cut"), USED.share(0.5))],  # type: ignore[arg-type]
+    [failure(JudgeTimeout("30 s"), USED.share(2)), failure(ReplyError("cut"), USED.share(2))],
 )
 async def test_what_failed_was_used_too(error: Exception) -> None:
-    """Absent findings bear their share of calls that gave nothing, retries included."""
-    findings = await LLMJudge(BrainChat([error]), attempts=1).rate(RATE)
-    assert set(findings.usage) == RATE.wanted
-    assert sum(used.calls for used in findings.usage.values()) == pytest.approx(2)
-    assert sum(used.input_tokens for used in findings.usage.values()) == pytest.approx(240)
-
-
-async def test_what_nobody_was_asked_about_took_nothing() -> None:
-    """A finding that is known without asking has no usage."""
-    findings = await verify(BrainChat(), wanted=frozenset({Finding.ENTITIES_FOUND}), entities=())
-    assert findings.usage == {}
+    """Absent findings bear the usage of calls that gave nothing, retries included."""
+    findings = await RATE.by(LLMJudge(BrainChat([error]), attempts=1))
+    assert findings.usage == dict.fromkeys(RATE.wanted, USED.share(2))
 
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [
-        ("calls", "fast"),
-        ("calls", None),
-        ("nvidia_calls", "both"),
-        ("verify_tokens", 0),
-        ("verify_tokens", 1.5),
-        ("attempts", 0),
-        ("attempts", True),
-    ],
+    [("verify_tokens", 0), ("verify_tokens", 1.5), ("attempts", 0), ("attempts", True)],
 )
 def test_a_wrong_option_is_named(option: str, value: object) -> None:
     """A value that cannot be used is refused at start-up, with the option's name."""
@@ -382,9 +339,9 @@ def test_a_wrong_option_is_named(option: str, value: object) -> None:
 
 
 async def test_a_chat_with_a_fault_of_its_own_is_not_hidden() -> None:
-    """An exception that no model raises comes out, once all calls of the task have ended."""
+    """An exception that no model raises comes out, once all calls of the sample have ended."""
     chat = BrainChat([right, KeyError("of the user's own"), right])
     with pytest.raises(KeyError):
-        await LLMJudge(chat).grade(GRADE)
-    assert len(chat.prompts) == 4
+        await GRADE.by(LLMJudge(chat))
+    assert len(chat.prompts) == 6
     assert chat.in_flight == 0

@@ -109,7 +109,7 @@ def test_only_ok_is_evaluated(status: Status, make: Make) -> None:
     evals = make(judge)
     assert not evals.offer(sample(status=status))
     assert evals.stats().dropped == {status.value: 1}
-    assert judge.tasks == []
+    assert judge.calls == []
 
 
 def test_sampled_out_is_counted(make: Make) -> None:
@@ -125,7 +125,7 @@ def test_a_stuck_judge_never_blocks_an_offer_and_memory_is_bounded(make: Make) -
     judge = StuckJudge()
     evals = make(judge, config=config)
     accepted = int(evals.offer(sample()))
-    until(lambda: judge.tasks)
+    until(lambda: judge.calls)
     accepted += sum(evals.offer(sample()) for _ in range(999))
     stats = evals.stats()
     assert judge.replies == 0
@@ -245,14 +245,14 @@ def test_each_finding_is_asked_once(make: Make) -> None:
     """All metrics together cost one decomposition and one verification."""
     judge = faithful_judge()
     make(judge, metrics=["ragas"]).evaluate(sample(reference="r"))
-    assert len(judge.tasks) == 2
+    assert len(judge.calls) == 2
 
 
 def test_nothing_is_asked_that_no_metric_needs(make: Make) -> None:
     """Metrics without findings cost no judge call."""
     judge = faithful_judge()
     make(judge, metrics=["lexical"]).evaluate(sample(reference="r"))
-    assert judge.tasks == []
+    assert judge.calls == []
 
 
 def test_by_default_metrics_that_the_sample_cannot_feed_are_left_out(make: Make) -> None:

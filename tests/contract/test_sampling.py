@@ -78,7 +78,7 @@ def test_only_chosen_metrics_are_evaluated(make: Make) -> None:
     outcomes = memory.results[0].outcomes
     left_out, scored = outcomes[FAITH], outcomes[WORDS]
     assert isinstance(left_out, NotScored)
-    assert (left_out.cause, judge.tasks) == ("sampled_out", [])
+    assert (left_out.cause, judge.calls) == ("sampled_out", [])
     assert isinstance(scored, Score)
     assert (scored.probability, scored.reason) == (1.0, "ratio")
     assert evals.stats().scored == 1
@@ -250,10 +250,10 @@ def test_the_cheap_stage_asks_no_judge(make: Make) -> None:
     evals = make(judge, [memory], sample_rate=0.0, tail=tail)
     evals.offer(quay(contexts=(RIGHT,), answer=RIGHT))
     evals.flush(300)
-    assert judge.tasks == []
+    assert judge.calls == []
     evals.offer(quay(contexts=(RIGHT,), answer="The quay opened in 1977 and sank in 1980."))
     evals.flush(300)
-    assert len(judge.tasks) > 0
+    assert len(judge.calls) > 0
     assert memory.results[0].outcomes[FAITH].reason == "tail:unfaithful"
     assert memory.results[0].outcomes[FAITH].value == 1.0
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rag_eval_hooks import NotScored, Outcome, Sample, Score
-from rag_eval_hooks.findings import BUILDS_ON, Finding, Findings, Support
+from rag_eval_hooks.findings import Finding, Findings, Support
 from rag_eval_hooks.metrics import ALL_METRICS, Metric
+from rag_eval_hooks.prompts import with_bases
 from rag_eval_hooks.score import Cause, Unavailable
 
 __all__ = ["BY_ID", "asked", "measure", "support", "value"]
@@ -16,12 +17,7 @@ BY_ID = {metric.id: metric for metric in ALL_METRICS}
 
 def asked(metric: Metric, sample: Sample, findings: Findings) -> frozenset[Finding]:
     """The findings that an evaluator asks for."""
-    try:
-        then = metric.then(sample, findings) if metric.then else frozenset[Finding]()
-    except Unavailable:
-        then = frozenset()
-    wanted = metric.reads(sample) | then
-    return wanted | {BUILDS_ON[kind] for kind in wanted if kind in BUILDS_ON}
+    return with_bases(metric.findings_for(sample, findings))
 
 
 def measure(metric: Metric | str, sample: Sample, findings: Findings | None = None) -> Outcome:

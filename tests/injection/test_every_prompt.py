@@ -11,7 +11,7 @@ import pytest
 from rag_eval_hooks import Context, RagEval, Sample
 from rag_eval_hooks.judges.openai import OpenAIJudge
 from rag_eval_hooks.metrics import ALL_METRICS
-from rag_eval_hooks.prompts.prompt import DECOMPOSING, JUDGING, SYSTEM, data_block
+from rag_eval_hooks.prompts.prompt import SYSTEM_TEXTS, data_block
 from tests.servers.judge_server import JudgeServer
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*)\n</data \1>")
@@ -49,17 +49,15 @@ def prompts(*, corrupt: bool = False, **options: Any) -> list[dict[str, Any]]:
 def outside(body: dict[str, Any]) -> Iterator[str]:
     for message in body["messages"]:
         content = message["content"]
-        if content not in (SYSTEM, JUDGING, DECOMPOSING):
+        if content not in SYSTEM_TEXTS:
             assert _BLOCK.search(content), "neither ours nor delimited"
         yield _BLOCK.sub("", content)
 
 
-@pytest.mark.parametrize("calls", ["fused", "single"])
-@pytest.mark.parametrize("nvidia", ["independent", "paired"])
 @pytest.mark.parametrize("tokens", [12_000, 20])
-def test_text_of_a_sample_stands_in_blocks_alone(calls: str, nvidia: str, tokens: int) -> None:
+def test_text_of_a_sample_stands_in_blocks_alone(tokens: int) -> None:
     """Text of a sample stands in blocks alone; text that no metric needs is not sent."""
-    bodies = prompts(calls=calls, nvidia_calls=nvidia, verify_tokens=tokens)
+    bodies = prompts(verify_tokens=tokens)
     assert len(bodies) >= 4
     sent = str(bodies)
     assert [mark for mark in MARKS.values() if mark not in sent] == []
@@ -71,7 +69,7 @@ def test_text_of_a_sample_stands_in_blocks_alone(calls: str, nvidia: str, tokens
 
 def test_asking_again_quotes_nothing() -> None:
     """A second request says what was wrong with a useless reply without text of the sample."""
-    bodies = prompts(corrupt=True, calls="fused")
+    bodies = prompts(corrupt=True)
     again = [body for body in bodies if "could not be used" in str(body)]
     assert again
     for body in again:
@@ -82,7 +80,7 @@ def test_delimiters_cannot_be_computed_from_what_they_enclose() -> None:
     """Each document has its own, none of them the hash of the text that an attacker can make."""
     seen: dict[str, str] = {}
     for _ in range(2):
-        for body in prompts(calls="fused"):
+        for body in prompts():
             for token, document in _BLOCK.findall(str(body["messages"][-1]["content"])):
                 assert seen.setdefault(token, document) == document
                 assert f"<data {token}>" not in data_block({"any": document})

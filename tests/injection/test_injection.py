@@ -11,7 +11,7 @@ from rag_eval_hooks.findings import Finding
 from rag_eval_hooks.judges.chat import Completion
 from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.memo import Memo, MemoChat
-from rag_eval_hooks.prompts import Prompt, VerifyAsk
+from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.prompts.prompt import data_block
 from tests.injection.attacks import ATTACKS, NAMES, PLACES
 from tests.injection.mounting import mount, mount_embedded
@@ -45,7 +45,7 @@ def _body(prompt: Prompt) -> dict[str, Any]:
 
 
 def _prompt(secret: bytes) -> Prompt:
-    ask = VerifyAsk(VERIFY)
+    ask = VERIFY.ask()
     return ask.prompt(ask.items()).sealed(secret)
 
 
@@ -119,7 +119,7 @@ def test_delimiters_are_the_secret_s() -> None:
 async def test_prompts_of_one_sample_keep_their_prefix_when_sealed() -> None:
     """System text and contexts, which a provider can cache, are equal in all calls of a judge."""
     chat = _Listening()
-    await LLMJudge(chat, calls="single").verify(VERIFY)
+    await VERIFY.by(LLMJudge(chat))
     with_chunks = [p.user for p in chat.prompts if '"chunks"' in p.user]
     assert len(with_chunks) > 2
     prefixes = {user[: user.index("</data ") + len("</data 000000000000>")] for user in with_chunks}
@@ -130,16 +130,16 @@ async def test_a_memo_knows_a_prompt_under_any_secret() -> None:
     """Judges with different secrets share their replies: a memo keys by content."""
     memo, chat = Memo(), _Listening()
     for _ in range(2):
-        await LLMJudge(MemoChat(chat, memo)).verify(VERIFY)
-    assert len(chat.prompts) == 1
+        await VERIFY.by(LLMJudge(MemoChat(chat, memo)))
+    assert len(chat.prompts) == len(VERIFY.wanted)
 
 
 async def test_judges_have_secrets_of_their_own() -> None:
     """Two judges delimit the same data differently: what leaks of one says nothing of another."""
     chat = _Listening()
     for _ in range(2):
-        await LLMJudge(chat).verify(VERIFY)
-    assert len({prompt.user for prompt in chat.prompts}) == 2
+        await VERIFY.by(LLMJudge(chat))
+    assert len({prompt.user for prompt in chat.prompts}) == 2 * len(VERIFY.wanted)
 
 
 _QUOTED = {"quote": "the lighthouse of Varne opened in 1841", "reason": "it stands there"}
@@ -163,7 +163,7 @@ _ROW = {**_QUOTED, "verdict": "supported", "chunks": [1], "together": False}
 )
 def test_forged_items_in_a_reply_are_no_verdicts(rows: list[dict[str, Any]]) -> None:
     """A reply that a text talked into other ids, numbers or keys leaves its items open."""
-    ask = VerifyAsk(VERIFY)
+    ask = VERIFY.ask()
     asked = {Finding.ANSWER_SUPPORT: ask.items()[Finding.ANSWER_SUPPORT]}
     reading = ask.read(asked, json.dumps({"answer_support": rows}))
     assert reading.problems
@@ -173,7 +173,7 @@ def test_forged_items_in_a_reply_are_no_verdicts(rows: list[dict[str, Any]]) -> 
 @pytest.mark.parametrize("order", [1, -1])
 def test_verdicts_that_a_reply_repeats_from_a_text_are_no_verdicts(order: int) -> None:
     """Two objects of a reply that differ about an item leave it open, whichever is the last."""
-    ask = VerifyAsk(VERIFY)
+    ask = VERIFY.ask()
     asked = {Finding.ANSWER_SUPPORT: ask.items()[Finding.ANSWER_SUPPORT]}
     denied = {**_ROW, "quote": "", "verdict": "not_stated", "chunks": []}
     mine = {"answer_support": [{"id": "a1", **denied}, {"id": "a2", **denied}]}

@@ -21,7 +21,7 @@ from rag_eval_hooks.judges.memo import Memo
 from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import VERIFY
+from tests.servers.samples import ONE
 from tests.servers.truth import TRUTH, found, spent
 from tests.waiting import PATIENCE
 
@@ -50,7 +50,7 @@ def started(messages: Messages) -> Any:
 async def verified(function: Any, **options: Any) -> Findings:
     judge = CallableJudge(function, **options)
     try:
-        return await judge.verify(VERIFY)
+        return await ONE.by(judge)
     finally:
         await judge.aclose()
 
@@ -114,7 +114,7 @@ async def test_what_a_function_raises_is_not_passed_on() -> None:
     def failing(_messages: Messages) -> str:
         raise RuntimeError(SECRET)
 
-    finding = (await verified(failing)).relevance
+    finding = (await verified(failing)).answer_support
     assert isinstance(finding, NotScored)
     assert finding.cause is Cause.JUDGE_FAILED
     assert "RuntimeError" in finding.detail
@@ -127,7 +127,7 @@ async def test_a_reply_that_is_no_text_is_told() -> None:
     async def number(_messages: Messages) -> Any:
         return 7
 
-    finding = (await verified(number)).relevance
+    finding = (await verified(number)).answer_support
     assert isinstance(finding, NotScored)
     assert "returned int" in finding.detail
 
@@ -155,7 +155,7 @@ async def test_functions_that_block_run_beside_the_loop() -> None:
         return told(messages)
 
     judge = CallableJudge(ask, concurrency=4)
-    results = await asyncio.gather(*(judge.verify(VERIFY) for _ in range(4)))
+    results = await asyncio.gather(*(ONE.by(judge) for _ in range(4)))
     await judge.aclose()
     assert [found(findings) for findings in results] == [TRUTH] * 4
 
@@ -173,7 +173,7 @@ async def test_calls_in_flight_are_limited() -> None:
         return told(messages)
 
     judge = CallableJudge(ask, concurrency=3)
-    await asyncio.gather(*(judge.verify(VERIFY) for _ in range(9)))
+    await asyncio.gather(*(ONE.by(judge) for _ in range(9)))
     assert peak == 3
 
 
@@ -198,7 +198,7 @@ async def test_a_stuck_function_is_a_time_out(blocking: bool) -> None:
 
     judge = CallableJudge(stuck if blocking else stuck_async, timeout=0.1, concurrency=1)
     for _ in range(2):
-        assert set(found(await judge.verify(VERIFY)).values()) == {Cause.TIMEOUT}
+        assert set(found(await ONE.by(judge)).values()) == {Cause.TIMEOUT}
     assert returned == []
     release.set()
     await judge.aclose()
@@ -216,10 +216,10 @@ async def test_a_thread_that_comes_back_is_used_again() -> None:
         return told(messages)
 
     judge = CallableJudge(ask, timeout=3.0, concurrency=1)
-    assert set(found(await judge.verify(VERIFY)).values()) == {Cause.TIMEOUT}
+    assert set(found(await ONE.by(judge)).values()) == {Cause.TIMEOUT}
     release.set()
     await asyncio.to_thread(ended.wait, PATIENCE)
-    assert found(await judge.verify(VERIFY)) == TRUTH
+    assert found(await ONE.by(judge)) == TRUTH
     assert len(set(threads)) == 1
     await judge.aclose()
 
@@ -246,7 +246,7 @@ def test_one_judge_serves_one_event_loop_after_another() -> None:
     judge = CallableJudge(told)
 
     async def once() -> Findings:
-        findings = await judge.verify(VERIFY)
+        findings = await ONE.by(judge)
         await judge.aclose()
         return findings
 
@@ -258,9 +258,9 @@ def test_a_stuck_function_does_not_keep_the_process() -> None:
     code = (
         "import asyncio, time\n"
         "from rag_eval_hooks.judges.callable_judge import CallableJudge\n"
-        "from tests.servers.samples import VERIFY\n"
+        "from tests.servers.samples import ONE\n"
         "judge = CallableJudge(lambda messages: time.sleep(600), timeout=0.1)\n"
-        "asyncio.run(judge.verify(VERIFY))\n"
+        "asyncio.run(ONE.by(judge))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=False, cwd=ROOT)
     assert done.returncode == 0
@@ -274,8 +274,8 @@ def test_no_extra_is_needed() -> None:
         "    sys.modules[name] = None\n"
         "from rag_eval_hooks.judges.callable_judge import CallableJudge\n"
         "import asyncio\n"
-        "from tests.servers.samples import VERIFY\n"
-        "findings = asyncio.run(CallableJudge(lambda messages: 'no').verify(VERIFY))\n"
-        "assert 'no valid reply' in findings.relevance.detail, findings.relevance\n"
+        "from tests.servers.samples import ONE\n"
+        "findings = asyncio.run(ONE.by(CallableJudge(lambda messages: 'no')))\n"
+        "assert 'no valid reply' in findings.answer_support.detail, findings.answer_support\n"
     )
     subprocess.run([sys.executable, "-c", code], timeout=PATIENCE, check=True, cwd=ROOT)

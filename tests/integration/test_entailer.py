@@ -12,7 +12,7 @@ from rag_eval_hooks.errors import JudgeError
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, made
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.local.entailer import Entailer
-from rag_eval_hooks.tasks import Verify
+from tests.support.judge_task import JudgeTask
 
 WORDS = ["the", "dog", "cat", "slept", "on", "mat", "."]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -20,13 +20,13 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 
 async def support(judge: LocalJudge, claims: list[str], *chunks: str) -> tuple[Support, ...]:
     """Return the verdicts on claims."""
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="",
         chunks=chunks,
         answer_claims=tuple(claims),
     )
-    return made((await judge.verify(task)).answer_support)
+    return made((await task.by(judge)).answer_support)
 
 
 def tiny(folder: Path, labels: list[str], favoured: int) -> str:

@@ -176,8 +176,8 @@ def test_findings_in_time_are_scored_though_others_are_late() -> None:
     with JudgeServer() as other:
         warm(other)
     with JudgeServer() as server:
-        judge = OpenAIJudge("m", base_url=server.url, api_key="k", calls="single", memo=Memo())
-        # Decomposition, then two verifications at the same time: the last of three hangs.
+        judge = OpenAIJudge("m", base_url=server.url, api_key="k", memo=Memo())
+        # Claims and relevance at the same time, then support: the last of three hangs.
         server.faults.append(Fault(kind=FaultKind.HANG, calls=frozenset({3})))
         evals = RagEval(
             metrics=[METRIC, "ragas.context_precision"],

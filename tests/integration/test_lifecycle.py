@@ -74,10 +74,10 @@ def test_names_can_still_be_resolved_at_exit(tmp_path: Path) -> None:
         """
         import asyncio
         class Resolving(ScriptedJudge):
-            async def verify(self, task):
+            async def make(self, *call):
                 await asyncio.sleep(0.3)
                 await asyncio.get_running_loop().getaddrinfo("localhost", 80)
-                return await super().verify(task)
+                return await super().make(*call)
         evals = RagEval(metrics=["ragas.faithfulness"], judge=Resolving(FAITHFUL),
                         sinks=["jsonl:results.jsonl"], exit_timeout=60)
         record_request(evals, "1")

@@ -33,7 +33,7 @@ from rag_eval_hooks.score import Cause, NotScored
 from rag_eval_hooks.suppress import is_suppressed, suppressed
 from rag_eval_hooks_llama_index import LlamaIndexJudge
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import DECOMPOSE, VERIFY
+from tests.servers.samples import DECOMPOSE, ONE
 from tests.servers.truth import TRUTH, found, spent
 from tests.support.variation import seeds
 
@@ -154,7 +154,7 @@ class Caller(FunctionCallingLLM):
 async def verified(llm: Any, **options: Any) -> Findings:
     judge = LlamaIndexJudge(llm, **options)
     try:
-        return await judge.verify(VERIFY)
+        return await ONE.by(judge)
     finally:
         await judge.aclose()
 
@@ -164,11 +164,15 @@ async def test_a_model_that_calls_functions_is_asked_by_one(form: str) -> None:
     """The reply is the call's arguments, or the text of a model that answers instead."""
     llm = Caller(form=form)
     judge = LlamaIndexJudge(llm)
-    assert found(await judge.verify(VERIFY)) == TRUTH
-    assert (await judge.decompose(DECOMPOSE)).reference_claims == VERIFY.reference_claims
+    assert found(await ONE.by(judge)) == TRUTH
+    assert (await DECOMPOSE.by(judge)).reference_claims == ONE.reference_claims
     asked, _quiet = llm.asked[0]
     parameters = asked["tools"][0]["function"]["parameters"]
-    assert set(parameters["required"]) == {kind.value for kind in VERIFY.wanted}
+    element = parameters["$defs"]["SupportElement"]
+    assert element["required"] == list(element["properties"])
+    assert element["properties"]["verdict"]["enum"] == ["supported", "contradicted", "not_stated"]
+    assert element["properties"]["chunks"]["items"]["type"] == "integer"
+    assert element["properties"]["together"]["type"] == "boolean"
     assert asked["required"] is CAN_REQUIRE
 
 
@@ -192,8 +196,8 @@ async def test_a_refused_function_is_learned_once() -> None:
 
     llm = Refusing()
     judge = LlamaIndexJudge(llm)
-    first = await judge.verify(VERIFY)
-    assert found(first) == found(await judge.verify(VERIFY)) == TRUTH
+    first = await ONE.by(judge)
+    assert found(first) == found(await ONE.by(judge)) == TRUTH
     assert [bool(kwargs.get("tools")) for kwargs, _ in llm.asked] == [True, False, False]
     assert spent(first).calls == pytest.approx(2)
 
@@ -277,7 +281,7 @@ async def test_the_llm_stays_as_it_is_and_its_callbacks_see_nothing() -> None:
 
 async def test_what_an_llm_raises_is_not_passed_on() -> None:
     """An exception makes the findings `judge_failed`; its text may hold content, its type not."""
-    finding = (await verified(Caller(error=RuntimeError(SECRET)))).relevance
+    finding = (await verified(Caller(error=RuntimeError(SECRET)))).answer_support
     assert isinstance(finding, NotScored)
     assert "RuntimeError" in finding.detail
     assert SECRET not in finding.detail

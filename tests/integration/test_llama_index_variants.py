@@ -175,7 +175,7 @@ def tasks_of(sample: Sample, metric: str | None, *evaluators: str) -> int:
                 response=sample.answer,
                 contexts=[context.text for context in sample.contexts or ()],
             )
-    return len(judge.tasks)
+    return len(judge.calls)
 
 
 @pytest.mark.parametrize("seed", seeds(5))

@@ -15,7 +15,7 @@ from rag_eval_hooks.score import Cause
 from rag_eval_hooks_langchain import LangChainJudge
 from tests.servers.faults import Fault, FaultKind
 from tests.servers.provider_server import AZURE, ProviderServer
-from tests.servers.samples import VERIFY
+from tests.servers.samples import ONE
 from tests.servers.truth import TRUTH, found, spent
 from tests.support.variation import Variation, seeds
 
@@ -132,7 +132,7 @@ def test_every_judge_that_people_have_gives_the_same_scores(
 
 async def verified(judge: Judge) -> Any:
     try:
-        return await judge.verify(VERIFY)
+        return await ONE.by(judge)
     finally:
         await judge.aclose()
 
@@ -157,7 +157,7 @@ async def test_a_provider_that_stays_busy_is_told_by_its_status(
 ) -> None:
     """The absence names the status, so that its reader knows what to do."""
     with ProviderServer(faults=[Fault(kind=FaultKind.RATE_LIMIT)]) as server:
-        finding = (await verified(make(server, monkeypatch))).relevance
+        finding = (await verified(make(server, monkeypatch))).answer_support
     assert isinstance(finding, NotScored)
     assert finding.cause is Cause.JUDGE_FAILED
     assert ("HTTP 529" if make is anthropic else "HTTP 429") in finding.detail

@@ -15,7 +15,7 @@ from rag_eval_hooks.findings import Finding, made
 from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.sentence_embedder import SentenceEmbedder
-from rag_eval_hooks.tasks import Verify
+from tests.support.judge_task import JudgeTask
 from tests.support.optional import require
 from tests.support.size import size
 
@@ -127,7 +127,7 @@ async def test_a_closed_embedder_says_so() -> None:
 async def test_it_decides_no_support_of_the_embedded_judge(embedder: SentenceEmbedder) -> None:
     """With real vectors the verdicts on claims are those of the words: likeness is no support."""
     judge = LocalJudge(embedder)
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="When?",
         chunks=("It flowers in summer. After 3 weeks it is gone.",),
@@ -136,8 +136,8 @@ async def test_it_decides_no_support_of_the_embedded_judge(embedder: SentenceEmb
             "The plant blooms in 4 summer months.",
         ),
     )
-    plain = made((await LocalJudge().verify(task)).answer_support)
-    found = made((await judge.verify(task)).answer_support)
+    plain = made((await task.by(LocalJudge())).answer_support)
+    found = made((await task.by(judge)).answer_support)
     assert [s.verdict for s in found] == [s.verdict for s in plain]
     assert not any(s.supported for s in found)
     assert judge.name == "embedded+" + embedder.name

@@ -31,7 +31,7 @@ from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.result import Evaluation
 from rag_eval_hooks.results import read
 from rag_eval_hooks.sqlite_file import SqliteFile
-from rag_eval_hooks.testing import Decompose, Findings, MemorySink, ScriptedJudge, Support
+from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.support.limits import small_limits
 from tests.waiting import PATIENCE, until
 
@@ -82,7 +82,7 @@ def run(folder: Path, script: str, **options: Any) -> subprocess.CompletedProces
     prelude = """
 import os, signal, sys, threading, time
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample
-from rag_eval_hooks.testing import Decompose, Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 GOOD = Findings(answer_claims=("a",), answer_support=(Support((True,)),))
 
 def make(latency, **config):
@@ -532,10 +532,10 @@ def test_the_spool_is_bounded(make: Make, tmp_path: Path) -> None:
     go = threading.Event()
 
     class Waiting(ScriptedJudge):
-        async def decompose(self, task: Decompose) -> Findings:
+        async def make(self, *call: Any) -> Findings:
             while not go.is_set():
                 await asyncio.sleep(0.05)
-            return await super().decompose(task)
+            return await super().make(*call)
 
     evals = make(Waiting(GOOD), SPOOL_BYTES=1_000_000, judge_concurrency=64)
     for number in range(60):
@@ -554,7 +554,7 @@ def test_what_ends_its_process_is_given_up(make: Make, tmp_path: Path) -> None:
     """A sample that kills whoever evaluates it is tried ten times, then counted and left."""
     script = """
     class Deadly(ScriptedJudge):
-        async def decompose(self, task):
+        async def make(self, *call):
             # The first time not before it is on disk, then at once, as a native crash is.
             while first and evals.spooled().get("pending") != 1: time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -726,7 +726,7 @@ def test_what_cannot_be_redacted_is_not_taken_over(tmp_path: Path) -> None:
     with RagEval(["ragas.faithfulness"], judge, config=config, redact=fails) as evals:
         until(lambda: evals.spooled()["pending"] == 0)
         assert evals.stats().dropped == {"redaction_failed": 1}
-    assert judge.tasks == []
+    assert judge.calls == []
 
 
 def test_slow_redaction_holds_no_file(tmp_path: Path) -> None:

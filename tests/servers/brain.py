@@ -29,7 +29,7 @@ from tests.servers.rules import (
 __all__ = ["asked_groups", "embedding", "prompt_data", "truthful_reply"]
 
 _BLOCK = re.compile(r"<data ([0-9a-f]{12})>\n(.*?)\n</data \1>", re.DOTALL)
-_SHAPE = re.compile(r"\nThe reply has this shape: (\{.*\})$", re.DOTALL)
+_ASKED = re.compile(r"^- (\w+): (?!only for )", re.MULTILINE)
 _ONLY = re.compile(r"^- (\w+): only for (.*)\.$", re.MULTILINE)
 _PARTIAL = "chunks not shown here"
 _DIMENSIONS = 64
@@ -43,16 +43,20 @@ def truthful_reply(body: Mapping[str, Any]) -> dict[str, Any]:
     text = _user_text(body)
     only = {name: keys.split(", ") for name, keys in _ONLY.findall(text)}
     data["partial"] = _PARTIAL in text
-    return {name: _GROUPS[name](data, only.get(name)) for name in asked_groups(body)}
+    asked = {name: _GROUPS[name](data, only.get(name)) for name in asked_groups(body)}
+    return _empty_groups(body) | asked
 
 
 def asked_groups(body: Mapping[str, Any]) -> list[str]:
-    """The groups that the request's schema, or the shape in its text, asks for."""
-    schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
-    if schema is not None:
-        return list(schema["properties"])
-    shape = _SHAPE.search(_user_text(body))
-    return list(json.loads(shape.group(1))) if shape else []
+    """The groups that the request's text asks for."""
+    return [name for name in _ASKED.findall(_user_text(body)) if name in _GROUPS]
+
+
+def _empty_groups(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The groups that a schema requires, with nothing in them."""
+    schema = body.get("response_format", {}).get("json_schema", {}).get("schema", {})
+    parts = schema.get("properties", {}).items()
+    return {name: [] if part.get("type") == "array" else None for name, part in parts}
 
 
 def prompt_data(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def _sorted_chunks(key: str, claim: str, data: Data) -> dict[str, Any]:
         "chunks": yes,
         "together": together,
     }
-    return {**row, "partly": sorted(some)} if data["partial"] else row
+    return {**row, "partly": sorted(some)}
 
 
 def _verdict(key: str, holds: bool, quote: str) -> dict[str, Any]:

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rag_eval_hooks.findings import ChunkRelevance, Finding, Support, Verdict
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
+from tests.support.judge_task import JudgeTask
 
 __all__ = [
     "AGREEMENTS",
     "DECOMPOSE",
     "GRADE",
     "LONG_VERIFY",
+    "ONE",
     "PARTS",
     "RATE",
     "VERIFY",
@@ -21,7 +22,7 @@ __all__ = [
     "verdicts",
 ]
 
-DECOMPOSE = Decompose(
+DECOMPOSE = JudgeTask(
     wanted=frozenset(
         {
             Finding.ANSWER_CLAIMS,
@@ -45,7 +46,7 @@ VERIFY_PARTS = (
 """Verdicts by the chunks: one call."""
 AGREEMENTS = (Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT)
 """Verdicts of text against text: a call of their own."""
-VERIFY = Verify(
+VERIFY = JudgeTask(
     wanted=frozenset(VERIFY_PARTS),
     question=DECOMPOSE.question,
     chunks=(
@@ -59,8 +60,10 @@ VERIFY = Verify(
     reference_claims=("The lighthouse of Varne opened in 1841", "Its keeper was Ada Lorne"),
     entities=("Varne", "1841", "Ada Lorne", "Norway"),
 )
+ONE = replace(VERIFY, wanted=frozenset({Finding.ANSWER_SUPPORT}))
+"""One finding, and so one call."""
 WHOLE_VERIFY = replace(VERIFY, wanted=frozenset((*VERIFY_PARTS, *AGREEMENTS)))
-LONG_VERIFY = Verify(
+LONG_VERIFY = JudgeTask(
     wanted=WHOLE_VERIFY.wanted,
     question="What is known of the lighthouse of Varne?",
     chunks=(
@@ -76,7 +79,7 @@ LONG_VERIFY = Verify(
     entities=("Ada  Lorne", "the sea", "Norway"),
 )
 """Its first answer claim needs two chunks together: the first and the second or the fourth."""
-RATE = Rate(
+RATE = JudgeTask(
     wanted=frozenset(
         {
             Finding.DIRECT_RELEVANCE,
@@ -91,7 +94,7 @@ RATE = Rate(
     answer=DECOMPOSE.answer or "",
     reference=DECOMPOSE.reference,
 )
-GRADE = Grade(
+GRADE = JudgeTask(
     wanted=frozenset(
         {Finding.ACCURACY_RATINGS, Finding.CONTEXT_RATINGS, Finding.GROUNDEDNESS_RATINGS}
     ),
@@ -106,8 +109,8 @@ PARTS = tuple(sorted(DECOMPOSE.wanted | WHOLE_VERIFY.wanted | RATE.wanted | GRAD
 
 
 def verdicts(finding: Sequence[Support | Verdict | ChunkRelevance]) -> list[object]:
-    """The bare verdicts of a finding, without reasons."""
-    return [_bare(item) for item in finding]
+    """The bare verdicts of a finding, without reasons; None for one that is unsure."""
+    return [_bare(item) if item.sure else None for item in finding]
 
 
 def _bare(item: Support | Verdict | ChunkRelevance) -> object:

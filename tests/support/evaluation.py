@@ -7,7 +7,7 @@ from typing import Any, Final
 from rag_eval_hooks import RagEval, Sample, Stats
 from rag_eval_hooks.capture import RunKind
 from rag_eval_hooks.sample import Context
-from rag_eval_hooks.testing import Decompose, Findings, ScriptedJudge, Support
+from rag_eval_hooks.testing import Findings, ScriptedJudge, Support
 
 __all__ = ["FAITHFUL", "StuckJudge", "faithful_judge", "record_request", "sample", "total"]
 
@@ -31,9 +31,9 @@ class StuckJudge(ScriptedJudge):
         super().__init__(FAITHFUL, latency=600)
         self.replies = 0
 
-    async def decompose(self, task: Decompose) -> Findings:
+    async def make(self, *call: Any) -> Findings:
         """Reply after ten minutes."""
-        findings = await super().decompose(task)
+        findings = await super().make(*call)
         self.replies += 1
         return findings
 

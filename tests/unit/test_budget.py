@@ -27,8 +27,9 @@ from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.judges.prices import Price
 from rag_eval_hooks.score import AnnotatorKind
-from rag_eval_hooks.testing import Decompose, Finding, Findings, ScriptedJudge
+from rag_eval_hooks.testing import Finding, Findings, ScriptedJudge
 from rag_eval_hooks.usage import Usage
+from tests.support.judge_task import JudgeTask
 
 HOUR = 3600
 
@@ -266,13 +267,13 @@ async def test_a_judge_of_ones_own_is_asked_within_the_budget() -> None:
     """A task of a judge that counts nothing itself is a call; the embedded judge makes none."""
     own = Own(Findings(answer_claims=("a",), usage={Finding.ANSWER_CLAIMS: Usage(1, 30, 12)}))
     judge = metered(own)
-    task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
+    task = JudgeTask(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer="a")
     limited = budget({"calls_per_hour": 1, "tokens_per_hour": 900})
     with in_call_context(budget=limited):
-        assert (await judge.decompose(task)).answer_claims == ("a",)
+        assert (await task.by(judge)).answer_claims == ("a",)
         with pytest.raises(BudgetError):
-            await judge.decompose(task)
-    assert len(own.tasks) == limited.spent()["hour"].calls == 1
+            await task.by(judge)
+    assert len(own.calls) == limited.spent()["hour"].calls == 1
     local = LocalJudge()
     assert metered(local) is local
 

@@ -24,7 +24,7 @@ from rag_eval_hooks.judges.calibration import (
     fitted,
 )
 from rag_eval_hooks.judges.local import LocalJudge
-from rag_eval_hooks.tasks import Verify
+from tests.support.judge_task import JudgeTask
 
 SEEDS = range(12)
 
@@ -131,7 +131,7 @@ def test_the_judge_reads_its_calibration(seed: int, tmp_path: Path) -> None:
     made.write(path)
     plain, calibrated = LocalJudge(), LocalJudge(calibration=path)
     number = rng.randint(10, 99)
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="What does the tank hold?",
         chunks=(f"The tank holds {number} litres of clean water. It was painted in spring.",),
@@ -143,8 +143,7 @@ def test_the_judge_reads_its_calibration(seed: int, tmp_path: Path) -> None:
         ),
     )
     before, after = (
-        findings.made(asyncio.run(judge.verify(task)).answer_support)
-        for judge in (plain, calibrated)
+        findings.made(asyncio.run(task.by(judge)).answer_support) for judge in (plain, calibrated)
     )
     assert {one.verdict for one in before} >= {ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED}
     for one, other in zip(before, after, strict=True):

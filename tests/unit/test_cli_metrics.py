@@ -37,11 +37,11 @@ def test_every_metric_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("ragas.context_precision", 1),
         ("ragas.faithfulness", 2),
         ("nvidia.answer_accuracy", 2),
-        ("whitepaper.weighted_score", 3),
+        ("whitepaper.weighted_score", 4),
     ],
 )
 def test_judge_calls(metric: str, calls: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Decomposing, verifying and rating take a call each, a Nvidia metric its two."""
+    """Each finding takes a call, a Nvidia rating two."""
     lines = run(capsys, metric).splitlines()
     assert f"judge calls  {calls}" in lines
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rag_eval_hooks import RagEval, Sample, Score
-from rag_eval_hooks.metrics.options import PHRASES, DontKnow, confession
+from rag_eval_hooks.metrics.options import PHRASES, DontKnow, dont_know_phrase
 from rag_eval_hooks.score import Cause
 from rag_eval_hooks.text.folding import fold
 from rag_eval_hooks.text.refusals import refusal
@@ -25,11 +25,11 @@ LABELLED = next((place for place in PLACES if place.is_file()), None)
 
 
 def refuses(answer: str) -> bool:
-    return confession(answer, DontKnow.REFUSAL) is not None
+    return dont_know_phrase(answer, DontKnow.REFUSAL) is not None
 
 
 def holds_phrase(answer: str) -> bool:
-    return confession(answer, DontKnow.PHRASES) is not None
+    return dont_know_phrase(answer, DontKnow.PHRASES) is not None
 
 
 @given(st.sampled_from(PHRASES), st.text(max_size=30), st.text(max_size=30))
@@ -105,15 +105,15 @@ def test_what_holds_such_words_and_answers(answer: str) -> None:
 
 @given(st.text(alphabet=st.sampled_from("i cannot know,.;: but*-\n1"), max_size=400))
 def test_every_text_is_judged(answer: str) -> None:
-    """No text raises, and the words that count as the confession stand in the answer."""
-    words = confession(answer, DontKnow.REFUSAL)
+    """No text raises, and the words that count as the dont_know_phrase stand in the answer."""
+    words = dont_know_phrase(answer, DontKnow.REFUSAL)
     assert words is None or words in fold(answer)
 
 
 @pytest.mark.parametrize("piece", ["i cannot, but ", "based on the ", "the answer to ", "no "])
 def test_a_long_text_is_judged_in_no_time(piece: str) -> None:
     """A million characters take linear time: in quadratic time this test would not end."""
-    confession(piece * (1_000_000 // len(piece)), DontKnow.REFUSAL)
+    dont_know_phrase(piece * (1_000_000 // len(piece)), DontKnow.REFUSAL)
 
 
 @pytest.mark.skipif(LABELLED is None, reason="labelled data: set LABELED_DATA")

@@ -13,25 +13,25 @@ import pytest
 
 from rag_eval_hooks.findings import Finding, Findings, Stance, Support, made
 from rag_eval_hooks.judges.local import LocalJudge
-from rag_eval_hooks.tasks import Decompose, Rate, Verify
 from rag_eval_hooks.text.key_terms import Searched, entities, keywords
 from rag_eval_hooks.text.numbers import Number
 from rag_eval_hooks.text.sentences import is_question, sentences
+from tests.support.judge_task import JudgeTask
 
 
 def decomposed(answer: str, *wanted: Finding) -> Findings:
-    task = Decompose(wanted=frozenset(wanted), question="?", answer=answer, reference=answer)
-    return asyncio.run(LocalJudge().decompose(task))
+    task = JudgeTask(wanted=frozenset(wanted), question="?", answer=answer, reference=answer)
+    return asyncio.run(task.by(LocalJudge()))
 
 
 def support(claim: str, *chunks: str) -> Support:
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question="?",
         chunks=chunks,
         answer_claims=(claim,),
     )
-    return made(asyncio.run(LocalJudge().verify(task)).answer_support)[0]
+    return made(asyncio.run(task.by(LocalJudge())).answer_support)[0]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +217,13 @@ def test_answers_are_classified(question: str, right: str, wrong: str, reference
     """An answer is correct when it states the reference, in any language."""
     verdicts = []
     for answer in (right, wrong):
-        task = Rate(
+        task = JudgeTask(
             wanted=frozenset({Finding.CLASSIFICATION}),
             question=question,
             answer=answer,
             reference=reference,
         )
-        verdicts.append(made(asyncio.run(LocalJudge().rate(task)).classification).holds)
+        verdicts.append(made(asyncio.run(task.by(LocalJudge())).classification).holds)
     assert verdicts == [True, False]
 
 
@@ -231,7 +231,7 @@ _OFFLINE = """
 import asyncio, sys
 from rag_eval_hooks.findings import Finding, made
 from rag_eval_hooks.judges.local import LocalJudge
-from rag_eval_hooks.tasks import Verify
+from tests.support.judge_task import JudgeTask
 
 def refuse(event, _):
     if event in ("socket.connect", "socket.getaddrinfo"):
@@ -240,8 +240,8 @@ def refuse(event, _):
 sys.addaudithook(refuse)
 claim, chunk = sys.argv[1:]
 wanted = frozenset({Finding.ANSWER_SUPPORT})
-task = Verify(wanted=wanted, question="?", chunks=(chunk,), answer_claims=(claim,))
-found = made(asyncio.run(LocalJudge().verify(task)).answer_support)
+task = JudgeTask(wanted=wanted, question="?", chunks=(chunk,), answer_claims=(claim,))
+found = made(asyncio.run(task.by(LocalJudge())).answer_support)
 sys.exit(0 if found[0].supported else 1)
 """
 

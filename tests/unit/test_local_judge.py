@@ -26,7 +26,7 @@ from rag_eval_hooks.findings import (
 from rag_eval_hooks.judges.base import Judge
 from rag_eval_hooks.judges.local import LocalJudge
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
+from tests.support.judge_task import JudgeTask
 from tests.support.scripts import run_script
 from tests.support.variation import run_seed
 
@@ -36,40 +36,40 @@ DELHI = "The Oberoi Group is a hotel company with its head office in Delhi."
 
 
 def claims_of(answer: str) -> tuple[str, ...]:
-    task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer=answer)
-    return made(asyncio.run(LocalJudge().decompose(task)).answer_claims)
+    task = JudgeTask(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer=answer)
+    return made(asyncio.run(task.by(LocalJudge())).answer_claims)
 
 
 def entities_of(reference: str) -> tuple[str, ...]:
-    task = Decompose(wanted=frozenset({Finding.ENTITIES}), question="q", reference=reference)
-    return made(asyncio.run(LocalJudge().decompose(task)).entities)
+    task = JudgeTask(wanted=frozenset({Finding.ENTITIES}), question="q", reference=reference)
+    return made(asyncio.run(task.by(LocalJudge())).entities)
 
 
 def support(
     claim: str, *chunks: str, question: str = "what?", judge: LocalJudge | None = None
 ) -> Support:
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question=question,
         chunks=chunks,
         answer_claims=(claim,),
     )
-    found = asyncio.run((judge or LocalJudge()).verify(task))
+    found = asyncio.run(task.by(judge or LocalJudge()))
     return made(found.answer_support)[0]
 
 
 def relevance(
     question: str, *chunks: str, reference: str | None = None, judge: LocalJudge | None = None
 ) -> tuple[ChunkRelevance, ...]:
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.RELEVANCE}), question=question, chunks=chunks, reference=reference
     )
-    return made(asyncio.run((judge or LocalJudge()).verify(task)).relevance)
+    return made(asyncio.run(task.by(judge or LocalJudge())).relevance)
 
 
 def agreement(question: str, answer: str, reference: str) -> tuple[Verdict, Verdict]:
     """Whether the reference supports the answer, and whether the answer states the reference."""
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_AGREEMENT, Finding.REFERENCE_AGREEMENT}),
         question=question,
         chunks=("",),
@@ -78,7 +78,7 @@ def agreement(question: str, answer: str, reference: str) -> tuple[Verdict, Verd
         answer_claims=(answer,),
         reference_claims=(reference,),
     )
-    found = asyncio.run(LocalJudge().verify(task))
+    found = asyncio.run(task.by(LocalJudge()))
     return made(found.answer_agreement)[0], made(found.reference_agreement)[0]
 
 
@@ -92,17 +92,19 @@ class TestContract:
 
     async def test_questions_are_absent_with_a_cause(self) -> None:
         """A finding that rules cannot make is absent, not guessed."""
-        task = Decompose(wanted=frozenset({Finding.QUESTIONS}), question="q", answer="a")
-        found = (await LocalJudge().decompose(task)).questions
+        task = JudgeTask(wanted=frozenset({Finding.QUESTIONS}), question="q", answer="a")
+        found = (await task.by(LocalJudge())).questions
         assert not isinstance(found, Questions)
-        assert found == NotScored(Cause.MISSING_INPUT, "the embedded judge generates no questions")
+        assert found == NotScored(
+            Cause.MISSING_INPUT, "the embedded judge generates no questions and rates by no rubric"
+        )
 
     async def test_only_what_is_wanted_is_made(self) -> None:
         """A finding that was not asked for stays absent."""
-        task = Verify(
+        task = JudgeTask(
             wanted=frozenset({Finding.RELEVANCE}), question="q", chunks=("c",), answer_claims=("a",)
         )
-        found = await LocalJudge().verify(task)
+        found = await task.by(LocalJudge())
         assert isinstance(found.answer_support, NotScored)
         assert len(made(found.relevance)) == 1
 
@@ -307,14 +309,14 @@ class TestRelevance:
     async def test_relevance_to_the_answer_leaves_the_reference_out(self) -> None:
         """Judged by the answer, a chunk of the answer's words is useful whatever the reference."""
         both = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
-        task = Verify(
+        task = JudgeTask(
             wanted=both,
             question="Where?",
             chunks=(HEATH, DELHI),
             answer="It grows on the Lizard.",
             reference="In Delhi.",
         )
-        found = await LocalJudge().verify(task)
+        found = await task.by(LocalJudge())
         assert [c.useful for c in made(found.relevance)] == [False, True]
         assert [c.useful for c in made(found.relevance_to_answer)] == [True, False]
 
@@ -351,13 +353,13 @@ class TestAgreement:
 class TestEntities:
     async def test_entities_are_found_after_folding(self) -> None:
         """Case, accents and grouping do not hide an entity; a chunk number is the reason."""
-        task = Verify(
+        task = JudgeTask(
             wanted=frozenset({Finding.ENTITIES_FOUND}),
             question="q",
             chunks=("nothing", "SAO PAULO has 1000 parks"),
             entities=("São Paulo", "1,000", "Lima"),
         )
-        found = made((await LocalJudge().verify(task)).entities_found)
+        found = made((await task.by(LocalJudge())).entities_found)
         assert [verdict.holds for verdict in found] == [True, True, False]
         assert "2" in found[0].reason
 
@@ -373,25 +375,25 @@ GRADES = frozenset(
 
 
 def direct_relevance(question: str, answer: str, judge: LocalJudge | None = None) -> float:
-    task = Rate(wanted=frozenset({Finding.DIRECT_RELEVANCE}), question=question, answer=answer)
-    return made(asyncio.run((judge or LocalJudge()).rate(task)).direct_relevance)
+    task = JudgeTask(wanted=frozenset({Finding.DIRECT_RELEVANCE}), question=question, answer=answer)
+    return made(asyncio.run(task.by(judge or LocalJudge())).direct_relevance)
 
 
 def is_correct(question: str, answer: str, reference: str) -> Verdict:
-    task = Rate(
+    task = JudgeTask(
         wanted=frozenset({Finding.CLASSIFICATION}),
         question=question,
         answer=answer,
         reference=reference,
     )
-    return made(asyncio.run(LocalJudge().rate(task)).classification)
+    return made(asyncio.run(task.by(LocalJudge())).classification)
 
 
 def stance(answer: str | None, reference: str | None = None) -> Stance:
-    task = Decompose(
+    task = JudgeTask(
         wanted=frozenset({Finding.STANCE}), question="q", answer=answer, reference=reference
     )
-    return made(asyncio.run(LocalJudge().decompose(task)).stance)
+    return made(asyncio.run(task.by(LocalJudge())).stance)
 
 
 @pytest.mark.parametrize(
@@ -416,15 +418,17 @@ def test_short_references_have_other_forms(reference: str, answer: str, correct:
 class TestRating:
     async def test_nothing_is_rated_by_a_rubric(self) -> None:
         """Rubrics and grades, which rules cannot apply, are absent and never guessed."""
-        rate = Rate(
+        rate = JudgeTask(
             wanted=RUBRICS | {Finding.CLASSIFICATION},
             question="q",
             answer="Delhi",
             reference="Delhi",
         )
-        grade = Grade(wanted=GRADES, question="q", chunks=("c",), answer="a", reference="a")
-        why = NotScored(Cause.MISSING_INPUT, "the embedded judge rates by no rubric")
-        rated, graded = await LocalJudge().rate(rate), await LocalJudge().grade(grade)
+        grade = JudgeTask(wanted=GRADES, question="q", chunks=("c",), answer="a", reference="a")
+        why = NotScored(
+            Cause.MISSING_INPUT, "the embedded judge generates no questions and rates by no rubric"
+        )
+        rated, graded = await rate.by(LocalJudge()), await grade.by(LocalJudge())
         assert all(getattr(rated, kind) == why for kind in RUBRICS)
         assert all(getattr(graded, kind) == why for kind in GRADES)
         assert made(rated.classification).holds
@@ -564,13 +568,13 @@ class TestEmbedder:
         """One task embeds each distinct text once; closing the judge closes its embedder."""
         embedder = Fixed(("a",))
         judge = LocalJudge(embedder)
-        task = Verify(
+        task = JudgeTask(
             wanted=frozenset({Finding.ANSWER_SUPPORT, Finding.RELEVANCE}),
             question="q",
             chunks=("Same text.", "Same text."),
             answer_claims=("Same text.",),
         )
-        await judge.verify(task)
+        await task.by(judge)
         await judge.aclose()
         assert sorted(embedder.seen) == ["Same text.", "q"]
         assert judge.name == "embedded+fixed"
@@ -617,6 +621,6 @@ def test_a_claim_of_small_words_is_supported_word_for_word() -> None:
 async def test_underscores_within_words_are_kept() -> None:
     """A name such as `max_tokens` is no emphasis: claims keep it as it stands in the chunk."""
     answer = "The max_tokens and stop_words options cut the __reply__ off."
-    task = Decompose(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer=answer)
-    (claim,) = (await LocalJudge(None).decompose(task)).answer_claims  # type: ignore[misc]
+    task = JudgeTask(wanted=frozenset({Finding.ANSWER_CLAIMS}), question="q", answer=answer)
+    (claim,) = (await task.by(LocalJudge(None))).answer_claims  # type: ignore[misc]
     assert claim == "The max_tokens and stop_words options cut the reply off."

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from rag_eval_hooks.errors import ConfigError, JudgeError, JudgeTimeout
 from rag_eval_hooks.judges.callable_judge import CallableJudge, Messages
@@ -20,14 +21,15 @@ from rag_eval_hooks.judges.prices import Prices
 from rag_eval_hooks.prompts import Prompt, ReplyError
 from rag_eval_hooks.usage import Usage
 from tests.servers.brain import truthful_reply
-from tests.servers.samples import VERIFY
+from tests.servers.samples import ONE, VERIFY
 from tests.servers.truth import TRUTH, found, spent
 
 USED = Usage(calls=1, input_tokens=10, output_tokens=5)
 
 
 def prompt(user: str = "u", **changes: Any) -> Prompt:
-    return Prompt(**{"system": "s", "user": user, "name": "n", "example": {"a": True}, **changes})
+    fields = {"system": "s", "user": user, "name": "n", "model": BaseModel, "example": {"a": True}}
+    return Prompt(**{**fields, **changes})
 
 
 class CountingChat:
@@ -173,8 +175,8 @@ async def test_a_served_reply_costs_nothing_where_prices_are_known() -> None:
     """A reply from the memo has a cost of 0, not an unknown one."""
     prices = Prices({"models": {"m": {"input": 1.0, "output": 1.0}}})
     judge = LLMJudge(TruthfulChat(), memo=Memo(), prices=prices)
-    first, second = [await judge.verify(VERIFY) for _ in range(2)]
-    assert spent(first).cost == pytest.approx(15e-6)
+    first, second = [await VERIFY.by(judge) for _ in range(2)]
+    assert spent(first).cost == pytest.approx(5 * 15e-6)
     assert spent(second).cost == 0.0
 
 
@@ -202,10 +204,10 @@ async def test_a_judge_keeps_valid_replies_only() -> None:
     """Nonsense is asked about again in each judgement; its correction is kept."""
     ask, seen = replies(["I cannot say."])
     judge = CallableJudge(ask, name="m", memo=Memo())
-    results = [await judge.verify(VERIFY) for _ in range(3)]
+    results = [await ONE.by(judge) for _ in range(3)]
     await judge.aclose()
     assert [found(findings) for findings in results] == [TRUTH] * 3
-    # The nonsense, its correction, and the first question once more.
+    # The nonsense and its correction, and the first question once more.
     assert [spent(findings).calls for findings in results] == pytest.approx([2, 1, 0])
     assert len(seen) == 3
 

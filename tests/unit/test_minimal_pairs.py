@@ -11,8 +11,8 @@ import pytest
 from rag_eval_hooks import RagEval
 from rag_eval_hooks.findings import ClaimVerdict, Finding, Support, made
 from rag_eval_hooks.judges.local import LocalJudge
-from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.measures import agree, measures
+from tests.support.judge_task import JudgeTask
 from tests.support.variation import seeds
 
 PAIRS = sorted((Path(__file__).parents[2] / "benchmarks" / "data").glob("minimal_pairs*.tsv"))
@@ -21,13 +21,13 @@ SEED = random.randrange(10**6)
 
 def support(claim: str, *chunks: str, question: str = "") -> Support:
     """Return the embedded judge's verdict on one claim."""
-    task = Verify(
+    task = JudgeTask(
         wanted=frozenset({Finding.ANSWER_SUPPORT}),
         question=question,
         chunks=chunks,
         answer_claims=(claim,),
     )
-    return made(asyncio.run(LocalJudge().verify(task)).answer_support)[0]
+    return made(asyncio.run(task.by(LocalJudge())).answer_support)[0]
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)

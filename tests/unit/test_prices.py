@@ -17,8 +17,8 @@ from rag_eval_hooks.judges.llm import LLMJudge
 from rag_eval_hooks.judges.prices import Price, Prices, prices_of
 from rag_eval_hooks.prompts import Prompt
 from rag_eval_hooks.score import NotScored
-from rag_eval_hooks.tasks import Decompose
 from rag_eval_hooks.usage import Usage
+from tests.support.judge_task import JudgeTask
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "prices.toml"
 USED = Usage(calls=2, input_tokens=1_000_000, output_tokens=500_000)
@@ -206,7 +206,7 @@ async def test_replies_and_errors_of_a_chat_are_priced(fails: bool) -> None:
     error.usage = USED
     chat = OneChat(error if fails else Completion('{"entities": {"items": [], "count": 0}}', USED))
     judge = LLMJudge(chat, prices=prices(m=(2.0, 8.0)))
-    task = Decompose(wanted=frozenset({Finding.ENTITIES}), question="q", reference="r")
-    findings = await judge.decompose(task)
+    task = JudgeTask(wanted=frozenset({Finding.ENTITIES}), question="q", reference="r")
+    findings = await task.by(judge)
     assert isinstance(findings.entities, NotScored) is fails
     assert findings.usage[Finding.ENTITIES].cost == pytest.approx(6.0)

@@ -11,25 +11,16 @@ from typing import Any
 import pytest
 
 from rag_eval_hooks.findings import Finding, GEval, Questions, Rating
-from rag_eval_hooks.prompts import (
-    Ask,
-    DecomposeAsk,
-    GradeAsk,
-    Items,
-    RateAsk,
-    Reading,
-    ReplyError,
-    VerifyAsk,
-)
-from rag_eval_hooks.prompts.replies import NumberedList, parse
+from rag_eval_hooks.prompts import Ask, Items, Reading, ReplyError
+from rag_eval_hooks.prompts.elements import NO_QUOTE, NO_REASON, NOT_QUOTED, EntityList
+from rag_eval_hooks.prompts.reading import parse
 from rag_eval_hooks.prompts.reply_json import reply_json
-from rag_eval_hooks.prompts.verdict_elements import NO_QUOTE, NO_REASON, NOT_QUOTED
 from tests.servers.brain import prompt_data, truthful_reply
 from tests.servers.samples import DECOMPOSE, GRADE, LONG_VERIFY, RATE, VERIFY, WHOLE_VERIFY
 
-DECOMPOSITION = DecomposeAsk(DECOMPOSE)
-VERIFICATION = VerifyAsk(WHOLE_VERIFY)
-RATING = RateAsk(RATE)
+DECOMPOSITION = DECOMPOSE.ask()
+VERIFICATION = WHOLE_VERIFY.ask()
+RATING = RATE.ask()
 ASKS: tuple[Ask, ...] = (DECOMPOSITION, VERIFICATION, RATING)
 
 
@@ -287,7 +278,7 @@ def test_a_chunk_alone_is_not_several() -> None:
     jointly = read(VERIFICATION, changed("answer_support", 1, **joint)).values[kind]["a2"]
     assert jointly.support(3).supported
     assert not any(jointly.support(3).by_chunk)
-    alone = VerifyAsk(replace(VERIFY, chunks=VERIFY.chunks[1:2]))
+    alone = replace(VERIFY, chunks=VERIFY.chunks[1:2]).ask()
     reply = truth(alone)
     reply["answer_support"][0] |= joint
     assert set(read(alone, reply).values[kind]) == {"a2"}
@@ -344,11 +335,13 @@ def test_a_verdict_without_its_grounds_is_flawed(values: dict[str, Any], warning
     assert reading.problems == (f"answer_support: a1: {warning}",)
 
 
-@pytest.mark.parametrize("ask", [*ASKS, GradeAsk(GRADE)])
+@pytest.mark.parametrize(
+    "ask", [*ASKS, replace(GRADE, wanted=frozenset({Finding.CONTEXT_RATINGS})).ask()]
+)
 def test_an_echo_of_the_shape_is_no_reply(ask: Ask) -> None:
     """A model that repeats the shape that it was shown has judged nothing."""
     items = ask.items()
-    if isinstance(ask, GradeAsk):
+    if Finding.CONTEXT_RATINGS in ask.kinds:
         items = dict.fromkeys(items, ("1",))
     prompt = ask.prompt(items)
     for echo in (prompt.example, json.loads(prompt.user_with_shape.rpartition("shape: ")[2])):
@@ -436,7 +429,7 @@ def test_no_word_of_a_text_is_outside_its_sentences(seed: int) -> None:
         "e.g. x",
     ]
     text = rng.choice([" ", "\n", "\n\n"]).join(rng.choices(parts, k=rng.randint(1, 12)))
-    ask = DecomposeAsk(replace(DECOMPOSE, answer=text))
+    ask = replace(DECOMPOSE, answer=text).ask()
     user = ask.prompt(ask.items()).user
     shown = prompt_data({"messages": [{"role": "user", "content": user}]})["answer"]
     assert "".join("".join(shown.values()).split()) == "".join(text.split())
@@ -468,7 +461,7 @@ def test_problems_hold_no_content() -> None:
 
 def test_a_part_speaks_of_its_own_chunks() -> None:
     """A part of long contexts also names the chunks that state a part of a claim."""
-    part = VerifyAsk(LONG_VERIFY, shown=(1, 2), partial_view=True)
+    part = replace(LONG_VERIFY.ask(), shown=(1, 2), partial=True)
     sorting = read(part, truth(part)).values[Finding.ANSWER_SUPPORT]["a1"]
     assert (sorting.supporting, sorting.partly, sorting.together) == (set(), {1, 2}, True)
     reply = truth(part)
@@ -562,7 +555,7 @@ def test_a_class_is_said_as_yes_or_no(word: object) -> None:
 def test_a_grade_is_in_its_set(kind: Finding, steps: set[int], template: str) -> None:
     """A rating of the set is taken; all else is invalid: nothing is rounded or converted."""
     items = {kind: (template,)}
-    grading = GradeAsk(GRADE)
+    grading = GRADE.ask()
     taken = {n for n in range(-1, 6) if read(grading, {kind.value: n}, items).values}
     assert taken == steps
     for same in (2.0, "2", " 2 ", "2.0"):
@@ -578,4 +571,4 @@ def test_a_grade_is_in_its_set(kind: Finding, steps: set[int], template: str) ->
 def test_a_count_beyond_reason_is_refused_at_once(count: float) -> None:
     """No list of so many numbers is made: a judge's slip must not take the host's memory."""
     with pytest.raises(ReplyError, match="count"):
-        parse(NumberedList, {"items": [], "count": count})
+        parse(EntityList, {"items": [], "count": count})

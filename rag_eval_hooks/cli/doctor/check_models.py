@@ -21,24 +21,23 @@ from rag_eval_hooks.judges import (
     choose_token_scorer,
 )
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.sample import Context, Sample
 from rag_eval_hooks.score import AnnotatorKind, NotScored
-from rag_eval_hooks.tasks import Verify
 
 __all__ = ["check_embedder", "check_judge", "check_token_scorer"]
 
-_TASK: Final = Verify(
-    wanted=frozenset({Finding.ANSWER_SUPPORT}),
+_CLAIM: Final = "The library opens at nine."
+_SAMPLE: Final = Sample(
     question="When does the library open?",
-    chunks=("The library opens at nine.", "Dogs must wait outside."),
-    answer="The library opens at nine.",
-    answer_claims=("The library opens at nine.",),
+    contexts=(Context(text=_CLAIM), Context(text="Dogs must wait outside.")),
+    answer=_CLAIM,
 )
 _FAULT = "the endpoint has a fault of its own: look at its log, or wait"
 _ADDRESS = "check judge_base_url, which mostly ends with /v1: no API of OpenAI's kind answers"
 _ADVICE = {
     "error of the endpoint": _FAULT,
     "no chat completion": _ADDRESS,
-    "valid reply": "another model, or OpenAIJudge(calls='single'), may keep the shape",
+    "valid reply": "the model does not keep the shape; try another model",
     "HTTP 401": "set judge_api_key (RAG_EVAL_JUDGE_API_KEY, or OPENAI_API_KEY)",
     "HTTP 403": "check what judge_api_key may do, and the model in judge",
     "HTTP 404": "check the model in judge, and judge_base_url",
@@ -71,7 +70,8 @@ def _for_one_call(setup: Setup) -> RagEvalConfig:
 async def _ask(judge: Judge) -> CheckResult:
     start = time.monotonic()
     try:
-        findings = await judge.verify(_TASK)
+        wanted = frozenset({Finding.ANSWER_SUPPORT})
+        findings = await judge.make(_SAMPLE, wanted, Findings(answer_claims=(_CLAIM,)))
     finally:
         await judge.aclose()
     return _judged(judge, findings, time.monotonic() - start)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from rag_eval_hooks.calls import Caller, Operation
-from rag_eval_hooks.findings import Findings
+from rag_eval_hooks.findings import Finding, Findings
 from rag_eval_hooks.judges.base import AsksBudget, Embedder, Judge, MeteredEmbedder
 from rag_eval_hooks.judges.calls.context import call_context, observed_call
 from rag_eval_hooks.judges.calls.requests import Meter
 from rag_eval_hooks.judges.llm import LLMJudge
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Verify
 from rag_eval_hooks.usage import Usage
 
 __all__ = ["AllowedEmbedder", "MeteredJudge", "allowed", "metered"]
@@ -20,8 +20,8 @@ __all__ = ["AllowedEmbedder", "MeteredJudge", "allowed", "metered"]
 class MeteredJudge:
     """Judge of a user's, within the budget and observed; the judge itself is not changed.
 
-    A task counts as one call, as the calls inside are not visible. Tokens are those that the
-    findings report as their usage.
+    A call of `make` counts as one call, as the calls inside are not visible. Tokens are those that
+    the findings report as their usage.
 
     Args:
         judge: Makes the findings.
@@ -33,35 +33,20 @@ class MeteredJudge:
         self.annotator_kind = judge.annotator_kind
         self.version = judge.version
 
-    async def decompose(self, task: Decompose) -> Findings:
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
         """Make the findings, if the budget admits a call."""
-        return await self._asked(lambda: self._judge.decompose(task))
-
-    async def verify(self, task: Verify) -> Findings:
-        """Make the findings, if the budget admits a call."""
-        return await self._asked(lambda: self._judge.verify(task))
-
-    async def rate(self, task: Rate) -> Findings:
-        """Make the findings, if the budget admits a call."""
-        return await self._asked(lambda: self._judge.rate(task))
-
-    async def grade(self, task: Grade) -> Findings:
-        """Make the findings, if the budget admits a call."""
-        return await self._asked(lambda: self._judge.grade(task))
-
-    async def aclose(self) -> None:
-        """Close the judge."""
-        await self._judge.aclose()
-
-    async def _asked(self, ask: Callable[[], Awaitable[Findings]]) -> Findings:
         meter = Meter()
         with meter.charging(), observed_call(Caller(self.name), is_request=False):
             await _turn()
             with meter.sending():
-                findings = await ask()
+                findings = await self._judge.make(sample, wanted, known)
             used = sum(findings.usage.values(), start=Usage())
             meter.replied(round(used.input_tokens), round(used.output_tokens))
             return findings
+
+    async def aclose(self) -> None:
+        """Close the judge."""
+        await self._judge.aclose()
 
 
 async def _turn() -> None:

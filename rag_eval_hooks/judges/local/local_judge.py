@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from rag_eval_hooks.errors import ConfigError
 from rag_eval_hooks.findings import Finding, Findings, Stance
@@ -14,42 +13,28 @@ from rag_eval_hooks.judges.calibration import Calibration
 from rag_eval_hooks.judges.local.claims import claims
 from rag_eval_hooks.judges.local.entailer import Entailer
 from rag_eval_hooks.judges.local.ratings import RATE, indistinct, rated
+from rag_eval_hooks.judges.local.task import Task
 from rag_eval_hooks.judges.local.verdicts import VERIFY, Verification
 from rag_eval_hooks.judges.local.windows import RULES, Vectors
+from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import AnnotatorKind, Cause, NotScored
-from rag_eval_hooks.tasks import Decompose, Grade, Rate, Task, Verify
-from rag_eval_hooks.text.folding import collapse_runs
 from rag_eval_hooks.text.key_terms import entities
 
 __all__ = ["LocalJudge"]
 
-_NO_QUESTIONS = NotScored(Cause.MISSING_INPUT, "the embedded judge generates no questions")
-_NO_RUBRIC = NotScored(Cause.MISSING_INPUT, "the embedded judge rates by no rubric")
+_NOT_MADE = NotScored(
+    Cause.MISSING_INPUT, "the embedded judge generates no questions and rates by no rubric"
+)
 
 
-_AnyTask = TypeVar("_AnyTask", bound=Task)
-
-
-def _collapsed(task: _AnyTask) -> _AnyTask:
-    """Return a task whose texts have no long runs of one character."""
-    texts: dict[str, Any] = {
-        field.name: collapse_runs(value)
-        if isinstance(value, str)
-        else tuple(map(collapse_runs, value))
-        for field in fields(task)
-        if isinstance(value := getattr(task, field.name), str | tuple)
-    }
-    return replace(task, **texts)
-
-
-def _stance(task: Decompose) -> Stance:
-    given = ((task.answer, True), (task.reference, False))
+def _stance(task: Task) -> Stance:
+    given = ((task.sample.answer, True), (task.sample.reference, False))
     return Stance(*(absent if text is None else indistinct(text) for text, absent in given))
 
 
 VERSION: Final = "local.6"
 _SUPPORT: Final = frozenset({Finding.ANSWER_SUPPORT, Finding.REFERENCE_SUPPORT})
-_DECOMPOSE: Mapping[Finding, Callable[[Decompose], Any]] = {
+_DECOMPOSE: Mapping[Finding, Callable[[Task], Any]] = {
     Finding.ANSWER_CLAIMS: lambda task: claims(task.answer or ""),
     Finding.REFERENCE_CLAIMS: lambda task: claims(task.reference or ""),
     Finding.ENTITIES: lambda task: tuple(entities(task.reference or "")),
@@ -105,45 +90,32 @@ class LocalJudge:
         models = (self._embedder, self._entailer)
         return "+".join(["embedded", *(model.name for model in models if model is not None)])
 
-    async def decompose(self, task: Decompose) -> Findings:
-        """Return claims, entities and stance by rules; questions are never made."""
-        task = _collapsed(task)
-        made: dict[str, Any] = {
-            kind.value: _DECOMPOSE[kind](task) if kind in _DECOMPOSE else _NO_QUESTIONS
-            for kind in task.wanted
-        }
-        return Findings(**made)
-
-    async def verify(self, task: Verify) -> Findings:
-        """Return verdicts by rules.
+    async def make(self, sample: Sample, wanted: frozenset[Finding], known: Findings) -> Findings:
+        """Return findings by rules; generated questions and rubric ratings are never made.
 
         Raises:
             JudgeError: The embedder or the entailment model failed.
         """
-        verification = Verification(_collapsed(task), RULES)
+        task = Task.of(sample, wanted, known)
+        made: dict[str, Any] = dict.fromkeys(wanted - self.makes, _NOT_MADE)
+        made |= {kind.value: _DECOMPOSE[kind](task) for kind in wanted & _DECOMPOSE.keys()}
+        made |= await rated(task, self._embedder, RULES)
+        if wanted & VERIFY.keys():
+            made |= await self._verified(task)
+        return Findings(**made)
+
+    async def _verified(self, task: Task) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        verification = Verification(task, RULES)
         if self._entailer is not None:
             verification.entailment = self._entailer.judge
         if self._embedder:
-            texts = verification.texts()
-            verification.vectors = await Vectors.of(self._embedder, texts)
-        made: dict[str, Any] = {}
-        for kind in sorted(task.wanted):
+            verification.vectors = await Vectors.of(self._embedder, verification.texts())
+        for kind in sorted(task.wanted & VERIFY.keys()):
             made[kind.value] = await VERIFY[kind](verification)
             if self._calibration is not None and kind in _SUPPORT:
                 made[kind.value] = tuple(map(self._calibration.judged, made[kind.value]))
-        return Findings(**made)
-
-    async def rate(self, task: Rate) -> Findings:
-        """Return classification and direct relevance by rules; nothing by a rubric.
-
-        Raises:
-            JudgeError: The embedder failed.
-        """
-        return Findings(**await rated(_collapsed(task), self._embedder, RULES))
-
-    async def grade(self, task: Grade) -> Findings:
-        """Return no grade: all are by rubrics."""
-        return Findings.absent(task.wanted, _NO_RUBRIC)
+        return made
 
     def _read(self, path: Path) -> Calibration:
         read = Calibration.read(path)

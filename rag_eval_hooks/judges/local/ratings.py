@@ -12,16 +12,14 @@ from rag_eval_hooks.judges.base import Embedder
 from rag_eval_hooks.judges.local.agreement import agrees, denies
 from rag_eval_hooks.judges.local.claims import claims
 from rag_eval_hooks.judges.local.short_answers import aliases, given_otherwise, without_marks
+from rag_eval_hooks.judges.local.task import Task
 from rag_eval_hooks.judges.local.terms import terms
 from rag_eval_hooks.judges.local.units import Claim, Passage
 from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors
-from rag_eval_hooks.score import Cause, NotScored
-from rag_eval_hooks.tasks import Rate
 from rag_eval_hooks.text.refusals import refusal
 
 __all__ = ["RATE", "indistinct", "rated"]
 
-_NO_RUBRIC = NotScored(Cause.MISSING_INPUT, "the embedded judge rates by no rubric")
 _STEPS = 4  # of direct relevance above 0
 _SHORT = 6  # content words; an answer of no more need not repeat the question
 _HEDGE = re.compile(
@@ -45,26 +43,29 @@ _NO_ANSWER = re.compile(
 class _RateRequest:
     """A task with the vectors of its sentences."""
 
-    task: Rate
+    task: Task
     vectors: Vectors
     rules: Rules
 
 
-async def rated(task: Rate, embedder: Embedder | None, rules: Rules) -> Mapping[str, Any]:
+async def rated(task: Task, embedder: Embedder | None, rules: Rules) -> Mapping[str, Any]:
     """Return each wanted finding by its name.
 
     Raises:
         JudgeError: The embedder failed.
     """
-    reference = [claim for alias in aliases(task.reference or "") for claim in _claims(alias)]
+    wanted = task.wanted & RATE.keys()
+    if not wanted:
+        return {}
+    reference = [claim for alias in aliases(task.reference) for claim in _claims(alias)]
     vectors = NO_VECTORS
-    if embedder and task.wanted & RATE.keys():
+    if embedder:
         answer = Passage(task.answer).units
         vectors = await Vectors.of(
             embedder, [task.question, *reference, *(unit.text for unit in answer)]
         )
     request = _RateRequest(task, vectors, rules)
-    return {kind.value: RATE[kind](request) if kind in RATE else _NO_RUBRIC for kind in task.wanted}
+    return {kind.value: RATE[kind](request) for kind in wanted}
 
 
 def _claims(reference: str) -> tuple[str, ...]:
@@ -76,7 +77,7 @@ def _classification(request: _RateRequest) -> Verdict:
 
     Of a reference that lists aliases, "USA / United States", one is enough.
     """
-    reference = request.task.reference or ""
+    reference = request.task.reference
     found = [_agrees(request, alias) for alias in aliases(reference)]
     return next((verdict for verdict in found if verdict.holds), found[-1])
 

@@ -13,10 +13,10 @@ from rag_eval_hooks.judges.local.agreement import agrees
 from rag_eval_hooks.judges.local.entailed import Entailment, with_entailment
 from rag_eval_hooks.judges.local.readings import Reading, read
 from rag_eval_hooks.judges.local.support import supports
+from rag_eval_hooks.judges.local.task import Task
 from rag_eval_hooks.judges.local.terms import terms
 from rag_eval_hooks.judges.local.units import Chunks, Claim, Passage, Unit, as_written
 from rag_eval_hooks.judges.local.windows import NO_VECTORS, Rules, Vectors, best_window
-from rag_eval_hooks.tasks import Verify
 from rag_eval_hooks.text.key_terms import Searched
 
 __all__ = ["VERIFY", "Verification"]
@@ -28,7 +28,7 @@ _RELEVANCE = frozenset({Finding.RELEVANCE, Finding.RELEVANCE_TO_ANSWER})
 class Verification:
     """One task, with everything that is computed once for it."""
 
-    def __init__(self, task: Verify, rules: Rules) -> None:
+    def __init__(self, task: Task, rules: Rules) -> None:
         self.task = task
         self.rules = rules
         self.vectors = NO_VECTORS
@@ -40,12 +40,12 @@ class Verification:
     @cached_property
     def answer_text(self) -> Passage:
         """The answer as a text that may state a claim of the reference."""
-        return Passage(self.task.answer or "")
+        return Passage(self.task.answer)
 
     @cached_property
     def reference_text(self) -> Passage:
         """The reference as a text that may state a claim of the answer."""
-        return Passage(self.task.reference or "")
+        return Passage(self.task.reference)
 
     def texts(self) -> Iterable[str]:
         """Yield the texts whose vectors the wanted findings need."""
@@ -181,10 +181,8 @@ VERIFY: Mapping[Finding, Callable[[Verification], Awaitable[Any]]] = {
     Finding.REFERENCE_SUPPORT: lambda v: v.supports(v.task.reference_claims),
     Finding.ANSWER_AGREEMENT: lambda v: v.agreements(v.task.answer_claims, v.reference_text),
     Finding.REFERENCE_AGREEMENT: lambda v: v.agreements(v.task.reference_claims, v.answer_text),
-    Finding.RELEVANCE: lambda v: _at_once(
-        v.relevance((v.task.reference or "").strip() or v.task.answer or "")
-    ),
-    Finding.RELEVANCE_TO_ANSWER: lambda v: _at_once(v.relevance(v.task.answer or "")),
+    Finding.RELEVANCE: lambda v: _at_once(v.relevance(v.task.reference)),
+    Finding.RELEVANCE_TO_ANSWER: lambda v: _at_once(v.relevance(v.task.answer)),
     Finding.ENTITIES_FOUND: lambda v: _at_once(v.entities_found()),
 }
 """All findings of a verify task."""

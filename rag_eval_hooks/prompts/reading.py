@@ -2,130 +2,54 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypeAlias, TypeVar
+from functools import lru_cache
+from typing import Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from rag_eval_hooks.findings import Finding
-from rag_eval_hooks.prompts.prompt import Items, Reading, ReplyError
+from rag_eval_hooks.prompts.elements import Flawed, SpoiledGroupError, number_of
+from rag_eval_hooks.prompts.prompt import Items, ReplyError, Values
 from rag_eval_hooks.prompts.reply_json import reply_json
-from rag_eval_hooks.prompts.shape import is_empty
 
-__all__ = [
-    "Flag",
-    "Flawed",
-    "Group",
-    "Number",
-    "NumberedList",
-    "QuestionList",
-    "ReplyElement",
-    "Said",
-    "SpoiledGroupError",
-    "WholeNumber",
-    "Words",
-    "number_of",
-    "parse",
-    "read_group",
-    "read_reply",
-]
-
-ModelT = TypeVar("ModelT", bound=BaseModel)
-_MOST_ITEMS = 500
-"""No sample within the content limits has more; a longer list is a runaway reply."""
-_FLAGS = {"true": True, "false": False}
-_NUMBER = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
+__all__ = ["Group", "Reading", "parse", "read_group", "read_reply"]
 
 
-def number_of(value: Any) -> Any:
-    """Return the number that a value is meant to be: of "4" and 4.0, 4; all else unchanged."""
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = float(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Contents of one reply.
+
+    Attributes:
+        values: Valid contents by item.
+        problems: Problems of the others, for the judge; without content of the sample.
+        flawed: Contents that are worth asking for once more, and are taken if that does not help.
+        cut: True if the reply is cut off: less should be asked for at a time.
+    """
+
+    values: Values
+    problems: tuple[str, ...] = ()
+    flawed: Values = field(default_factory=dict)
+    cut: bool = False
 
 
-def _flag_of(value: Any) -> Any:
-    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
+@lru_cache(maxsize=64)
+def _adapter(model: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
 
 
-def _said(text: str) -> str:
-    if is_empty(text) or "\n" in text.strip():
-        raise ValueError("it says nothing, or holds what came between two parts of a reply")
-    return text
-
-
-WholeNumber: TypeAlias = Annotated[int, BeforeValidator(number_of)]
-Number: TypeAlias = Annotated[float, BeforeValidator(number_of), Field(allow_inf_nan=False)]
-Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag_of)]
-Words: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
-"""A text that may be missing."""
-Said: TypeAlias = Annotated[str, AfterValidator(_said)]
-"""One line that says something: neither blank nor dots nor the shape's placeholder."""
-
-
-class ReplyElement(BaseModel):
-    """Base of the elements of a reply. Keys that nobody asked for mean nothing."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
-
-
-class _Numbered(ReplyElement):
-    n: WholeNumber
-    text: Said
-
-
-class NumberedList(ReplyElement):
-    """List whose numbers and count prove that nothing is missing."""
-
-    items: Annotated[list[_Numbered], Field(max_length=_MOST_ITEMS)]
-    count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
-
-    def texts(self) -> tuple[str, ...]:
-        """Return the texts in the order of their numbers, each once.
-
-        Raises:
-            ReplyError: The numbers are not exactly 1 to `count`.
-        """
-        if sorted(item.n for item in self.items) != list(range(1, self.count + 1)):
-            raise ReplyError("the numbers do not run from 1 to count")
-        ordered = sorted(self.items, key=lambda item: item.n)
-        return tuple(dict.fromkeys(item.text.strip() for item in ordered))
-
-
-class QuestionList(NumberedList):
-    """Generated questions, and a flag for an evasive answer."""
-
-    noncommittal: Flag
-
-
-def parse(model: type[ModelT], value: Any) -> ModelT:
-    """Validate a value by a model.
+def parse(model: Any, value: Any) -> Any:
+    """Validate a value by a model or an annotated type.
 
     Raises:
         ReplyError: It does not fit; says which fields, without their contents.
     """
     try:
-        return model.model_validate(value)
+        return _adapter(model).validate_python(value, strict=True)
     except ValidationError as error:
-        raise ReplyError(_misfits(error)) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Flawed:
-    """Content that is worth asking for once more.
-
-    Attributes:
-        content: To be taken if that does not help.
-        problem: Its flaw, without content of the sample.
-    """
-
-    content: Any
-    problem: str
+        raise ReplyError(_misfits(model, error)) from None
 
 
 @dataclass(slots=True)
@@ -226,10 +150,6 @@ def read_group(group: Any, key: str, asked: Collection[str], read: Callable[[Any
     return found
 
 
-class SpoiledGroupError(ReplyError):
-    """Element by which all of its group is in doubt: of another scale, or not asked for."""
-
-
 def _read_one(name: str, element: Any, read: Callable[[Any], Any], found: Group) -> None:
     try:
         content = read(element)
@@ -255,9 +175,9 @@ def _fault(times: int) -> str:
     return "is missing" if times == 0 else "stands twice"
 
 
-def _misfits(error: ValidationError) -> str:
-    fields = {
-        str((*misfit["loc"], "it")[0])
-        for misfit in error.errors(include_url=False, include_context=False, include_input=False)
-    }
-    return ", ".join(sorted(fields)) + " missing, of the wrong type or out of range"
+def _misfits(model: Any, error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    if not isinstance(model, type):
+        return f"{found[0]['msg'].lower()}, as a number"
+    names = {str((*misfit["loc"], "it")[0]) for misfit in found}
+    return ", ".join(sorted(names)) + " missing, of the wrong type or out of range"

@@ -1,0 +1,454 @@
+"""Models of a reply's elements: their JSON schema is asked for, and they read what comes back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    WithJsonSchema,
+)
+
+from rag_eval_hooks.findings import (
+    ChunkRelevance,
+    ClaimVerdict,
+    GEval,
+    Questions,
+    Rating,
+    Support,
+    Verdict,
+)
+from rag_eval_hooks.prompts.prompt import ReplyError, is_empty
+from rag_eval_hooks.text.folding import fold
+
+__all__ = [
+    "NOT_QUOTED",
+    "NO_QUOTE",
+    "NO_REASON",
+    "QUESTION_COUNT",
+    "AccuracyRating",
+    "AgreementElement",
+    "ChunkSupport",
+    "ClassElement",
+    "CoverageRating",
+    "DirectnessElement",
+    "EntityElement",
+    "EntityList",
+    "Flawed",
+    "GEvalElement",
+    "QuestionList",
+    "RelevanceElement",
+    "ReplyElement",
+    "SentenceElement",
+    "SpoiledGroupError",
+    "StanceElement",
+    "StepElement",
+    "SupportElement",
+    "View",
+    "number_of",
+]
+
+QUESTION_COUNT: Final = 3
+NOT_QUOTED: Final = "the judge's quote stands in none of the texts"
+NO_QUOTE: Final = "the judge gave no quote"
+NO_REASON: Final = "the judge gave no reason"
+_MOST_ITEMS = 500
+"""No sample within the content limits has more; a longer list is a runaway reply."""
+_FLAGS = {"true": True, "false": False}
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+(?:\.[0-9]+)?\s*")
+_ELLIPSIS: Final = re.compile(r"\[?(?:\.{3,}|…)\]?")
+_MARKS: Final = re.compile(r"[*_`\"'|>#]+")
+_QUARTERS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+class SpoiledGroupError(ReplyError):
+    """An element that puts its whole group in doubt, such as a rating on another scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flawed:
+    """A usable content that is worth asking for once more, with its flaw."""
+
+    content: Any
+    problem: str
+
+
+def number_of(value: Any) -> Any:
+    """Return 4 for "4" and 4.0; anything that is no number unchanged."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = float(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _step(value: Any) -> Any:
+    # True equals 1, and is no rating.
+    return None if isinstance(value, bool) else number_of(value)
+
+
+def _flag_of(value: Any) -> Any:
+    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _one_line(text: str) -> str:
+    if is_empty(text) or "\n" in text.strip():
+        raise ValueError("it says nothing, or holds what came between two parts of a reply")
+    return text.strip()
+
+
+def _word(value: Any) -> Any:
+    return re.sub(r"[\s-]+", "_", value.strip(" .").lower()) if isinstance(value, str) else value
+
+
+def _quarter(value: float) -> float:
+    if value not in _QUARTERS:
+        raise ValueError("value must be 0, 0.25, 0.5, 0.75 or 1")
+    return value
+
+
+WholeNumber: TypeAlias = Annotated[int, BeforeValidator(number_of)]
+Number: TypeAlias = Annotated[float, BeforeValidator(number_of), Field(allow_inf_nan=False)]
+Flag: TypeAlias = Annotated[bool, BeforeValidator(_flag_of)]
+OptionalText: TypeAlias = Annotated[str, BeforeValidator(lambda v: "" if v is None else v)]
+NonEmptyText: TypeAlias = Annotated[str, AfterValidator(_one_line)]
+Percent: TypeAlias = Annotated[Number, Field(ge=0, le=100)]
+VerdictWord: TypeAlias = Annotated[
+    Literal["supported", "contradicted", "not_stated"], BeforeValidator(_word)
+]
+Quarter: TypeAlias = Annotated[
+    Number,
+    AfterValidator(_quarter),
+    WithJsonSchema({"type": "number", "enum": [0, 0.25, 0.5, 0.75, 1]}),
+]
+OneToFive: TypeAlias = Annotated[Literal[1, 2, 3, 4, 5], BeforeValidator(_step)]
+AccuracyRating: TypeAlias = Annotated[Literal[0, 2, 4], BeforeValidator(_step)]
+CoverageRating: TypeAlias = Annotated[Literal[0, 1, 2], BeforeValidator(_step)]
+
+
+@dataclass(frozen=True)
+class View:
+    """The texts that a prompt showed, by number: what a verdict may quote.
+
+    Attributes:
+        texts: Chunks by their numbers, or the one other text as 1.
+        partial: Whether more chunks exist than were shown.
+    """
+
+    texts: Mapping[int, str]
+    partial: bool = False
+
+    @cached_property
+    def _plain(self) -> Mapping[int, str]:
+        return {number: _plain(text) for number, text in self.texts.items()}
+
+    def quoted(self, quote: str) -> frozenset[int]:
+        """Return the numbers of the texts that hold a part of the quote; none if a part is missing.
+
+        Case, accents, white space, quotation marks and Markdown make no difference.
+        """
+        parts = [part for part in map(_plain, _ELLIPSIS.split(quote)) if part]
+        holding = [
+            frozenset(n for n, text in self._plain.items() if part in text) for part in parts
+        ]
+        return frozenset[int]().union(*holding) if all(holding) else frozenset()
+
+
+def _plain(text: str) -> str:
+    return " ".join(_MARKS.sub(" ", fold(text)).split()).strip(" .,;:")
+
+
+class ReplyElement(BaseModel):
+    """Base of the elements of a reply. Unknown keys are ignored; the schema requires every key."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: Any, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Require every key and allow no other, as strict structured output does."""
+        schema = handler.resolve_ref_schema(handler(core_schema))
+        schema["required"] = list(schema["properties"])
+        schema["additionalProperties"] = False
+        return schema
+
+
+class SentenceElement(ReplyElement):
+    """The claims of one sentence."""
+
+    sentence: WholeNumber
+    claims: list[NonEmptyText]
+
+    def content(self, _view: View) -> tuple[str, ...]:
+        """Return the claims."""
+        return tuple(self.claims)
+
+
+class StanceElement(ReplyElement):
+    """Whether one text is indistinct."""
+
+    id: Literal["answer", "reference"]
+    indistinct: Flag
+
+    def content(self, _view: View) -> bool:
+        """Return the flag."""
+        return self.indistinct
+
+
+class _NumberedText(ReplyElement):
+    n: WholeNumber
+    text: NonEmptyText
+
+
+class EntityList(ReplyElement):
+    """List whose numbers and count prove that nothing is missing."""
+
+    items: Annotated[list[_NumberedText], Field(max_length=_MOST_ITEMS)]
+    count: Annotated[WholeNumber, Field(ge=0, le=_MOST_ITEMS)]
+
+    def texts(self) -> tuple[str, ...]:
+        """Return the texts in the order of their numbers, each once.
+
+        Raises:
+            ReplyError: The numbers are not exactly 1 to `count`.
+        """
+        if sorted(item.n for item in self.items) != list(range(1, self.count + 1)):
+            raise ReplyError("the numbers do not run from 1 to count")
+        ordered = sorted(self.items, key=lambda item: item.n)
+        return tuple(dict.fromkeys(item.text for item in ordered))
+
+    def content(self, _view: View) -> Any:
+        """Return the texts."""
+        return self.texts()
+
+
+class QuestionList(EntityList):
+    """Generated questions, and a flag for an evasive answer."""
+
+    noncommittal: Flag
+
+    def content(self, _view: View) -> Questions:
+        """Return three different questions, or none.
+
+        Raises:
+            ReplyError: There is another number of them.
+        """
+        texts = self.texts()
+        if len(texts) not in (0, QUESTION_COUNT):
+            raise ReplyError(f"expected {QUESTION_COUNT} different questions, or none")
+        return Questions(texts, self.noncommittal)
+
+
+class AgreementElement(ReplyElement):
+    """Verdict on one claim by another text: the quote first, then the reason, then the word."""
+
+    id: str
+    quote: OptionalText = ""
+    reason: OptionalText = ""
+    verdict: VerdictWord
+
+    def content(self, view: View) -> Any:
+        """Return whether the text states the claim."""
+        verdict = Verdict(self.verdict == "supported", self.reason)
+        flaw = self._flaw(view.quoted(self.quote))
+        return Flawed(verdict, flaw) if flaw else verdict
+
+    def _flaw(self, quoted: frozenset[int]) -> str | None:
+        if is_empty(self.quote):
+            if self.verdict != "not_stated":
+                return NO_QUOTE
+        elif not quoted:
+            return NOT_QUOTED
+        return NO_REASON if is_empty(self.reason) else None
+
+
+class SupportElement(AgreementElement):
+    """Verdict on one claim by the chunks."""
+
+    chunks: list[WholeNumber] = Field(default_factory=list)
+    partly: list[WholeNumber] = Field(default_factory=list)
+    together: Flag = False
+
+    def content(self, view: View) -> Any:
+        """Return the support by the chunks that were shown.
+
+        Raises:
+            SpoiledGroupError: It names a chunk that was not shown.
+            ReplyError: Verdict, chunks and quote contradict one another.
+        """
+        if not {*self.chunks, *self.partly} <= view.texts.keys():
+            raise SpoiledGroupError("it has a chunk number that does not exist")
+        if view.partial and "partly" not in self.model_fields_set:
+            raise ReplyError("partly is missing")
+        if self.together and len(view.texts) == 1:
+            raise ReplyError("one chunk cannot support a claim together with others")
+        supporting = frozenset(self.chunks)
+        together = self.together and not supporting
+        if (self.verdict == "supported") != (together or bool(supporting)):
+            raise ReplyError("chunks, or together, belong to supported claims and only to them")
+        quoted = view.quoted(self.quote)
+        if supporting and quoted and not quoted & supporting:
+            raise ReplyError("the quote stands in another chunk than it names")
+        flaw = self._flaw(quoted)
+        found = ChunkSupport(
+            supporting,
+            frozenset(self.partly) - supporting,
+            together,
+            self.reason,
+            ClaimVerdict(self.verdict),
+            self.quote,
+            flaw or "",
+        )
+        return Flawed(found, flaw) if flaw else found
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSupport:
+    """Support of one claim by the chunks that were shown, by their numbers.
+
+    `partly` holds the chunks that state a part of the claim; a warning is a flaw that asking again
+    did not mend.
+    """
+
+    supporting: frozenset[int]
+    partly: frozenset[int] = frozenset()
+    together: bool = False
+    reason: str = ""
+    verdict: ClaimVerdict = ClaimVerdict.NOT_STATED
+    quote: str = ""
+    warning: str = ""
+
+    def __or__(self, other: ChunkSupport) -> ChunkSupport:
+        """Return the union with the verdict by other chunks: support outranks the contrary."""
+        better, worse = sorted((self, other), key=lambda one: _RANK[one.verdict])
+        weighed = (better, worse) if better.verdict is worse.verdict else (better,)
+        reasons = dict.fromkeys(one.reason for one in weighed if one.reason)
+        return ChunkSupport(
+            self.supporting | other.supporting,
+            self.partly | other.partly,
+            self.together or other.together,
+            " ".join(reasons),
+            better.verdict,
+            better.quote,
+            better.warning,
+        )
+
+    def support(self, chunks: int) -> Support:
+        """Return the verdict over all chunks, given how many there are."""
+        by_chunk = tuple(number in self.supporting for number in range(1, chunks + 1))
+        return Support(
+            by_chunk,
+            self.together and not any(by_chunk),
+            self.reason,
+            self.verdict,
+            self.quote,
+            warning=self.warning,
+        )
+
+
+_RANK: Final[Mapping[ClaimVerdict, int]] = {
+    kind: rank
+    for rank, kind in enumerate(
+        (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED, ClaimVerdict.NOT_STATED)
+    )
+}
+
+
+class RelevanceElement(ReplyElement):
+    """Usefulness of one chunk."""
+
+    chunk: WholeNumber
+    reason: OptionalText = ""
+    useful: Flag
+    rating: Percent
+
+    def content(self, _view: View) -> ChunkRelevance:
+        """Return the usefulness.
+
+        Raises:
+            SpoiledGroupError: The rating is on a scale up to 1.
+        """
+        if 0 < self.rating < 1:
+            raise SpoiledGroupError("it has a rating between 0 and 1, where 100 is the most")
+        return ChunkRelevance(self.useful, self.rating, self.reason)
+
+
+class EntityElement(ReplyElement):
+    """Whether the chunks mention one entity."""
+
+    id: str
+    reason: OptionalText = ""
+    found: Flag
+
+    def content(self, _view: View) -> Verdict:
+        """Return the verdict."""
+        return Verdict(self.found, self.reason)
+
+
+class DirectnessElement(ReplyElement):
+    """How directly the answer addresses the question, in quarters."""
+
+    reason: OptionalText = ""
+    value: Quarter
+
+    def content(self, _view: View) -> float:
+        """Return the degree."""
+        return float(self.value)
+
+
+class StepElement(ReplyElement):
+    """A rating from 1 to 5."""
+
+    reason: OptionalText = ""
+    value: OneToFive
+
+    def content(self, _view: View) -> Rating:
+        """Return the rating."""
+        return Rating(float(self.value), self.reason)
+
+
+class ClassElement(ReplyElement):
+    """Whether the answer is correct."""
+
+    reason: OptionalText = ""
+    correct: Flag
+
+    def content(self, _view: View) -> Verdict:
+        """Return the verdict."""
+        return Verdict(self.correct, self.reason)
+
+
+class _Criterion(ReplyElement):
+    reason: OptionalText = ""
+    score: Percent
+
+
+class GEvalElement(ReplyElement):
+    """Three criteria. A total that a model volunteers is ignored: the arithmetic is ours."""
+
+    correctness: _Criterion
+    completeness: _Criterion
+    consistency: _Criterion
+
+    def content(self, _view: View) -> GEval:
+        """Return the scores.
+
+        Raises:
+            ReplyError: A score is on a scale up to 1.
+        """
+        scores = {name: getattr(self, name) for name in type(self).model_fields}
+        if any(0 < one.score < 1 for one in scores.values()):
+            raise ReplyError("it has a score between 0 and 1, where 100 is the most")
+        reasons = [f"{name}: {one.reason}" for name, one in scores.items() if one.reason]
+        values = {name: one.score for name, one in scores.items()}
+        return GEval(**values, reason="; ".join(reasons))

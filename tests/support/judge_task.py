@@ -1,0 +1,54 @@
+"""A call of `Judge.make` with its texts at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rag_eval_hooks.findings import Finding, Findings
+from rag_eval_hooks.judges.base import Judge
+from rag_eval_hooks.prompts import SPECS, Ask
+from rag_eval_hooks.sample import Context, Sample
+
+__all__ = ["JudgeTask"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTask:
+    """What a judge is asked, for `dataclasses.replace`."""
+
+    wanted: frozenset[Finding]
+    question: str
+    chunks: tuple[str, ...] = ()
+    answer: str | None = None
+    reference: str | None = None
+    answer_claims: tuple[str, ...] = ()
+    reference_claims: tuple[str, ...] = ()
+    entities: tuple[str, ...] = ()
+
+    @property
+    def sample(self) -> Sample:
+        """The sample."""
+        return Sample(
+            question=self.question,
+            contexts=tuple(Context(text=chunk) for chunk in self.chunks),
+            answer=self.answer,
+            reference=self.reference,
+        )
+
+    @property
+    def known(self) -> Findings:
+        """The claims and entities to judge."""
+        return Findings(
+            answer_claims=self.answer_claims,
+            reference_claims=self.reference_claims,
+            entities=self.entities,
+        )
+
+    async def by(self, judge: Judge) -> Findings:
+        """Return what a judge makes of it."""
+        return await judge.make(self.sample, self.wanted, self.known)
+
+    def ask(self) -> Ask:
+        """Return all of it as one question, for tests of reading."""
+        kinds = tuple(kind for kind in SPECS if kind in self.wanted)
+        return Ask(kinds, self.sample, self.known)
