@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+import weakref
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
@@ -24,11 +25,11 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges import Embedder, Judge, TokenScorer
 from rag_eval_hooks.judges.callable_judge import Function
 from rag_eval_hooks.outcome_view import html_table
-from rag_eval_hooks.pipeline.arguments import MetricSpec, parts_from
-from rag_eval_hooks.pipeline.engine import Engine
-from rag_eval_hooks.pipeline.wiring import Providers
 from rag_eval_hooks.redaction import RedactSpec
 from rag_eval_hooks.request import Request
+from rag_eval_hooks.runtime.arguments import MetricSpec, parts_from
+from rag_eval_hooks.runtime.build import Providers
+from rag_eval_hooks.runtime.pipeline import Pipeline
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.score import Outcomes
 from rag_eval_hooks.telemetry.tracing import flush_providers
@@ -122,10 +123,12 @@ class RagEval:
             ),
         )
         self.config = self._parts.config
-        self._engine = Engine(self._parts)
-        self.recorder = self._engine.recorder
-        self.others = self._engine.others
-        self.instrumentors = self._engine.instrumentors
+        self._pipeline = Pipeline(self._parts)
+        self.recorder = self._pipeline.recorder
+        self.others = self._pipeline.others
+        self.instrumentors = self._pipeline.instrumentors
+        # The exit hooks close the others.
+        weakref.finalize(self, self._pipeline.close_abandoned).atexit = False
 
     def __repr__(self) -> str:
         """Show by what and how much is evaluated."""
@@ -198,7 +201,7 @@ class RagEval:
             Whether it will be evaluated: not sampled out, not dropped. With a spool, it is on
             disk within 50 ms.
         """
-        return self._engine.offer(sample)
+        return self._pipeline.offer(sample)
 
     def feedback(
         self,
@@ -225,7 +228,7 @@ class RagEval:
             an hour, or after 1,000 others), for empty feedback or a wrong type, and
             if the queue is full; each is counted in `stats().feedback`.
         """
-        return self._engine.feedback(
+        return self._pipeline.feedback(
             trace_id_or_sample_id, score=score, label=label, reference=reference
         )
 
@@ -253,8 +256,8 @@ class RagEval:
             RedactionError: The sample could not be redacted.
         """
         chosen = self.known_metrics(metrics)
-        own = self._engine.assembler.own(_sample_of(sample, fields))
-        return self._engine.pipeline.evaluate(own, chosen).result()
+        own = self._pipeline.assembler.own(_sample_of(sample, fields))
+        return self._pipeline.evaluate(own, chosen).result()
 
     async def aevaluate(
         self,
@@ -265,9 +268,9 @@ class RagEval:
     ) -> Outcomes:
         """Evaluate a sample now, in async code; arguments and errors are those of `evaluate`."""
         chosen, own = self.known_metrics(metrics), _sample_of(sample, fields)
-        if self._engine.assembler.redacts:
-            own = await asyncio.to_thread(self._engine.assembler.own, own)
-        return await asyncio.wrap_future(self._engine.pipeline.evaluate(own, chosen))
+        if self._pipeline.assembler.redacts:
+            own = await asyncio.to_thread(self._pipeline.assembler.own, own)
+        return await asyncio.wrap_future(self._pipeline.evaluate(own, chosen))
 
     def known_metrics(self, metrics: str | Collection[str] | None) -> frozenset[str] | None:
         """Return ids of metrics, or one id, as a set; None for None.
@@ -285,7 +288,7 @@ class RagEval:
 
     def stats(self) -> Stats:
         """Return the statistics of everything offered so far, as of one moment."""
-        return self._engine.stats()
+        return self._pipeline.stats()
 
     def spooled(self) -> Mapping[str, int]:
         """Return the counts of all samples in the spool, of all processes.
@@ -295,7 +298,7 @@ class RagEval:
         platform, `undelivered`; the key is there only where some are.
         Empty without a spool, or with one that cannot be read just now.
         """
-        return self._engine.drained().spooled()
+        return self._pipeline.spooled()
 
     def explain(self, trace_id_or_sample_id: str | uuid.UUID) -> tuple[Explanation, ...]:
         """Explain the recent samples of a trace, or one sample; `str` puts it in words.
@@ -303,7 +306,7 @@ class RagEval:
         The last 10,000 traces of this process are remembered, and as many in which a request was
         answered without retrieved text. Takes the ids that `feedback` takes.
         """
-        return self._engine.explain(trace_id_or_sample_id)
+        return self._pipeline.explain(trace_id_or_sample_id)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything accepted so far is evaluated and delivered.
@@ -318,7 +321,7 @@ class RagEval:
             Whether nothing is pending.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        finished = self._engine.pipeline.flush(timeout)
+        finished = self._pipeline.flush(timeout)
         flush_providers(_EXPORT_S if deadline is None else deadline - time.monotonic())
         return finished
 
@@ -332,8 +335,7 @@ class RagEval:
             Whether everything pending was finished.
         """
         deadline = time.monotonic() + timeout
-        self.recorder.close()
-        finished = self._engine.pipeline.shutdown(timeout)
+        finished = self._pipeline.shutdown(timeout)
         flush_providers(max(1.0, deadline - time.monotonic()))
         return finished
 
@@ -350,13 +352,13 @@ class RagEval:
         """Shut down."""
         self.shutdown()
 
-    def take(self, work: Request) -> bool:
+    def take(self, request: Request) -> bool:
         """Queue a request that another process decided about, in a worker. Never blocks.
 
         Returns:
             Whether it will be evaluated; False after `shutdown`.
         """
-        return self._engine.pipeline.take(work)
+        return self._pipeline.take(request)
 
 
 def _sample_of(sample: Sample | Mapping[str, Any] | None, fields: Mapping[str, Any]) -> Sample:

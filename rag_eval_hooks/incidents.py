@@ -40,9 +40,9 @@ class Incidents:
             error: The exception.
 
         Raises:
-            BaseException: `error` itself, if a signal handler of the application raised it, as the
-                time limits of Celery and RQ do. It interrupted us by chance and belongs to the
-                application.
+            BaseException: `error` itself, if it is a KeyboardInterrupt or a signal handler of the
+                application raised it, as the time limits of Celery and RQ do. It interrupted us by
+                chance and belongs to the application.
         """
         if raised_by_signal_handler(error):
             raise error
@@ -79,6 +79,8 @@ def raised_by_signal_handler(error: BaseException) -> bool:
     # Python runs signal handlers in the main thread alone.
     if traceback is None or threading.current_thread() is not threading.main_thread():
         return False
+    if isinstance(error, KeyboardInterrupt):
+        return True
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
     while traceback is not None:
         if traceback.tb_frame.f_code in handlers:

@@ -231,8 +231,8 @@ class Request:
                 if self.build is None:
                     raise LookupError("the sample was released")
                 self._sample = self.build()
-                # The builder may keep all objects alive that the framework handed over.
-                self.build = None
+                # Both may keep all objects alive that the framework handed over.
+                self.build, self.traits = None, Traits
             return self._sample
 
     def judged_sample(self) -> Sample:
@@ -240,11 +240,15 @@ class Request:
         sample = self.sample()
         return replace(sample, answer=None) if sample.status is Status.ERROR else sample
 
-    def release(self) -> None:
-        """Drop the text; only the ids stay."""
+    def keep(self, sample: Sample) -> None:
+        """Replace the sample, as by the same with a reference."""
         with self._lock:
-            self.build = self._sample = None
-            self.size = 0
+            self.build, self._sample = None, sample
+
+    def release(self) -> None:
+        """Drop the text of an ended request; only the ids stay."""
+        with self._lock:
+            self.build, self._sample, self.traits = None, None, Traits
 
 
 class Observer:

@@ -3,173 +3,177 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import selectors
+import socket
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from rag_eval_hooks.incidents import without_exit
+from rag_eval_hooks.incidents import Incidents, without_exit
 
-__all__ = ["CLOSED", "QUEUE_FULL", "Evaluator"]
+__all__ = ["CLOSED", "QUEUE_FULL", "Handler", "Worker"]
 
-W = TypeVar("W")
 R = TypeVar("R")
 
-CLOSED = "rag_eval_hooks was shut down"
-QUEUE_FULL = "queue_full"
-_LONGEST_TURN = 0.005
-"""Seconds for which a worker may keep the event loop busy with items that never suspend."""
+CLOSED: Final = "This RagEval was shut down."
+QUEUE_FULL: Final = "queue_full"
+_LONGEST_TURN: Final = 0.005
+"""Seconds for which items that never suspend may keep the event loop busy."""
 
 
-class Evaluator(Generic[W]):
-    """Runs an async function over submitted items, several at once, in a thread of its own.
+class Handler(NamedTuple):
+    """What to do with one kind of items.
 
-    The thread starts with the first item and is a daemon, so it never keeps a process alive.
+    Attributes:
+        process: Called once per item in the loop; handles its own exceptions.
+        end: Called once per item when its work is over, also if it was cancelled before it began.
+    """
+
+    process: Callable[[Any], Coroutine[Any, Any, None]]
+    end: Callable[[Any], None]
+
+
+class _Item(NamedTuple):
+    handler: Handler
+    value: Any
+    size: int
+
+
+class Worker:
+    """Works off queued items, several at once, in a daemon thread with an event loop.
+
+    The thread starts with the first item. No thread starts while the lock is taken, and the loop
+    belongs to the thread that made it: under gevent a starting thread runs the waiting ones, and a
+    signal handler of the application may raise at any moment.
 
     Args:
-        work: Called once per item in the evaluator's loop; handles its own exceptions.
-        on_end: Called once per item when its work is over, also when it was cancelled before it
-            began.
         on_close: Awaited in the loop before it ends.
         queue_size: Items that may wait.
         queue_chars: Sum of their sizes that may wait.
         concurrency: Items worked on at once.
+        incidents: Counts loops that could not be made.
     """
 
     def __init__(
         self,
-        work: Callable[[W], Coroutine[Any, Any, None]],
         *,
-        on_end: Callable[[W], None],
         on_close: Callable[[], Awaitable[None]],
         queue_size: int,
         queue_chars: int,
         concurrency: int,
+        incidents: Incidents,
     ) -> None:
-        self._work = work
-        self._on_end = on_end
         self._on_close = on_close
         self._queue_size = queue_size
         self._queue_chars = queue_chars
         self._concurrency = concurrency
-        self._queue: deque[tuple[W, int]] = deque()
-        self._reserved = 0
-        self._waiting_chars = 0
+        self._incidents = incidents
         self._lock = threading.Lock()
-        self._closed = False
-        self._stopping = False
+        self._queue: deque[_Item] = deque()
+        self._reserved = 0
+        self.waiting_chars = 0
+        self._closed = self._stopping = False
         self._thread: threading.Thread | None = None
-        self._forget_loop()
-
-    def _forget_loop(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ready = threading.Event()
-        self._wake_event = asyncio.Event()
+        self._wake_event: asyncio.Event | None = None
         self._woken = False
         self._calls: set[_LoopCall[Any]] = set()
-
-    def capacity(self) -> int:
-        """Return how many more items may wait of those that can wait elsewhere.
-
-        They get half of the queue, by number and by text: the rest is for what has no other place.
-        """
-        if self._closed or 2 * self._waiting_chars > self._queue_chars:
-            return 0
-        return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
-
-    def reserve(self, size: int) -> str | None:
-        """Reserve a slot for an item. O(1), never waits for the evaluator.
-
-        Args:
-            size: Characters that the item keeps in memory.
-
-        Returns:
-            None if `put` may follow, else the reason of the refusal: `shutdown`, `queue_full` or
-            `no_thread`.
-        """
-        with self._lock:
-            if self._closed:
-                return "shutdown"
-            if self._is_full(size):
-                return QUEUE_FULL
-            try:
-                self._start()
-            except RuntimeError:
-                # The system has no thread left for us, or the interpreter is ending.
-                return "no_thread"
-            self._reserved += 1
-            self._waiting_chars += size
-        return None
-
-    def put(self, item: W, size: int, *, reserved: bool = True) -> str | None:
-        """Queue an item.
-
-        Args:
-            item: The item to work on.
-            size: Characters that it keeps in memory, as reserved.
-            reserved: Whether it has a slot. An item without one was promised before: it is queued
-                even if the queue is full, and after `close`.
-
-        Returns:
-            None if it is queued, else `shutdown` or `no_thread`.
-        """
-        with self._lock:
-            if reserved:
-                self._reserved -= 1
-                self._waiting_chars -= size
-            if self._stopping:
-                return "shutdown"
-            try:
-                self._start()
-            except RuntimeError:
-                return "no_thread"
-            self._queue.append((item, size))
-            self._waiting_chars += size
-            self._wake()
-        return None
-
-    def _is_full(self, size: int) -> bool:
-        count = len(self._queue) + self._reserved
-        too_large = count and self._waiting_chars + size > self._queue_chars
-        return count >= self._queue_size or bool(too_large)
 
     def __len__(self) -> int:
         """Return the number of waiting items."""
         return len(self._queue)
 
-    @property
-    def waiting_chars(self) -> int:
-        """Sum of the sizes of items that wait."""
-        return self._waiting_chars
+    def capacity(self) -> int:
+        """Return how many more items may wait of those that can wait elsewhere.
 
-    def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
-        """Run a coroutine in the evaluator's loop, beside the queue.
+        They get half of the queue, by number and by text: the rest is for items without another
+        place.
+        """
+        if self._closed or 2 * self.waiting_chars > self._queue_chars:
+            return 0
+        return max(0, (self._queue_size + 1) // 2 - len(self._queue) - self._reserved)
+
+    def reserve(self, size: int) -> str | None:
+        """Reserve a slot for an item of `size` characters. O(1), never waits.
 
         Returns:
-            Its future; it gets a RuntimeError when the evaluator ends before it is done.
+            None if `put` or `release` follows, else the reason of the refusal: `shutdown`,
+            `queue_full` or `no_thread`.
+        """
+        if not (self._closed or self._start()):
+            return "no_thread"
+        with self._lock:
+            if self._closed:
+                return "shutdown"
+            count = len(self._queue) + self._reserved
+            is_too_large = count and self.waiting_chars + size > self._queue_chars
+            if count >= self._queue_size or is_too_large:
+                return QUEUE_FULL
+            self._reserved += 1
+            self.waiting_chars += size
+        return None
 
-        Raises:
-            RuntimeError: The evaluator has stopped.
+    def release(self, size: int) -> None:
+        """Give a reserved slot back."""
+        with self._lock:
+            self._reserved -= 1
+            self.waiting_chars -= size
+
+    def put(self, handler: Handler, item: Any, size: int, *, reserved: bool = True) -> str | None:
+        """Queue an item.
+
+        Args:
+            handler: What to do with it.
+            item: The item.
+            size: Characters that it keeps in memory, as reserved.
+            reserved: Whether it has a slot. An item without one was promised before: it is queued
+                even if the queue is full, and after `close`.
+
+        Returns:
+            None if it is queued, else `shutdown`.
         """
         with self._lock:
-            if not self._closed:
-                self._start()
-        self._ready.wait(None if not self._closed else 0)
+            if reserved:
+                self._reserved -= 1
+                self.waiting_chars -= size
+            if self._stopping:
+                return "shutdown"
+            self._queue.append(_Item(handler, item, size))
+            self.waiting_chars += size
+            self._wake()
+        if self._thread is None:
+            self._start()
+        return None
+
+    def run(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
+        """Run a coroutine in the loop, beside the queue.
+
+        Returns:
+            Its future; it gets a RuntimeError when the worker ends before it is done.
+
+        Raises:
+            RuntimeError: The worker has stopped, or the system has no thread left.
+        """
+        call = _LoopCall(coroutine)
         with self._lock:
-            if self._closed or self._loop is None:
-                coroutine.close()
-                raise RuntimeError(CLOSED)
-            call = _LoopCall(coroutine)
-            self._calls.add(call)
-            call.future.add_done_callback(lambda _: self._calls.discard(call))
-            self._loop.call_soon_threadsafe(call.start)
+            is_closed = self._closed
+            if not is_closed:
+                self._calls.add(call)
+                call.future.add_done_callback(lambda _: self._calls.discard(call))
+                if self._loop is not None:
+                    self._loop.call_soon_threadsafe(call.start)
+        if is_closed or (self._thread is None and not self._start()):
+            self._calls.discard(call)
+            coroutine.close()
+            raise RuntimeError(CLOSED if is_closed else "The system has no thread left.")
         return call.future
 
     def close(self) -> None:
         """Refuse further items; those accepted are still worked on."""
-        with self._lock:
-            self._closed = True
+        self._closed = True
 
     def stop(self, timeout: float) -> None:
         """End the thread: cancel work in flight and end what was never started.
@@ -179,41 +183,65 @@ class Evaluator(Generic[W]):
         """
         with self._lock:
             self._closed = self._stopping = True
-            left = [item for item, _ in self._queue]
+            left = list(self._queue)
             self._queue.clear()
             thread = self._thread
             self._wake()
         for item in left:
-            self._on_end(item)
+            item.handler.end(item.value)
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
-    def _start(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._forget_loop()
-            thread = threading.Thread(target=self._run_loop, name="rag-eval-hooks", daemon=True)
-            thread.start()
-            self._thread = thread
+    def revive(self) -> None:
+        """Start the thread again if items wait and there is none. Called by a timer."""
+        if self._queue and self._thread is None:
+            self._start()
+
+    def _start(self) -> bool:
+        """Start the thread unless it runs; return False if the system has none left."""
+        if self._thread is not None:
+            return True
+        try:
+            threading.Thread(target=self._run, name="rag-eval-hooks", daemon=True).start()
+        except RuntimeError:
+            return False
+        return True
 
     def _wake(self) -> None:
         """Wake the loop, once for all items that are queued before it looks again."""
-        if self._loop is not None and not self._woken:
+        if self._loop is not None and self._wake_event is not None and not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._wake_event.set)
 
-    def _run_loop(self) -> None:
-        asyncio.run(self._main())
+    def _run(self) -> None:
+        with self._lock:
+            if self._thread is not None:
+                # Two requests started it at once.
+                return
+            self._thread = threading.current_thread()
+        try:
+            with asyncio.Runner(loop_factory=_new_loop) as runner:
+                runner.run(self._main())
+        except Exception as error:  # noqa: BLE001 - the thread's edge: nobody else would know
+            # Without file descriptors there is no loop. A timer tries again.
+            self._incidents.report("worker", error)
+            self._give_up(error)
+        finally:
+            self._thread = None
 
     async def _main(self) -> None:
-        self._wake_event.set()
+        wake = asyncio.Event()
+        wake.set()
         with self._lock:
-            self._loop = asyncio.get_running_loop()
-        self._ready.set()
+            self._loop, self._wake_event = asyncio.get_running_loop(), wake
+            calls = list(self._calls)
+        for call in calls:
+            call.start()
         workers: set[asyncio.Task[None]] = set()
         try:
             while not self._stopping:
-                await self._wake_event.wait()
-                self._start_workers(workers)
+                await wake.wait()
+                self._start_workers(workers, wake)
         finally:
             await self._finish(workers)
 
@@ -222,24 +250,27 @@ class Evaluator(Generic[W]):
             task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
         await self._on_close()
+        self._give_up(RuntimeError(CLOSED))
+
+    def _give_up(self, error: Exception) -> None:
         with self._lock:
-            self._loop = None
+            self._loop = self._wake_event = None
             calls = list(self._calls)
         for call in calls:
-            call.give_up()
+            call.give_up(error)
 
-    def _start_workers(self, workers: set[asyncio.Task[None]]) -> None:
+    def _start_workers(self, workers: set[asyncio.Task[None]], wake: asyncio.Event) -> None:
         """Start as many workers as there are items, up to the concurrency."""
         with self._lock:
             self._woken = False
-            self._wake_event.clear()
+            wake.clear()
             missing = min(self._concurrency - len(workers), len(self._queue))
         for _ in range(missing):
             task = asyncio.create_task(self._work_off())
             workers.add(task)
             task.add_done_callback(workers.discard)
             # An item may have come after the worker's last look at the queue.
-            task.add_done_callback(lambda _: self._wake_event.set())
+            task.add_done_callback(lambda _: wake.set())
 
     async def _work_off(self) -> None:
         """Work on items until none waits.
@@ -250,21 +281,34 @@ class Evaluator(Generic[W]):
         yield_at = loop.time() + _LONGEST_TURN
         while (item := self._next()) is not None:
             try:
-                await self._work(item)
+                await item.handler.process(item.value)
             finally:
-                self._on_end(item)
+                item.handler.end(item.value)
             if loop.time() >= yield_at:
                 # An item may never suspend; timers and inline evaluations must not starve.
                 await asyncio.sleep(0)
                 yield_at = loop.time() + _LONGEST_TURN
 
-    def _next(self) -> W | None:
+    def _next(self) -> _Item | None:
         with self._lock:
             if self._stopping or not self._queue:
                 return None
-            item, size = self._queue.popleft()
-            self._waiting_chars -= size
+            item = self._queue.popleft()
+            self.waiting_chars -= item.size
             return item
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop.
+
+    Raises:
+        OSError: The process has too few file descriptors.
+    """
+    # asyncio prints a traceback when a half-made loop is deleted.
+    with selectors.DefaultSelector():
+        for end in socket.socketpair():
+            end.close()
+    return asyncio.new_event_loop()
 
 
 class _LoopCall(Generic[R]):
@@ -276,17 +320,19 @@ class _LoopCall(Generic[R]):
         self._task: asyncio.Task[R] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.ensure_future(without_exit(self._coroutine))
-        self._task.add_done_callback(self._pass_on)
-
-    def give_up(self) -> None:
-        """Fail a call that the loop will not get to."""
         if self._task is None:
-            self._coroutine.close()
-        else:
+            self._task = asyncio.ensure_future(without_exit(self._coroutine))
+            self._task.add_done_callback(self._pass_on)
+
+    def give_up(self, error: Exception) -> None:
+        """Fail a call that the loop will not get to."""
+        if self._task is not None:
             self._task.cancel()
+        if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
+            # The cancelled task never gets to it.
+            self._coroutine.close()
         if not self.future.done():
-            self.future.set_exception(RuntimeError(CLOSED))
+            self.future.set_exception(error)
 
     def _pass_on(self, task: asyncio.Task[R]) -> None:
         if self.future.done():

@@ -23,8 +23,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from rag_eval_hooks import RagEval, RagEvalConfig, Sample, Score, Stats, Status
 from rag_eval_hooks.feedback import Feedback, id_of
-from rag_eval_hooks.pipeline.feedback_memory import FeedbackMemory, RecentRequest
-from rag_eval_hooks.request import Request
+from rag_eval_hooks.request import Ending, Request
+from rag_eval_hooks.runtime.memory import Memory
 from rag_eval_hooks.telemetry.evaluation_span import FeedbackSpanSink
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support, Verdict
 from tests.support.evaluation import sample
@@ -478,50 +478,53 @@ entries = st.lists(
 )
 
 
+def ended(name: str, size: int = 0) -> Request:
+    return Request(
+        key=name, ids=(name,), build=sample, size=size, ending=Ending.dropped("rate_limit")
+    )
+
+
 @given(entries, st.integers(0, 5), st.integers(1, 100))
-def test_what_is_remembered_is_bounded(
+def test_memory_is_bounded(
     entries: list[tuple[int, int, float, str]], size: int, chars: int
 ) -> None:
-    """Never more entries or text than allowed, none for longer, and the latest of an id wins."""
+    """Never more requests or text than allowed, none for longer, and the latest of an id wins."""
     now = [0.0]
-    recent = FeedbackMemory(size, chars, 5.0, lambda: now[0])
-    added: dict[str, tuple[RecentRequest, float]] = {}
+    memory = Memory(size, chars, 5.0, lambda: now[0])
+    added: dict[str, tuple[Request, float]] = {}
     for name, length, wait, then in entries:
         now[0] += wait
-        entry = RecentRequest(ids=(str(name),), build=sample, size=length)
-        recent.add(entry)
-        added[str(name)] = (entry, now[0])
+        request = ended(str(name), length)
+        memory.add(request)
+        added[str(name)] = (request, now[0])
         if then == "update":
-            recent.update(entry, Sample(question="x" * (2 * length)), ["m"])
-            recent.identify(entry, f"s{name}")
-            added[f"s{name}"] = (entry, now[0])
+            memory.update(request, Sample(question="x" * (2 * length)))
+            memory.identify(request, f"s{name}")
+            added[f"s{name}"] = (request, now[0])
         elif then == "strip":
-            recent.strip(entry)
-            assert entry.build is None
-        assert len(recent) <= size
-        assert 0 <= recent.chars <= chars
-    for key, (entry, since) in added.items():
-        found = recent.find([key])
-        assert found in (entry, None)
+            memory.strip(request)
+            assert not memory.keeps_text(request)
+        assert len(memory) <= size
+        assert 0 <= memory.chars <= chars
+    for key, (request, since) in added.items():
+        found = memory.find([key])
+        assert found in (request, None)
         if found is not None:
             assert now[0] < since + 5.0
     now[0] += 6
-    assert recent.find(added) is None
-    assert (len(recent), recent.chars) == (0, 0)
+    assert memory.find(added) is None
+    assert (len(memory), memory.chars) == (0, 0)
 
 
-def test_too_much_text_costs_the_oldest_theirs_and_not_their_ids() -> None:
-    """As many requests as allowed can be joined, however long they are."""
-    recent = FeedbackMemory(10, 100, 60.0)
-    for number in range(10):
-        recent.add(RecentRequest(ids=(str(number),), build=sample, size=30))
-    found = [recent.find([str(number)]) for number in range(10)]
-    assert [entry is not None and entry.build is not None for entry in found] == [
-        *[False] * 7,
-        *[True] * 3,
-    ]
-    assert None not in found
-    assert recent.chars == 90
+def test_too_much_text_costs_the_oldest_requests_theirs_and_not_their_ids() -> None:
+    memory = Memory(10, 100, 60.0)
+    requests = [ended(str(number), 30) for number in range(10)]
+    for request in requests:
+        memory.add(request)
+    assert [memory.find(request.ids) for request in requests] == requests
+    assert [memory.keeps_text(request) for request in requests] == [*[False] * 7, *[True] * 3]
+    assert [request.build is None for request in requests] == [*[True] * 7, *[False] * 3]
+    assert memory.chars == 90
 
 
 def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
@@ -532,9 +535,7 @@ def test_a_sample_that_cannot_be_built_is_joined_by_its_ids(make: Make) -> None:
 
     memory = MemorySink()
     evals = make(sinks=[memory])
-    evals._engine.pipeline.submit(
-        Request(key="k", build=broken, size=1, ids=("r1",), trace_id="ab" * 16)
-    )
+    evals._pipeline.submit(Request(key="k", build=broken, size=1, ids=("r1",), trace_id="ab" * 16))
     assert evals.feedback("r1", score=1)
     evals.flush(300)
     assert [told.trace_id for told in memory.feedbacks] == ["ab" * 16]

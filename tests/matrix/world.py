@@ -98,7 +98,7 @@ class _Watched(RagEval):
         super().__init__(*args, **kwargs)
         self._works: list[Request] = []
         self._works_lock = threading.Lock()
-        pipeline = self._engine.pipeline
+        pipeline = self._pipeline
         submit = pipeline.submit
 
         def watched(work: Request) -> bool:

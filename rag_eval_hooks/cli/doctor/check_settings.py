@@ -20,8 +20,8 @@ from rag_eval_hooks.incidents import Incidents
 from rag_eval_hooks.judges.calls.budget import Budget, budget_of
 from rag_eval_hooks.judges.prices import prices_of
 from rag_eval_hooks.metrics import Metric, build, chosen_by_default
-from rag_eval_hooks.pipeline.arguments import chosen_metrics, finding_sources, metric_options
 from rag_eval_hooks.redaction import choose_redactor
+from rag_eval_hooks.runtime.arguments import chosen_metrics, finding_sources, metric_options
 from rag_eval_hooks.sampling.sampler import MetricNames, sampler_of
 from rag_eval_hooks.sampling.selection import Selection
 

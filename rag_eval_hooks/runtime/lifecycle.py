@@ -9,92 +9,95 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from rag_eval_hooks.incidents import Incidents
 
 __all__ = ["Clock", "ExitHook"]
 
-_TICK = 0.25
+_TICK_S: Final = 0.25
 
 
 class Clock:
     """Calls a function four times a second, in a daemon thread.
 
-    Args:
-        tick: Function to call.
-        incidents: Counts what it raises.
+    Plain locks alone: a signal handler of the application may raise at any moment, and must leave
+    no lock taken.
     """
 
     def __init__(self, tick: Callable[[], None], incidents: Incidents) -> None:
         self._tick = tick
         self._incidents = incidents
-        self._turn = threading.Condition()
-        self._begun = self._ended = self._wanted = 0
+        # Taken but for the moment in which the thread is to wake up.
+        self._sleep = threading.Lock()
+        self._sleep.acquire()
+        # Each caller of `call` waits until its own lock is released.
+        self._turns: list[threading.Lock] = []
         self._is_stopped = False
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
 
-    def start(self) -> None:
-        """Start the thread, once.
-
-        Raises:
-            RuntimeError: The system has no thread left.
-        """
+    def start(self) -> bool:
+        """Start the thread, once; return False if it is stopped or the system has no thread."""
+        if self._is_stopped:
+            return False
         if self._thread is not None:
-            return
-        with self._turn:
-            if self._thread is None and not self._is_stopped:
-                thread = threading.Thread(
-                    target=self._run, name="rag-eval-hooks-clock", daemon=True
-                )
-                thread.start()
-                self._thread = thread
+            return True
+        try:
+            threading.Thread(target=self._run, name="rag-eval-hooks-clock", daemon=True).start()
+        except RuntimeError:
+            return False
+        return True
 
     @property
     def ticks(self) -> bool:
-        """True once the thread was started, until it is stopped."""
+        """True once the thread runs, until it is stopped."""
         return self._thread is not None and not self._is_stopped
 
     @property
     def is_awaited(self) -> bool:
-        """True while somebody waits for the end of a call."""
-        return not self.ticks or self._wanted > self._ended
+        """True while a caller waits for the end of a call."""
+        return not self.ticks or bool(self._turns)
 
     def call(self, timeout: float | None) -> bool:
-        """Wait for a call that begins from now on; the caller makes it if there is no thread.
-
-        Args:
-            timeout: Seconds, or None without limit.
+        """Wait for a call that starts from now on; the caller makes it if there is no thread.
 
         Returns:
-            Whether it has ended.
+            Whether it has ended within `timeout` seconds; None is no limit.
         """
         if not self.ticks or threading.current_thread() is self._thread:
             self._call()
             return True
-        with self._turn:
-            number = self._wanted = self._begun + 1
-            self._turn.notify_all()
-            return self._turn.wait_for(lambda: self._ended >= number, timeout)
+        turn = threading.Lock()
+        turn.acquire()
+        self._turns.append(turn)
+        self._wake()
+        return turn.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
 
     def stop(self) -> None:
         """End the thread after its present call."""
-        with self._turn:
-            self._is_stopped = True
-            self._turn.notify_all()
+        self._is_stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._sleep.release()
 
     def _run(self) -> None:
-        while self._begin():
+        with self._lock:
+            if self._thread is not None:
+                # Two requests started it at once.
+                return
+            self._thread = threading.current_thread()
+        while not self._is_stopped:
+            self._sleep.acquire(timeout=_TICK_S)
+            turns = self._turns[:]
             self._call()
-            with self._turn:
-                self._ended = self._begun
-                self._turn.notify_all()
-
-    def _begin(self) -> bool:
-        with self._turn:
-            self._turn.wait_for(lambda: self._is_stopped or self._wanted > self._begun, _TICK)
-            self._begun += 1
-            return not self._is_stopped
+            del self._turns[: len(turns)]
+            for turn in turns:
+                turn.release()
+        for turn in self._turns:
+            turn.release()
 
     def _call(self) -> None:
         try:
@@ -147,9 +150,6 @@ class ExitHook:
             register = getattr(threading, "_register_atexit", None)
             if register is not None:
                 register(self._at_main_end)
-        self._arm_child()
-
-    def _arm_child(self) -> None:
         # A child of multiprocessing has loaded it.
         util = sys.modules.get("multiprocessing.util")
         process = sys.modules.get("multiprocessing.process")

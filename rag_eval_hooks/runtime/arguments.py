@@ -29,8 +29,8 @@ from rag_eval_hooks.metrics import METRICS_WANTED, Metric, build, choose
 from rag_eval_hooks.metrics.check_file import Check, parse_checks
 from rag_eval_hooks.metrics.options import MetricOptions
 from rag_eval_hooks.model_providers import EMBEDDERS, JUDGES, TOKEN_SCORERS
-from rag_eval_hooks.pipeline.wiring import Parts, Providers, parts_of
 from rag_eval_hooks.redaction import RedactSpec, choose_redactor
+from rag_eval_hooks.runtime.build import Parts, Providers, parts_of
 from rag_eval_hooks.sample import Sample
 
 __all__ = ["MetricSpec", "chosen_metrics", "finding_sources", "metric_options", "parts_from"]

@@ -18,7 +18,7 @@ from rag_eval_hooks.fleet.publisher import Outgoing, Publisher
 from rag_eval_hooks.fleet.replies import ReplyReader
 from rag_eval_hooks.fleet.wire import Batch, Evaluated, Shipped
 from rag_eval_hooks.incidents import Incidents
-from rag_eval_hooks.pipeline.wiring import Parts
+from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.threads import DaemonExecutor
 
 __all__ = ["BROKER_DOWN", "Shipper", "shipper_of"]

@@ -1,1 +1,0 @@
-"""Pipeline of a request: decide, queue, evaluate, deliver, count."""

@@ -1,0 +1,1 @@
+"""Way of a request: intake, decision, queue, evaluation, end."""

@@ -1,0 +1,232 @@
+"""Feedback on ended requests: join it, deliver it, and find out what it asks to evaluate."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rag_eval_hooks.books import Books
+from rag_eval_hooks.config import limits
+from rag_eval_hooks.decision import RATE_LIMIT
+from rag_eval_hooks.delivery import Dispatch
+from rag_eval_hooks.evaluation.worker import Handler, Worker
+from rag_eval_hooks.feedback import Feedback, id_of
+from rag_eval_hooks.request import Column, Ending, Observer, Request
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.runtime.build import Parts
+from rag_eval_hooks.runtime.memory import Memory
+from rag_eval_hooks.runtime.process import (
+    call_context,
+    with_equal_reference,
+)
+from rag_eval_hooks.sample import Sample
+from rag_eval_hooks.sampling.selection import AskedMetrics
+from rag_eval_hooks.score import Cause, NotScored, Outcomes
+from rag_eval_hooks.suppress import suppressed
+
+__all__ = ["FeedbackDesk", "FeedbackItem"]
+
+_UNREADABLE: Final = ("capture_failed", "redaction_failed")
+"""Reasons of requests of which no sample can be built."""
+
+
+@dataclass(slots=True, eq=False)
+class FeedbackItem:
+    """Feedback on its way through the queue, and the request that it is about."""
+
+    feedback: Feedback
+    request: Request
+    is_delivered: bool = False
+
+    @property
+    def size(self) -> int:
+        """Characters that it keeps in memory."""
+        return len(self.feedback.reference or "") + len(self.feedback.label or "")
+
+
+class FeedbackDesk(Observer):
+    """Joins feedback with remembered requests. Thread-safe but for the worker's part.
+
+    Args:
+        parts: Decide what a feedback asks for, and count exceptions.
+        delivery: Calls the sinks that take feedback.
+        books: Count feedback, and what `flush` waits for.
+        worker: Has the queue.
+        evaluate: Evaluates what a feedback asks for; None if it was refused or failed.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        delivery: Dispatch,
+        books: Books,
+        worker: Worker,
+        evaluate: Callable[[Request, AskedMetrics], Awaitable[Evaluation | None]],
+    ) -> None:
+        self._parts = parts
+        self._delivery = delivery
+        self._books = books
+        self._worker = worker
+        self._evaluate = evaluate
+        self._handler = Handler(self._process, self._end)
+        self._memory = Memory(limits.FEEDBACK_SAMPLES, limits.FEEDBACK_CHARS, limits.FEEDBACK_SECONDS)
+        self._lock = threading.Lock()
+        # Requests that were accepted and are not settled, with the feedback that waits for them.
+        self._pending: dict[Request, list[FeedbackItem]] = {}
+        self._waiting = 0
+
+    def join(
+        self, names: Iterable[str], feedback: Feedback, is_closed: Callable[[], str | None]
+    ) -> bool:
+        """Queue a feedback behind the request's own evaluation, and count it. Never blocks.
+
+        It takes no slot in the worker's queue while it waits for that evaluation.
+
+        Args:
+            names: Ids of the request, in any form.
+            feedback: The feedback.
+            is_closed: Returns the reason why no feedback is accepted, or None.
+
+        Returns:
+            Whether it is queued.
+        """
+        request = self._memory.find(names)
+        if request is None:
+            self._books.note("feedback", "unknown")
+            return False
+        item = FeedbackItem(feedback, request)
+        self._books.begin_feedback(item)
+        reason = is_closed() or self._queue(item)
+        if reason is not None:
+            self._books.end_feedback(item)
+        self._books.note("feedback", reason or "joined")
+        return reason is None
+
+    def _queue(self, item: FeedbackItem) -> str | None:
+        """Queue a feedback; return the reason if it is refused."""
+        with self._lock:
+            waiting = self._pending.get(item.request)
+            if waiting is not None:
+                if self._waiting >= self._parts.config.queue_size:
+                    return "queue_full"
+                self._waiting += 1
+                waiting.append(item)
+                return None
+        return self._worker.reserve(item.size) or self._worker.put(self._handler, item, item.size)
+
+    def accepted(self, request: Request) -> None:
+        """Remember a request that is going to be evaluated."""
+        if not request.by_feedback:
+            self._pending[request] = []
+            self._memory.add(request)
+
+    async def begun(self, request: Request) -> None:
+        """Remember the id of the sample, by which a sink may give feedback at once."""
+        if request in self._pending:
+            self._memory.identify(request, id_of(request.sample().sample_id))
+
+    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        """Remember which metrics have an outcome."""
+        if request in self._pending:
+            request.evaluated |= _answered(evaluation.outcomes)
+            self._memory.update(request, evaluation.sample)
+
+    def settled(self, request: Request, ending: Ending) -> None:
+        """Keep of a request what a feedback can use, and let waiting feedback join it."""
+        if request.by_feedback:
+            return
+        decision, keeps_all = request.decision, self._parts.selection.has_feedback_rules
+        left_out = ending.column is Column.SAMPLED_OUT or ending.reason == RATE_LIMIT
+        readable = decision is not None and ending.reason not in _UNREADABLE
+        if not request.accepted:
+            chosen = decision is not None and decision.sampled and not left_out
+            self._memory.add(request, with_text=readable and (keeps_all or chosen))
+        elif not readable or (left_out and not keeps_all) or not self._memory.keeps_text(request):
+            self._memory.strip(request)
+        request.span = None
+        if not request.is_final:
+            # Scores need no memory for as long as feedback may come.
+            request.ending = replace(ending, evaluation=None)
+        with self._lock:
+            items = self._pending.pop(request, [])
+            self._waiting -= len(items)
+        for item in items:
+            if self._worker.put(self._handler, item, item.size, reserved=False) is not None:
+                self._end(item)
+
+    async def _process(self, item: FeedbackItem) -> None:
+        try:
+            with suppressed():
+                await self._deliver(item)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the metric's edge: even an exit ends here
+            self._parts.incidents.report("feedback", error)
+
+    async def _deliver(self, item: FeedbackItem) -> None:
+        """Deliver a feedback, and evaluate the metrics that it asks for."""
+        request = item.request
+        sample = self._sample(request)
+        feedback = replace(
+            item.feedback,
+            sample_id=None if sample is None else sample.sample_id,
+            trace_id=request.trace_id,
+            span_id=request.span_id,
+        )
+        self._delivery.put_feedback(feedback)
+        item.is_delivered = True
+        if sample is None or request.decision is None:
+            return
+        with call_context(self._parts):
+            asked = self._parts.selection.asked_by(
+                feedback, sample, request.decision, request.evaluated
+            )
+            if asked is not None:
+                await self._evaluate_asked(request, asked)
+
+    async def _evaluate_asked(self, request: Request, asked: AskedMetrics) -> None:
+        fed = self._parts.selection.fed(asked)
+        if not fed:
+            return
+        # Claimed before the first wait: another feedback must not ask for the same. A metric that
+        # lacks a reference is not claimed, because a later feedback may bring one.
+        request.evaluated |= fed
+        evaluation = await self._evaluate(request, asked)
+        if evaluation is None:
+            request.evaluated -= fed
+        else:
+            request.evaluated |= _answered(evaluation.outcomes)
+            self._memory.update(request, evaluation.sample)
+
+    def _end(self, item: FeedbackItem) -> None:
+        """Count a feedback as lost if no sink was called with it, whatever ended it."""
+        if not item.is_delivered:
+            self._parts.incidents.count("feedback: lost")
+        self._books.end_feedback(item)
+
+    def _sample(self, request: Request) -> Sample | None:
+        """Return the request's sample, equal for each feedback; None if only ids are kept."""
+        if not self._memory.keeps_text(request):
+            return None
+        try:
+            sample = with_equal_reference(self._parts, request.judged_sample())
+        except Exception as error:  # noqa: BLE001 - the host's edge: it reads the host's objects
+            self._parts.incidents.report("feedback", error)
+            self._memory.strip(request)
+            return None
+        self._memory.update(request, sample)
+        self._memory.identify(request, id_of(sample.sample_id))
+        return sample
+
+
+def _answered(outcomes: Outcomes) -> frozenset[str]:
+    """Return the metrics that a feedback need not ask for again."""
+    unanswered = (Cause.MISSING_INPUT, Cause.SAMPLED_OUT)
+    return frozenset(
+        name
+        for name, outcome in outcomes.items()
+        if not (isinstance(outcome, NotScored) and outcome.cause in unanswered)
+    )

@@ -1,0 +1,183 @@
+"""Intake of requests: from ended interactions to submitted requests, off the request's thread."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from rag_eval_hooks.capture import Assembler, Interaction, SpanWriter, traits_of_interaction
+from rag_eval_hooks.capture.contexts.questions import question_of
+from rag_eval_hooks.capture.request_span import RequestSpan
+from rag_eval_hooks.feedback import id_of
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.redaction import Session
+from rag_eval_hooks.request import Request
+from rag_eval_hooks.sample import Sample, Status
+
+if TYPE_CHECKING:
+    from rag_eval_hooks.runtime.pipeline import Pipeline
+
+__all__ = ["Intake"]
+
+_MOST_WAITING: Final = 1000
+"""Requests that may wait for the background thread before requests help it."""
+_MOST_STUCK: Final = 10_000
+"""Requests that may wait while a rule of the application hangs."""
+_HANGING_S: Final = 0.1
+"""Seconds after which a rule that is still running is considered hung."""
+_POLL_S: Final = 0.001
+
+
+class Intake:
+    """Starts the span of each ended request, and submits the request later. Thread-safe.
+
+    Rules and sampling take time that a request does not have. Whoever calls `drain` submits the
+    requests, or the request that finds the queue full; none is lost. No lock is involved, because
+    rules are code of the application and may hang, or ask for statistics.
+
+    Args:
+        pipeline: Decides about the requests.
+        assembler: Builds samples and redacts them.
+        spans: Writes RAG spans and their children.
+        incidents: Counts exceptions of the application's objects.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, assembler: Assembler, spans: SpanWriter, incidents: Incidents
+    ) -> None:
+        self._pipeline = pipeline
+        self._assembler = assembler
+        self._spans = spans
+        self._incidents = incidents
+        self._forget()
+
+    def _forget(self) -> None:
+        self._waiting: deque[tuple[Interaction, Session, RequestSpan]] = deque()
+        # By thread, when it began to submit its present request.
+        self._submitting: dict[int, float] = {}
+
+    def forked(self) -> None:
+        """Forget all requests in a forked child: the parent submits them."""
+        self._forget()
+        self._spans.forked()
+
+    def add(self, interaction: Interaction) -> None:
+        """Start the span of an ended interaction, and queue it for submission.
+
+        Raises nothing but what a signal handler of the application raises.
+        """
+        if not interaction.is_readable:
+            self._pipeline.refuse("capture_failed")
+            return
+        try:
+            session = self._assembler.session()
+            redact = functools.partial(self._assembler.attributes, session)
+            span = self._spans.begin(interaction, redact)
+        except BaseException as error:  # noqa: BLE001 - the host's edge: its objects and processors
+            self._count(error)
+            return
+        self._waiting.append((interaction, session, span))
+        try:
+            # The span of another instrumentor waits for the decision.
+            if not self._pipeline.watch() or span.is_foreign:
+                self.tick()
+            elif len(self._waiting) > _MOST_WAITING:
+                self._relieve()
+        except Exception as error:  # noqa: BLE001 - the host's edge: span processors are the user's
+            self._incidents.report("capture", error)
+
+    def drain(self) -> None:
+        """Submit all requests, and wait for those that other threads are submitting.
+
+        A rule of the application that hangs in another thread is not waited for.
+        """
+        while self._submit_next():
+            pass
+        me = threading.get_ident()
+        for thread, since in dict(self._submitting).items():
+            while thread != me and self._submitting.get(thread) == since:
+                if time.monotonic() - since > _HANGING_S:
+                    break
+                time.sleep(_POLL_S)
+
+    def tick(self) -> None:
+        """Submit all requests, and write the spans that wait."""
+        self.drain()
+        self._spans.drain()
+
+    def _relieve(self) -> None:
+        """Submit as many requests as keep the queue from growing, unless a thread submits them."""
+        if not self._submitting:
+            for _ in range(2):
+                self._submit_next()
+        elif len(self._waiting) > _MOST_STUCK and (taken := self._take()) is not None:
+            self._submit(taken, "queue_full")
+
+    def _take(self) -> tuple[Interaction, Session, RequestSpan] | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            # Another thread was faster.
+            return None
+
+    def _submit_next(self) -> bool:
+        """Submit the oldest request; return False if none waits."""
+        me = threading.get_ident()
+        # A rule may ask for statistics, which submits the requests behind its own.
+        is_nested = me in self._submitting
+        try:
+            if not is_nested:
+                self._submitting[me] = time.monotonic()
+            taken = self._take()
+            if taken is not None:
+                self._submit(taken)
+            return taken is not None
+        finally:
+            if not is_nested:
+                self._submitting.pop(me, None)
+
+    def _submit(
+        self, taken: tuple[Interaction, Session, RequestSpan], reason: str | None = None
+    ) -> None:
+        """Submit a request, or refuse it for a reason."""
+        interaction, session, span = taken
+        try:
+            request = self._request(interaction, session, span)
+            if reason is None and interaction.status is Status.OK:
+                reason = None if question_of(interaction)[0].strip() else "no_question"
+        except BaseException as error:  # noqa: BLE001 - the host's edge: its objects
+            self._count(error)
+            return
+        if reason is None:
+            self._pipeline.submit(request)
+        else:
+            self._pipeline.refuse(reason, request)
+
+    def _count(self, error: BaseException) -> None:
+        """Count a request that could not be read."""
+        self._pipeline.refuse("capture_failed")
+        self._incidents.report("capture", error)
+
+    def _request(self, interaction: Interaction, session: Session, span: RequestSpan) -> Request:
+        trace_id, span_id = span.trace_id, span.span_id
+
+        def build() -> Sample:
+            # Spans first: sample and spans share the numbers of their placeholders.
+            span.complete()
+            return self._assembler.sample(interaction, session, trace_id, span_id)
+
+        run_id = id_of(interaction.root.id)
+        return Request(
+            key=trace_id or run_id,
+            build=build,
+            status=interaction.status,
+            size=interaction.chars,
+            ids=(run_id,) if trace_id is None else (trace_id, run_id),
+            trace_id=trace_id,
+            span_id=span_id,
+            span=span.held,
+            traits=functools.partial(traits_of_interaction, interaction),
+        )

@@ -1,0 +1,118 @@
+"""Bounded memory of the requests that a feedback can join."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rag_eval_hooks.request import Request
+from rag_eval_hooks.sample import Sample
+
+__all__ = ["Memory"]
+
+_LEFT: Final = ("spooled", "shutdown")
+"""Reasons of requests that the spool may still have to write."""
+
+
+class Memory:
+    """Bounded memory of requests that a feedback can join. Thread-safe.
+
+    The oldest requests leave first. If their texts exceed the limit, the oldest requests lose
+    their samples and keep their ids. Of several requests with one id, the latest is found.
+
+    Args:
+        size: Requests at most; 0 remembers none.
+        chars: Characters of text in all of them at most.
+        ttl: Seconds for which each is remembered.
+        clock: Returns monotonic seconds.
+    """
+
+    def __init__(
+        self, size: int, chars: int, ttl: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._size = size
+        self._chars = chars
+        self._ttl = ttl
+        self._clock = clock
+        self._lock = threading.Lock()
+        # Deadlines, in order of arrival, which is the order of the deadlines.
+        self._requests: OrderedDict[Request, float] = OrderedDict()
+        # Sizes of the requests among them that keep their text, in the same order.
+        self._texts: OrderedDict[Request, int] = OrderedDict()
+        self._by_id: dict[str, Request] = {}
+        self.chars = 0
+
+    def __len__(self) -> int:
+        """Return the number of requests."""
+        return len(self._requests)
+
+    def add(self, request: Request, *, with_text: bool = True) -> None:
+        """Remember a request, with its text or by its ids alone."""
+        if not self._size or not request.ids:
+            return
+        with self._lock:
+            self._requests[request] = self._clock() + self._ttl
+            for name in request.ids:
+                self._by_id[name] = request
+            self._keep_text(request, request.size if with_text else None)
+            self._trim()
+
+    def find(self, names: Iterable[str]) -> Request | None:
+        """Return the latest request with one of the ids, or None if none is remembered."""
+        with self._lock:
+            self._trim()
+            requests = (self._by_id.get(name) for name in names)
+            return next((request for request in requests if request is not None), None)
+
+    def keeps_text(self, request: Request) -> bool:
+        """Return whether the sample of a request is remembered."""
+        return request in self._texts
+
+    def update(self, request: Request, sample: Sample) -> None:
+        """Keep a request's sample, as it is evaluated from now on."""
+        with self._lock:
+            if request in self._requests:
+                request.keep(sample)
+                self._keep_text(request, sample.chars)
+                self._trim()
+
+    def identify(self, request: Request, name: str) -> None:
+        """Add an id to a request."""
+        with self._lock:
+            if name not in request.ids and request in self._requests:
+                request.ids = (*request.ids, name)
+                self._by_id[name] = request
+
+    def strip(self, request: Request) -> None:
+        """Drop all but the ids of a request."""
+        with self._lock:
+            self._keep_text(request, None)
+
+    def _keep_text(self, request: Request, size: int | None) -> None:
+        self.chars -= self._texts.pop(request, 0)
+        if size is not None and size <= self._chars:
+            self._texts[request] = size
+            self.chars += size
+        elif request.ending is not None and request.ending.reason not in _LEFT:
+            # The text of a request that has not ended is needed for its evaluation.
+            request.release()
+
+    def _trim(self) -> None:
+        now = self._clock()
+        while self._requests:
+            oldest, deadline = next(iter(self._requests.items()))
+            if len(self._requests) <= self._size and deadline > now:
+                break
+            self._forget(oldest)
+        while self.chars > self._chars:
+            self._keep_text(next(iter(self._texts)), None)
+
+    def _forget(self, request: Request) -> None:
+        del self._requests[request]
+        self.chars -= self._texts.pop(request, 0)
+        for name in request.ids:
+            if self._by_id.get(name) is request:
+                del self._by_id[name]

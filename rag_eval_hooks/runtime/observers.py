@@ -1,0 +1,167 @@
+"""Observers of every request in one fixed order, and the one way to end a request."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from opentelemetry.trace import SpanContext
+
+from rag_eval_hooks import semconv
+from rag_eval_hooks.incidents import Incidents
+from rag_eval_hooks.request import Attributes, Column, Ending, HeldSpan, Observer, Request
+from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.sample import Status
+from rag_eval_hooks.semconv import EvalStatus
+from rag_eval_hooks.telemetry.rag_span import SpanHolder
+from rag_eval_hooks.telemetry.telemetry import Telemetry
+
+__all__ = ["Observers", "SpansAndTelemetry"]
+
+
+class Observers:
+    """Calls all observers of a request, in order. Thread-safe.
+
+    An observer that raises is counted; the next one is called all the same.
+
+    Args:
+        observers: In the order of their calls. The books come last, because `flush` returns once
+            they have settled everything.
+        incidents: Counts exceptions.
+    """
+
+    def __init__(self, observers: Sequence[Observer], incidents: Incidents) -> None:
+        self._incidents = incidents
+        self._accepted = _overriding(observers, "accepted")
+        self._begun = _overriding(observers, "begun")
+        self._evaluated = _overriding(observers, "evaluated")
+        self._settled = _overriding(observers, "settled")
+        self._settling = threading.Lock()
+
+    def accepted(self, request: Request) -> None:
+        """Announce a request that has its slot in the queue."""
+        request.accepted = True
+        self._call(iter(self._accepted), request)
+
+    async def begun(self, request: Request) -> None:
+        """Announce a request whose sample is evaluated next."""
+        await self._await(self._begun, request)
+
+    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        """Announce the evaluation of a request."""
+        await self._await(self._evaluated, request, evaluation)
+
+    def settle(self, request: Request, ending: Ending) -> None:
+        """End a request, once: every later call for it is ignored."""
+        with self._settling:
+            if request.ending is not None:
+                return
+            request.ending = ending
+        self._call(iter(self._settled), request, ending)
+
+    def _call(self, moments: Iterable[Callable[..., None]], *arguments: Any) -> None:
+        try:
+            for moment in moments:
+                try:
+                    moment(*arguments)
+                except Exception as error:  # noqa: BLE001 - a later observer must see the request
+                    self._incidents.report("observer", error)
+        except BaseException:
+            # A signal handler of the application raised. The iterator goes on behind that point.
+            self._call(moments, *arguments)
+            raise
+
+    async def _await(self, moments: Iterable[Callable[..., Any]], *arguments: Any) -> None:
+        for moment in moments:
+            try:
+                await moment(*arguments)
+            except Exception as error:  # noqa: BLE001 - a later observer must see the request
+                self._incidents.report("observer", error)
+
+
+def _overriding(observers: Iterable[Observer], name: str) -> list[Callable[..., Any]]:
+    """Return the methods that do something: an empty coroutine costs as much as a small metric."""
+    own = [one for one in observers if getattr(type(one), name) is not getattr(Observer, name)]
+    return [getattr(one, name) for one in own]
+
+
+class SpansAndTelemetry(Observer):
+    """RAG spans that wait for their scores, and the signals of every evaluation.
+
+    One observer, because the waiting span links to evaluation spans that have to exist before it
+    ends.
+    """
+
+    def __init__(self, holder: SpanHolder, telemetry: Telemetry, *, hold: bool) -> None:
+        self._holder = holder
+        self._telemetry = telemetry
+        self._hold = hold
+
+    def accepted(self, request: Request) -> None:
+        """Hold the RAG span, or end it if spans do not wait."""
+        if request.span is None:
+            return
+        if self._hold:
+            self._holder.hold(request.span)
+        else:
+            self._end(request.span, {})
+
+    async def evaluated(self, request: Request, evaluation: Evaluation) -> None:
+        """Publish an evaluation, unless the process that evaluated it did so already."""
+        if request.by_feedback:
+            self._telemetry.publish_late(evaluation)
+            return
+        finish = functools.partial(self._finish, request, evaluation)
+        if request.outcomes is None:
+            self._telemetry.publish(evaluation, finish)
+        else:
+            self._telemetry.finish(evaluation, finish)
+
+    def settled(self, request: Request, ending: Ending) -> None:
+        """End the RAG span with the reason, if nothing has ended it before."""
+        if request.span is None:
+            return
+        attributes = _attributes(request, ending)
+        if request.accepted:
+            self._holder.finish(request.span, attributes)
+        else:
+            self._end(request.span, attributes)
+
+    def _finish(
+        self,
+        request: Request,
+        evaluation: Evaluation,
+        attributes: Attributes,
+        links: Sequence[SpanContext],
+        events: Sequence[Attributes],
+    ) -> bool:
+        if request.span is None:
+            return False
+        ending = _attributes(request, Ending.of(evaluation))
+        return self._holder.finish(request.span, {**attributes, **ending}, links, events)
+
+    def _end(self, span: HeldSpan, attributes: Attributes) -> None:
+        # A span of another instrumentor may be held since it ended.
+        if not self._holder.finish(span, attributes):
+            self._holder.end(span, attributes)
+
+
+def _attributes(request: Request, ending: Ending) -> Attributes:
+    """Return the attributes that tell on a RAG span why it has no scores."""
+    if ending.column is Column.SAMPLED_OUT:
+        status = EvalStatus.SAMPLED_OUT.value
+        return {semconv.EVAL_STATUS: status, semconv.EVAL_SAMPLED_BY: ending.reason}
+    if ending.column is Column.SHIPPED:
+        return {semconv.EVAL_STATUS: EvalStatus.SHIPPED.value}
+    if ending.column is Column.DROPPED:
+        if request.status is Status.ABANDONED:
+            return {semconv.EVAL_STATUS: EvalStatus.ABANDONED.value}
+        if ending.reason in ("shutdown", "spooled"):
+            return {semconv.EVAL_STATUS: EvalStatus.SHUTDOWN.value}
+        status = EvalStatus.DROPPED.value
+        return {semconv.EVAL_STATUS: status, semconv.EVAL_REASON: ending.reason}
+    if ending.column is Column.FAILED and ending.evaluation is None:
+        return {semconv.EVAL_STATUS: EvalStatus.ERROR.value}
+    return {}
