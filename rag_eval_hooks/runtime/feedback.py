@@ -72,7 +72,9 @@ class FeedbackDesk(Observer):
         self._worker = worker
         self._evaluate = evaluate
         self._handler = Handler(self._process, self._end)
-        self._memory = Memory(limits.FEEDBACK_SAMPLES, limits.FEEDBACK_CHARS, limits.FEEDBACK_SECONDS)
+        self._memory = Memory(
+            limits.FEEDBACK_SAMPLES, limits.FEEDBACK_CHARS, limits.FEEDBACK_SECONDS
+        )
         self._lock = threading.Lock()
         # Requests that were accepted and are not settled, with the feedback that waits for them.
         self._pending: dict[Request, list[FeedbackItem]] = {}

@@ -101,10 +101,10 @@ class _Watched(RagEval):
         pipeline = self._pipeline
         submit = pipeline.submit
 
-        def watched(work: Request) -> bool:
+        def watched(request: Request) -> bool:
             with self._works_lock:
-                self._works.append(work)
-            return submit(work)
+                self._works.append(request)
+            return submit(request)
 
         pipeline.submit = watched  # type: ignore[method-assign]
 
