@@ -26,8 +26,8 @@ _MOST_WAITING: Final = 1000
 """Requests that may wait for the background thread before requests help it."""
 _MOST_STUCK: Final = 10_000
 """Requests that may wait while a rule of the application hangs."""
-_HANGING_S: Final = 0.1
-"""Seconds after which a rule that is still running is considered hung."""
+_PATIENCE_S: Final = 0.5
+"""Seconds after which a rule that another thread still runs is considered hung."""
 _POLL_S: Final = 0.001
 
 
@@ -56,8 +56,9 @@ class Intake:
 
     def _forget(self) -> None:
         self._waiting: deque[tuple[Interaction, Session, RequestSpan]] = deque()
-        # By thread, when it began to submit its present request.
+        # By thread, when it began to submit its present request; and those considered hung.
         self._submitting: dict[int, float] = {}
+        self._hung: dict[int, float] = {}
 
     def forked(self) -> None:
         """Forget all requests in a forked child: the parent submits them."""
@@ -98,10 +99,17 @@ class Intake:
             pass
         me = threading.get_ident()
         for thread, since in dict(self._submitting).items():
-            while thread != me and self._submitting.get(thread) == since:
-                if time.monotonic() - since > _HANGING_S:
-                    break
-                time.sleep(_POLL_S)
+            if thread != me and self._hung.get(thread) != since:
+                self._wait_for(thread, since)
+
+    def _wait_for(self, thread: int, since: float) -> None:
+        until = time.monotonic() + _PATIENCE_S
+        while self._submitting.get(thread) == since:
+            if time.monotonic() > until:
+                # Nobody else waits for it.
+                self._hung[thread] = since
+                return
+            time.sleep(_POLL_S)
 
     def tick(self) -> None:
         """Submit all requests, and write the spans that wait."""
@@ -138,6 +146,7 @@ class Intake:
         finally:
             if not is_nested:
                 self._submitting.pop(me, None)
+                self._hung.pop(me, None)
 
     def _submit(
         self, taken: tuple[Interaction, Session, RequestSpan], reason: str | None = None
