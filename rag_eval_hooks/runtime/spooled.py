@@ -16,9 +16,9 @@ from rag_eval_hooks.delivery.codec import from_text, sample_to_text
 from rag_eval_hooks.delivery.outbox import PATIENCE_S, Consumer, Job, Outbox
 from rag_eval_hooks.delivery.outbox_file import EVALUATE, check_spool
 from rag_eval_hooks.errors import ConfigError, RedactionError
-from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.request import Ending, Observer, Request
 from rag_eval_hooks.result import Evaluation
+from rag_eval_hooks.runtime.build import Parts
 from rag_eval_hooks.sample import Sample
 from rag_eval_hooks.telemetry.self_metrics import Gauge
 
