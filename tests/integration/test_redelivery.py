@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rag_eval_hooks.pipeline import spooled
 
 from rag_eval_hooks import Outcomes, RagEval, RagEvalConfig, Sample
 from rag_eval_hooks.config import limits
 from rag_eval_hooks.delivery import outbox_file
 from rag_eval_hooks.delivery.sink import RetryLater
+from rag_eval_hooks.runtime import spooled
 from rag_eval_hooks.testing import Findings, MemorySink, ScriptedJudge, Support
 from tests.support.limits import small_limits
 from tests.waiting import PATIENCE, until
